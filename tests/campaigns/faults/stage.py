@@ -3,6 +3,7 @@
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -190,12 +191,12 @@ class Stage(rounds.Stage[ScorerResult]):
         self.watch.close()
         self.fleet.close()
         admin = AdminClient({"bootstrap.servers": self.ground.cluster.bootstrap_servers})
-        names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(self.name + ".")]
-        for deleted in admin.delete_topics(names).values():
-            try:
+        try:
+            names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(self.name + ".")]
+            for deleted in admin.delete_topics(names).values():
                 deleted.result()
-            except KafkaException as error:
-                print(f"a topic stays behind: {error}")
+        except KafkaException as error:  # as where the round has left no broker
+            print(f"topics of {self.name} stay behind: {error}", file=sys.stderr)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
