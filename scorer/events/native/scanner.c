@@ -33,8 +33,8 @@
  * Text is read in words of 8 bytes, which may reach past the end of an event into its neighbour, and past the last event into
  * the padding. A zero byte is no digit, no part of a name and no text, so every reader of words stops at the first one. A
  * member of an object, each element of an array, and each further word of a string, is begun within its own event only; one
- * value can therefore lead into the neighbour, but no further. An event is certain only where its closing brace and the white space behind it end
- * exactly at its own end: what was read of a neighbour never counts.
+ * value can therefore lead into the neighbour, but no further. An event is certain only where its closing bracket and the
+ * white space behind it end exactly at its own end: what was read of a neighbour never counts.
  */
 #include "scanner.h"
 
