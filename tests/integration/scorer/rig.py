@@ -164,7 +164,7 @@ class Rig:
         self.admin.incremental_alter_configs([resource])[resource].result()
 
     def make_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic; one that was deleted a moment ago may not be gone yet."""
+        """Make a topic, and wait until the broker tells of it; one that was deleted a moment ago may not be gone yet."""
 
         def made() -> bool:
             try:
@@ -176,6 +176,12 @@ class Rig:
             return True
 
         until(made, f"topic {topic}")
+        until(lambda: self.leaders(topic) == partitions, f"the leaders of topic {topic}")
+
+    def leaders(self, topic: str) -> int:
+        """How many partitions of a topic have one, as the broker tells it to those who ask."""
+        known = self.admin.list_topics(timeout=10).topics
+        return sum(p.leader >= 0 for p in known[topic].partitions.values()) if topic in known else 0
 
     def make_again(self, topic: str, partitions: int) -> None:
 
@@ -187,6 +193,7 @@ class Rig:
             return True
 
         until(gone, f"the end of topic {topic}")
+        until(lambda: self.leaders(topic) == 0, f"the end of topic {topic} in what the broker tells")
         self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
