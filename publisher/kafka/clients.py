@@ -217,6 +217,7 @@ def transactional_producer(
         "socket.timeout.ms": min(timeout, 10_000),
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+        "metadata.recovery.strategy": "none",  # else a call may never return (publisher/README.md)
         "linger.ms": 100,  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),

@@ -27,7 +27,7 @@ from publisher.session.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
 
-HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
+HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets does not heed its own timeout (librdkafka #5456)
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 ABORT_SECONDS = 1.0  # where a record was refused, an abort may wait in vain for others: a successor is made in any case
 

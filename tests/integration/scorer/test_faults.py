@@ -1,7 +1,9 @@
-"""The short form of the fault campaign: a point of the crash matrix and a seeded round."""
+"""The short form of the fault campaign: a point of the crash matrix and a seeded round; and a fault that costs nothing at all."""
 
 import contextlib
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,8 @@ from tests.campaigns.faults.matrix import crash_at
 from tests.campaigns.faults.plan import plan
 from tests.campaigns.faults.rounds import play
 from tests.campaigns.faults.stage import Ground
+from tests.campaigns.load import Load
+from tests.integration.scorer.rig import Rig, until
 
 RATE = 2_000.0
 POINT = "before:send_offsets_to_transaction"
@@ -31,3 +35,23 @@ def test_a_seeded_round_is_clean(ground: Ground) -> None:
     result = play(ground, plan(1, 2, (), 1, 5.0, only="kill-scorer"), RATE)
     assert result.clean, result
     assert result.events > 0
+
+
+def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
+    """A client that begins anew with its bootstrap servers forgets the broker that a call waits for: the call never returns."""
+    direct, proxies = ground.cluster.bootstrap_servers, ground.cluster.proxies
+    with contextlib.closing(Rig(direct, tmp_path, unique)) as rig:
+        rig.stocked().configure(kafka={"bootstrap_servers": ground.cluster.proxied_servers})
+        scorer = rig.start().ready()
+        load = Load(direct, rig.events_topic, RATE)
+        load.start()
+        for _ in range(3):
+            before = rig.answered()
+            until(lambda before=before: rig.answered() > before, "scores")
+            proxies.hold()
+            time.sleep(1.5)
+            proxies.cut()
+        load.finish()
+        until(lambda: rig.answered() == load.written, "all scores")
+        assert "a call to the broker has not returned" not in scorer.said
+        assert scorer.stop() == 0
