@@ -36,7 +36,8 @@ from scorer.events.batch import Batch
 from scorer.events.for_producers.records import WrittenRecord, record
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import BatchParts
-from scorer.loop.scoring import Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scoring
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from publisher.positions import Position
 from publisher.session.protocol import Record
 from scorer.backends import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
-from scorer.events.batch import Batch, Headers
+from scorer.events.batch import Batch
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
@@ -29,25 +28,14 @@ from scorer.loop import two_versions
 from scorer.loop.arms import AWAY, Arms
 from scorer.loop.columns import pick, placed
 from scorer.loop.header_facts import HeaderFacts
+from scorer.loop.score_records import ScoreRecords, Target
 from scorer.servables.answer import Answer
 from scorer.servables.fallback import FALLBACK, Constant
-from scorer.servables.packing import Part, packed
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
-from scorer.settings.carry import Row
 
-RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
 NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)  # Away is a Fatal
 UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A topic that records are written to: how many partitions it has and the largest record it takes, in bytes."""
-
-    topic: str
-    partitions: int
-    max_bytes: int
 
 
 @dataclass(slots=True)
@@ -186,8 +174,7 @@ class Work:
         status = FALLBACK if constant else "scored"
         self.scored = Scored([None] * len(batch), status, arms=None if arms is None else arms.canary)
         self.facts = HeaderFacts(batch)
-        self.field_ids: Sequence[str | int | None] = [None] * len(batch)
-        self.carried: Sequence[Row | None] | None = None
+        self.records = ScoreRecords(batch, self.facts, scoring.settings, scoring.output, now_ms)
 
     def answer_all(self, among: Sequence[int], alive: Callable[[], None]) -> None:
         """Answer those of these rows that are not rejected, together where nothing is raised over them, else in halves."""
@@ -226,14 +213,14 @@ class Work:
             self.decode(expired, {})  # for the ids alone
             count = len(expired)
             answers.append((expired, Answer("expired", [b"null"] * count, [None] * count)))
-        made = [(*self._records(at, answer), answer.status) for at, answer in answers]
+        made = [self._told(at, answer) for at, answer in answers]
         for at, records, status in made:
             self.place(at, records, status)
         self.timed(began, decoded_at, inferred_at)
 
     def tell(self, rows: list[int], answer: Answer) -> None:
         """Records of these rows that say this."""
-        self.place(*self._records(rows, answer), answer.status)
+        self.place(*self._told(rows, answer))
 
     def skipped(self) -> set[int]:
         """The rows that are answered by nothing."""
@@ -258,10 +245,7 @@ class Work:
         decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows), BatchParts(self.batch, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = list(pick(rows, decoded.rows))
-        whole = len(decoded.rows) == len(self.batch)
-        self.field_ids = decoded.ids if whole else placed(self.field_ids, decoded.rows, decoded.ids)
-        if decoded.carried is not None:
-            self.carried = placed(self.carried or [None] * len(self.batch), decoded.rows, decoded.carried)
+        self.records.learn(decoded)
         return decoded
 
     def _inferred(self, decoded: Decoded, alive: Callable[[], None]) -> tuple[list[int], Answer]:
@@ -281,68 +265,11 @@ class Work:
         kept = Answer("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])
         return [rows[at] for at in keep], kept
 
-    def _records(self, rows: list[int], answer: Answer) -> tuple[list[int], Sequence[Record]]:
-        """Rows and their score records; those that are too large for the output topic are rejected."""
-        batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
-        room = target.max_bytes - RECORD_OVERHEAD
-        if answer.columns is not None and len(rows) == len(batch):
-            part = Part(np.arange(len(rows)), answer.columns, encoder)
-            if (packed := self.packed([part])) is not None:
-                return rows, packed
-        partitions, times, keys = pick(batch.partitions, rows), pick(batch.timestamps, rows), pick(batch.keys, rows)
-        ids = self.facts.ids(rows, pick(self.field_ids, rows), self.scoring.settings.region)
-        values = self._encoded(rows, ids, answer, room)
-        names = self.scoring.settings.output.headers
-        headers: Sequence[Headers] = [None] * len(rows)
-        if names:
-            headers = encoder.headers(names, ids, answer.decisions, answer.status)
-        if batch.carried is not None:
-            headers = [[*(own or ()), *more] for own, more in zip(headers, pick(batch.carried, rows), strict=True)]
-        width = target.partitions
-        out = [partition % width for partition in partitions]
-        records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
-        if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
-            return self._without_oversize(rows, records, room)
-        return rows, records
-
-    def _encoded(self, rows: list[int], ids: Sequence[str], answer: Answer, room: int) -> Sequence[bytes]:
-        """The values of score records. One that only what it carries makes too large carries nothing."""
-        batch = self.batch
-        where = pick(batch.places, rows), pick(batch.offsets, rows), pick(batch.timestamps, rows)
-        columns = ids, answer.scores, answer.decisions, *where, answer.status, self.now_ms()
-        carried = None if self.carried is None else pick(self.carried, rows)
-        values = self.servable.encoder.encode(*columns, carried)
-        sizes = (
-            [len(value) + len(key or b"") for value, key in zip(values, pick(batch.keys, rows), strict=True)] if carried else []
-        )
-        if max(sizes, default=0) <= room:
-            return values
-        bare = self.servable.encoder.encode(*columns, None)
-        return [value if size <= room else other for value, other, size in zip(values, bare, sizes, strict=True)]
-
-    def packed(self, parts: Sequence[Part]) -> PackedRecords | None:
-        """The records of all rows as columns, which these parts make up; None where they are not plain, or one is too large."""
-        if self.facts.matter or self.scoring.settings.output.headers:
-            return None
-        target = self.scoring.output
-        names, carried, at_ms = self.facts.names or self.field_ids, self.carried, self.now_ms()
-        found = packed(self.batch, names, parts, target.topic, target.partitions, at_ms, carried)
-        return found if found is not None and found.largest_record <= target.max_bytes - RECORD_OVERHEAD else None
-
-    def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
-        """Rows and records without those that the output topic would refuse, which are rejected."""
-        kept = []
-        for row, record in zip(rows, records, strict=True):
-            _, value, key, *_ = record
-            if len(value or b"") + len(key or b"") > room:
-                target = self.scoring.output
-                error = (
-                    f"the score record has {len(value or b'')} bytes beside its key; {target.topic} takes {target.max_bytes}"
-                )
-                self.rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
-            else:
-                kept.append((row, record))
-        return [row for row, _ in kept], [record for _, record in kept]
+    def _told(self, rows: list[int], answer: Answer) -> tuple[list[int], Sequence[Record], str]:
+        """Rows, their records and their status; those whose record the output topic would refuse are rejected."""
+        kept, records, refused = self.records.of(rows, answer, self.servable.encoder)
+        self.rejected |= refused
+        return kept, records, answer.status
 
     def finished(self) -> Scored:
         """The outcome, with dead letters in the slots of the rejected. Raw bytes are copied and nothing is parsed."""

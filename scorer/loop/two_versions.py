@@ -106,7 +106,7 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
                 return False
             parts.append(Part(at, scores, servable.encoder))
         inferred_at = time.perf_counter()
-        records = work.packed(parts)
+        records = work.records.columns(parts)
     except (Aborted, Fatal, Retriable):
         return False  # whoever is away, or worse, is asked again by itself
     except Exception:  # noqa: BLE001 - whose fault it is shows arm by arm

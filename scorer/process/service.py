@@ -43,7 +43,8 @@ from scorer.loop.arms import Assigning
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
-from scorer.loop.scoring import Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready

@@ -14,7 +14,7 @@ from publisher.kafka.connection import connect
 from scorer import topics
 from scorer.intake.patience import ANSWER_SECONDS
 from scorer.loop.recovery import taken
-from scorer.loop.scoring import Target
+from scorer.loop.score_records import Target
 from scorer.observe.notices import Notices
 from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, Twins
 from scorer.settings import Settings

@@ -12,7 +12,8 @@ from publisher.positions import Position
 from publisher.session.protocol import Record
 from scorer.dead_letters.headers import facts
 from scorer.intake.pull import batch_of
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.rescore import events
 from scorer.rescore.chunks import Chunk, Given
 from scorer.rescore.selection import AsJson, ScoreRecord, read

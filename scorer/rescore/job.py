@@ -26,7 +26,7 @@ from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.transactional_ids import transactional_ids
 from scorer import topics
-from scorer.loop.scoring import Target
+from scorer.loop.score_records import Target
 from scorer.rescore.chunks import Chunk, chunks
 from scorer.rescore.correcting import Correcting, Findings
 from scorer.rescore.progress import Progress, definition

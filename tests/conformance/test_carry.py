@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from model_registry.package.signature import Signature
 from scorer.events import formats
 from scorer.events.batch import Batch, Headers
-from scorer.loop.scoring import RECORD_OVERHEAD, Scored, Scoring, Target
+from scorer.loop.score_records import RECORD_OVERHEAD, Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.scores import formats as score_formats
 from scorer.scores.outputs import Scores
 from scorer.servables.servable import Servable

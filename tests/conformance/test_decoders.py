@@ -18,7 +18,8 @@ from publisher.positions import Position
 from scorer.events import formats
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoder, Reason
-from scorer.loop.scoring import Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scoring
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.servables.servable import Servable

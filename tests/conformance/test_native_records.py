@@ -23,7 +23,8 @@ from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import PADDING, Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.arms import Arms
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.servables import packing

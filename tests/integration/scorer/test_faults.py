@@ -1,4 +1,4 @@
-"""The short form of the fault campaign: a point of the crash matrix and a seeded round; and a fault that costs nothing at all."""
+"""The short form of the fault campaign: a point of the crash matrix, a seeded round, and a fault that costs nothing."""
 
 import contextlib
 import time

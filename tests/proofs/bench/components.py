@@ -22,7 +22,8 @@ import numpy as np
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from scorer.events.batch import Batch
-from scorer.loop.scoring import Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scoring
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load

@@ -15,7 +15,8 @@ from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
 from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
-from scorer.loop.scoring import Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces

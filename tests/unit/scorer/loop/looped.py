@@ -11,7 +11,8 @@ from scorer.intake.beginnings import AnswersFrom
 from scorer.intake.marks import Mark
 from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces

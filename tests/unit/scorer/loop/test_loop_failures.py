@@ -9,7 +9,8 @@ from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from scorer.crashes.examiner import ExaminerDied
 from scorer.intake.marks import Mark
 from scorer.loop import loop as loop_module
-from scorer.loop.scoring import Scored, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored
 from tests.unit.scorer.intake.group import event
 from tests.unit.scorer.loop.looped import HERE, SETTINGS, Looped
 

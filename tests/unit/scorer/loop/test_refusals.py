@@ -19,7 +19,8 @@ from scorer.intake.partitions import Partitions
 from scorer.loop.collaborators import Collaborators
 from scorer.loop.metering import Published
 from scorer.loop.refusals import LONGEST_KEY, Refusals
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.observe.progress import Progress
 from tests.unit.scorer.intake.group import TOPIC
 from tests.unit.scorer.loop.looped import SETTINGS

@@ -15,7 +15,8 @@ from publisher.errors import Aborted, Fatal, Retriable
 from scorer.backends import InferenceFailed
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoded
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
@@ -93,7 +94,7 @@ def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_on
     with caplog.at_level(logging.ERROR):
         found = scored(batch(values), fake)
     headers = [dict(record[5] or []) for record in found.records if record[0] == "dead"]
-    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/loop/scoring.py:") for one in headers] == [
+    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/loop/score_records.py:") for one in headers] == [
         True,
         True,
     ]

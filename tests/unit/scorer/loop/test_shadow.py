@@ -14,7 +14,8 @@ from publisher.process.outages import MODEL_SERVERS, Away
 from scorer.crashes.quarantine import Quarantine
 from scorer.loop.arms import Arms
 from scorer.loop.sampling import Sampling
-from scorer.loop.scoring import Scored, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored
 from scorer.loop.shadow_scoring import ShadowScoring
 from scorer.servables.servable import Canary, Servable
 from scorer.servables.split import Split

@@ -14,7 +14,8 @@ from publisher.errors import Aborted
 from publisher.process.outages import MODEL, MODEL_SERVERS, Away
 from scorer.backends import InferenceFailed
 from scorer.loop.arms import Arms
-from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.loop.score_records import Target
+from scorer.loop.scoring import Scored, Scoring
 from scorer.loop.two_versions import HOPELESS
 from scorer.servables.servable import Servable
 from tests.unit.scorer.loop.test_scoring import RAISED, STAGES, Fake, batch, settings

@@ -25,7 +25,7 @@ from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
 from scorer.intake import patience
 from scorer.intake.marks import Mark
-from scorer.loop.scoring import Target
+from scorer.loop.score_records import Target
 from scorer.observe.notices import Notices
 from scorer.observe.status import StatusReporter, Twins
 from scorer.observe.traces import Traces
