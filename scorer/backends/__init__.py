@@ -14,7 +14,7 @@ from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from publisher.process.outages import MODEL_SERVERS, Away
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 
 class ModelRefused(Exception):

@@ -16,7 +16,7 @@ from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
 from scorer.events.native.bus import bus
 from scorer.events.native.library import native
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 SIZE_BUCKETS = tuple(4**k for k in range(9))

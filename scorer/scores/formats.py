@@ -88,7 +88,7 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 
-    from scorer.settings import SchemaRegistrySettings
+    from scorer.settings.sections import SchemaRegistrySettings
 
     settings = SchemaRegistrySettings.model_validate_json(registry)
     try:

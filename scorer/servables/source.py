@@ -3,7 +3,8 @@
 from model_registry.cache import Cache
 from model_registry.oci import reference
 from model_registry.stores import Store, StoreOptions, open_store
-from scorer.settings import ModelSettings, Settings
+from scorer.settings import Settings
+from scorer.settings.sections import ModelSettings
 
 SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
 

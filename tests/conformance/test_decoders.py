@@ -23,7 +23,8 @@ from scorer.loop.scoring import Scoring
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.servables.servable import Servable
-from scorer.settings import InputSettings, Settings
+from scorer.settings import Settings
+from scorer.settings.sections import InputSettings
 from tests.unit.scorer.events.formats import (
     MIXED,
     NESTED,

@@ -22,7 +22,7 @@ from scorer.events.decoder import Decoder
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.events.json.objects import JsonDecoder
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.support import models
 
 SHAPE = (3, 8, 8)

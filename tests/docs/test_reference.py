@@ -19,8 +19,9 @@ from publisher.audit.report import Report
 from scorer.dead_letters import headers
 from scorer.events.carrying import followed
 from scorer.events.decoder import Reason
-from scorer.settings import OutputSettings, Settings
+from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
+from scorer.settings.sections import OutputSettings
 from tests.docs import pages, reference
 from tests.proofs.bench import plot
 from tests.support.environment import ROOT

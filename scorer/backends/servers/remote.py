@@ -17,7 +17,7 @@ from model_registry.package.signature import Signature
 from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
 from scorer.backends.servers.placement import Named, place, read_remote
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from publisher.errors import Fatal
 from publisher.process.outages import silent_registry
 from scorer.events.decoder import Poison, Reason
-from scorer.settings import SchemaRegistrySettings
+from scorer.settings.sections import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
 UNKNOWN, NOT_LET_IN = (400, 404, 422), (401, 403)  # HTTP: no such schema, where a registry says so; a wrong log-in

@@ -14,7 +14,8 @@ from scorer.events.schemas.fixed_layout import Layout
 from scorer.events.schemas.registry import ID_BYTES, BadSchema, Registry, Schema
 from scorer.events.schemas.varints import message_path
 from scorer.events.tensors import Row
-from scorer.settings import SchemaRegistrySettings, Settings
+from scorer.settings import Settings
+from scorer.settings.sections import SchemaRegistrySettings
 
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
 """What the extras bring."""

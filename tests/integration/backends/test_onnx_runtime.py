@@ -2,7 +2,7 @@
 
 import pytest
 
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.conformance.backend import BackendConformance, Place
 from tests.integration.backends import models
 

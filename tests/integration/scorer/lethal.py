@@ -17,7 +17,7 @@ from scorer import backends, cli
 from scorer.events.decoder import Decoded
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.record_parts import Parts
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
 KILLS_CANDIDATE, CANDIDATE = -666.0, "2.0.0"

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def test_a_seeded_round_is_clean(ground: Ground) -> None:
     assert result.events > 0
 
 
+def more_than(rig: Rig, answered: int) -> bool:
+    return rig.answered() > answered
+
+
 def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: Path, unique: str) -> None:
     """A client that begins anew with its bootstrap servers forgets the broker that a call waits for: the call never returns."""
     direct, proxies = ground.cluster.bootstrap_servers, ground.cluster.proxies
@@ -45,9 +50,8 @@ def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: P
         scorer = rig.start().ready()
         load = Load(direct, rig.events_topic, RATE)
         load.start()
-        for _ in range(3):
-            before = rig.answered()
-            until(lambda before=before: rig.answered() > before, "scores")
+        for k in range(3):
+            until(partial(more_than, rig, rig.answered()), f"scores before fault {k}")
             proxies.hold()
             time.sleep(1.5)
             proxies.cut()

@@ -10,7 +10,7 @@ from publisher.relay.state import RelayState
 from publisher.session.protocol import Counters
 from scorer.observe.metrics import Metrics
 from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.packaging.deploy.manifests import of_kind, rendered
 
 

@@ -14,7 +14,7 @@ from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.servers import oip_messages, tf_messages
 from scorer.backends.servers.remote import RemoteBackend
 from scorer.scores.outputs import Scores
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.support import detector
 from tests.unit.scorer.backends import test_shapes_on_servers as servers
 

@@ -18,7 +18,7 @@ from scorer.backends import ModelRefused
 from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
 from scorer.backends.onnx.onnx_runtime import OnnxModel
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.support import models
 
 CASTS = {"z": TensorProto.DOUBLE, "h": TensorProto.FLOAT16, "i": TensorProto.INT8}

@@ -15,7 +15,7 @@ from scorer import backends
 from scorer.backends import ModelRefused
 from scorer.events import formats
 from scorer.servables.loaded import loader
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.support import models
 from tests.unit.scorer.events.schema_events import settings_of
 from tests.unit.scorer.minimal import minimal

@@ -15,7 +15,7 @@ from scorer import backends
 from scorer.backends import Model, ModelRefused
 from scorer.backends.servers.remote import RemoteBackend
 from scorer.servables.runs import Runs
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, Channel
 
 INPUTS = [

@@ -16,7 +16,7 @@ from scorer import backends
 from scorer.backends import ModelRefused
 from scorer.backends.servers import oip_messages, tf_messages
 from scorer.backends.servers.remote import RemoteBackend
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 SHAPE = (3, 8, 8)
 INPUTS = [

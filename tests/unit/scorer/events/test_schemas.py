@@ -15,7 +15,7 @@ from scorer.events.schemas import proto_files
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from scorer.events.schemas.registry import Registry, Schema
 from scorer.events.schemas.sources import RegistrySource
-from scorer.settings import SchemaRegistrySettings
+from scorer.settings.sections import SchemaRegistrySettings
 from tests.unit.scorer.events.formats import signature_of
 from tests.unit.scorer.events.schema_events import PROTO, avro_encoder, configured, settings_of
 

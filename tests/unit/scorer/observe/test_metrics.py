@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 
 from publisher.session.protocol import Counters
 from scorer.observe.metrics import Metrics
-from scorer.settings import ModelSettings
+from scorer.settings.sections import ModelSettings
 
 
 def test_batches_are_counted_by_label() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from scorer.servables.fallback import Constant, unlike
-from scorer.settings import ModelSettings
 from scorer.settings.fallback import FallbackSettings
+from scorer.settings.sections import ModelSettings
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 53), 1 << 53)
 rows = st.lists(numbers, min_size=1, max_size=4)
