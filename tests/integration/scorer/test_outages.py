@@ -124,6 +124,41 @@ def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
         assert scorer.stop() == 0
 
 
+def test_brokers_that_come_back_at_other_addresses_are_found(tmp_path: Path, unique: str) -> None:
+    """As after a move to other machines: only what the bootstrap servers tell is right any more."""
+    doors, listens = Proxies(3), free_ports()[0]
+    bootstrap, first, second = doors.ports
+
+    def listeners(ports: tuple[int, int]) -> dict[str, str]:
+        own = f"PLAINTEXT://{HOST}:{ports[0]}"
+        return {
+            "listeners": f"{own},MOVED://{HOST}:{listens},CONTROLLER://{HOST}:{ports[1]}",
+            "advertised.listeners": f"{own},MOVED://{HOST}:{first}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MOVED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "300",
+        }
+
+    with EmbeddedBroker(properties=listeners) as broker, contextlib.closing(doors):
+        rig = Rig(broker.bootstrap_servers, tmp_path, unique).stocked()
+        with contextlib.closing(rig):
+            doors.connect([listens, listens, 0])
+            rig.configure(kafka={"bootstrap_servers": f"{HOST}:{bootstrap}"})
+            scorer = rig.start().ready()
+            rig.configure(kafka={"bootstrap_servers": broker.bootstrap_servers})
+            rig.emit(events(50))
+            until(lambda: rig.answered() == 50, "the scores before")
+            broker.kill()
+            doors.connect([listens, 0, listens])
+            configuration = broker.folder / "server.properties"
+            configuration.write_text(configuration.read_text().replace(f"MOVED://{HOST}:{first}", f"MOVED://{HOST}:{second}"))
+            broker.restart()
+            rig.emit(events(50, start=50))
+            until(lambda: rig.answered() == 100, "the scores after")
+            rig.assert_clean(events=100, scored=100)
+            assert scorer.stop() == 0
+
+
 def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
     registry = OneSchema()
     extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
