@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from model_registry.channels import channel
 from model_registry.stores import Store
+from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, signing
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import TrustedKey
@@ -26,7 +27,12 @@ KEY = PrivateKey(ec.derive_private_key(23, ec.SECP256R1()))  # the same in every
 KEYS = [TrustedKey("training", KEY.public())]
 FIRST = Judged()
 VERSION = version_of(RUN, AT)
+OTHER = "ba9876543210"  # another run
 EVALUATED = {"dataset": {"name": "hold-out", "digest": {"sha256": f"{2:064x}"}}, "metrics": {"auc": 0.91}}
+
+
+class Killed(BaseException):
+    """The process was killed at a write."""
 
 
 @pytest.fixture
@@ -42,6 +48,11 @@ def records(tmp_path: Path) -> Path:
 @pytest.fixture
 def copied(records: Path) -> Copied:
     return snapshot(records)
+
+
+@pytest.fixture
+def pushed(store: LayoutStore, folder: Path, copied: Copied) -> str:
+    return push(store, folder, VERSION, origin(copied)).digest
 
 
 def snapshot(folder: Path, note: bytes = b"", topic: str = "flights") -> Copied:
