@@ -1,5 +1,6 @@
 """A canary on the real broker: its share of the keys, its failures, and its end."""
 
+import itertools
 import json
 from typing import Any
 
@@ -51,51 +52,31 @@ def mixed_transactions(rig: Rig) -> int:
     return count
 
 
-def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends(make_rig: MakeRig) -> None:
-    """Versions with other signatures and other scores, in two scorers."""
-    rig = make_rig().stocked(PARTITIONS)
-    rig.push(models.package(rig.folder / "2.0.0", lambda path: models.linear(path, 3.0, width=3), WIDER), "2.0.0")
-    scorers = [rig.start(replica).ready() for replica in ("a", "b")]
-    until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == PARTITIONS, "the partitions")
-    done = 0
-    assert {(r["arm"], r["role"], r["revision"]) for r in emit(rig, done)} == {("champion", "champion", 1)}
-    canaries: list[set[int]] = []
-    for revision, percent in ((2, 20), (3, 50)):
-        move = moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", f"{percent}%")
-        assert (move["to_version"], move["rollout"]["outcome"]) == ("1.0.0", "flipped")
-        digest = digest_of(rig, "2.0.0")
-        for _ in range(2):
-            done += KEYS
-            records = emit(rig, done)
-            for record in records:
-                mine = arm(record, digest, percent)
-                assert (record["arm"], record["role"], record["revision"]) == (mine, mine, revision)
-                factor = 3.0 if mine == "canary" else 2.0
-                assert record["score"] == factor * float(record["id"][1:])
-                assert (record["version"], "fallback" in record) == ("2.0.0" if mine == "canary" else "1.0.0", False)
-            canaries.append({int(record["id"][1:]) % KEYS for record in records if record["arm"] == "canary"})
-    assert canaries[0] == canaries[1] < canaries[2] == canaries[3]
-    assert mixed_transactions(rig) > 0
-    assert {(swap["role"], swap["version"]) for swap in rig.swaps() if swap["revision"] == 3} == {
-        ("champion", "1.0.0"),
-        ("canary", "2.0.0"),
-    }
-    assert {json.dumps(swap["shares"]) for swap in rig.swaps() if swap["revision"] == 3} == {'{"champion": 50, "canary": 50}'}
+def answer_by_shares(rig: Rig, digest: str, percent: int, revision: int, start: int) -> list[dict[str, Any]]:
+    """Scores of each key by the version whose arm it is in."""
+    records = emit(rig, start)
+    for record in records:
+        mine = arm(record, digest, percent)
+        assert (record["arm"], record["role"], record["revision"]) == (mine, mine, revision)
+        factor = 3.0 if mine == "canary" else 2.0
+        assert record["score"] == factor * float(record["id"][1:])
+        assert (record["version"], "fallback" in record) == ("2.0.0" if mine == "canary" else "1.0.0", False)
+    return records
 
-    last = json.loads(rig.run("scorer", "explain", "scorer.yaml", records[-1]["id"], "--recompute", "--json").stdout)
-    bucket = xxh64(f"k{int(records[-1]['id'][1:]) % KEYS}".encode(), int(digest[7:23], 16)) % 10_000
+
+def explain_the_share(rig: Rig, record: dict[str, Any], digest: str) -> None:
+    """Of a record that was scored while each arm had half of the keys."""
+    last = json.loads(rig.run("scorer", "explain", "scorer.yaml", record["id"], "--recompute", "--json").stdout)
+    bucket = xxh64(f"k{int(record['id'][1:]) % KEYS}".encode(), int(digest[7:23], 16)) % 10_000
     assert (last["cut_over"]["bucket"], last["cut_over"]["shares"]) == (bucket, {"champion": 50, "canary": 50})
-    assert (last["model"]["digest"], last["recomputed"]["same"]) == (records[-1]["digest"], True)
+    assert (last["model"]["digest"], last["recomputed"]["same"]) == (record["digest"], True)
 
-    golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
-    rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
-    rollout = moved(rig, "promote", "scorer.yaml", "--to", "9.0.0", "--canary", "5%", code=3)["rollout"]
-    assert {s["outcome"] for s in rollout["scorers"]} == {"refused"}
+
+def fail_harmlessly(rig: Rig, start: int) -> None:
+    """A canary that answers NaN: the champion answers for it, of all keys."""
     rig.push_unchecked(models.package(rig.folder / "nan", lambda path: models.linear(path, float("nan"))), "3.0.0")
     moved(rig, "promote", "scorer.yaml", "--to", "3.0.0", "--canary", "50%")
-    done += KEYS
-    records = emit(rig, done)
-    digest = digest_of(rig, "3.0.0")
+    records, digest = emit(rig, start), digest_of(rig, "3.0.0")
     assert {(r["arm"], r["role"], r["version"]) for r in records} == {
         ("champion", "champion", "1.0.0"),
         ("canary", "champion", "1.0.0"),
@@ -106,13 +87,42 @@ def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends
     failed = next(record["id"] for record in records if record["arm"] == "canary")
     why = json.loads(rig.run("scorer", "explain", "scorer.yaml", failed, "--json").stdout)
     assert (why["model"]["version"], why["instead_of"]) == ("1.0.0", {"version": "3.0.0", "digest": digest})
-    done += KEYS
-    assert "breaker" in {r.get("fallback") for r in emit(rig, done)}
+
+
+def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends(make_rig: MakeRig) -> None:
+    """Versions with other signatures and other scores, in two scorers."""
+    rig = make_rig().stocked(PARTITIONS)
+    rig.push(models.package(rig.folder / "2.0.0", lambda path: models.linear(path, 3.0, width=3), WIDER), "2.0.0")
+    scorers = [rig.start(replica).ready() for replica in ("a", "b")]
+    until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == PARTITIONS, "the partitions")
+    starts = itertools.count(0, KEYS)
+    assert {(r["arm"], r["role"], r["revision"]) for r in emit(rig, next(starts))} == {("champion", "champion", 1)}
+    canaries: list[set[int]] = []
+    for revision, percent in ((2, 20), (3, 50)):
+        move = moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", f"{percent}%")
+        assert (move["to_version"], move["rollout"]["outcome"]) == ("1.0.0", "flipped")
+        digest = digest_of(rig, "2.0.0")
+        for _ in range(2):
+            records = answer_by_shares(rig, digest, percent, revision, next(starts))
+            canaries.append({int(record["id"][1:]) % KEYS for record in records if record["arm"] == "canary"})
+    assert canaries[0] == canaries[1] < canaries[2] == canaries[3]
+    assert mixed_transactions(rig) > 0
+    swaps = [swap for swap in rig.swaps() if swap["revision"] == 3]
+    assert {(swap["role"], swap["version"]) for swap in swaps} == {("champion", "1.0.0"), ("canary", "2.0.0")}
+    assert {json.dumps(swap["shares"]) for swap in swaps} == {'{"champion": 50, "canary": 50}'}
+    explain_the_share(rig, records[-1], digest)
+
+    golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
+    rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
+    rollout = moved(rig, "promote", "scorer.yaml", "--to", "9.0.0", "--canary", "5%", code=3)["rollout"]
+    assert {s["outcome"] for s in rollout["scorers"]} == {"refused"}
+    fail_harmlessly(rig, next(starts))
+    assert "breaker" in {r.get("fallback") for r in emit(rig, next(starts))}
     assert sum(scorer.metric('scorer_canary_events_total{fallback="breaker"}') for scorer in scorers) > 0
 
     back = moved(rig, "rollback", "scorer.yaml")
     assert (back["to_version"], back["roles"], back["rollout"]["outcome"]) == ("1.0.0", [], "flipped")
-    done += KEYS
-    assert {(r["arm"], r["role"], r["version"]) for r in emit(rig, done)} == {("champion", "champion", "1.0.0")}
-    rig.assert_clean(events=done + KEYS, dead_lettered=0, misassigned=0, version_regressions=0)
+    last = next(starts)
+    assert {(r["arm"], r["role"], r["version"]) for r in emit(rig, last)} == {("champion", "champion", "1.0.0")}
+    rig.assert_clean(events=last + KEYS, dead_lettered=0, misassigned=0, version_regressions=0)
     assert [scorer.stop() for scorer in scorers] == [0, 0]
