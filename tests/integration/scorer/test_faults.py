@@ -57,5 +57,6 @@ def test_calls_go_on_after_all_connections_were_lost(ground: Ground, tmp_path: P
             proxies.cut()
         load.finish()
         until(lambda: rig.answered() == load.written, "all scores")
+        rig.assert_clean(events=load.written, scored=load.written)
         assert "a call to the broker has not returned" not in scorer.said
         assert scorer.stop() == 0
