@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 import psutil
 
+from scorer.demo.broker.node import free_ports
 from tests.support.waiting import STEP_SECONDS, until
 
 LISTENING = "health and metrics on "
@@ -26,9 +26,8 @@ def command(name: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A loopback port that nothing listens on now and that no connection is given before a server listens there."""
+    return free_ports()[0]
 
 
 def alive(pid: int) -> bool:

@@ -9,10 +9,10 @@ from model_registry.errors import Refused
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust.attestation import attest
 from tests.support.attested import CHAMPION, RUN, comparison, provenance
-from tests.support.publishing import AT, KEY, KEYS, copied, folder, publish, records
+from tests.support.publishing import AT, KEY, KEYS, OTHER, copied, folder, publish, records
 from tests.unit.model_registry.conftest import make_package, store
 from tests.unit.model_registry.keyring import TWO, trusted
-from tests.unit.training.test_publish import OTHER, pushed
+from tests.unit.training.test_publish import pushed
 from training.publish.evidence import Champion, Span, evidence
 from training.publish.promoting import Promoted
 from training.publish.vouching import attest_once
