@@ -21,7 +21,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
-from publisher.process.memory import few_arenas, rare_collections
+from publisher.process.memory import few_arenas, keep_tidy
 from publisher.process.time_window import TimeWindow, seconds
 from scorer.commands.compare import fraction
 from scorer.commands.labels import NOTHING
@@ -88,7 +88,7 @@ def judge(
             print_json({"verdict": Decision.HOLD, "why": [NOBODY], "rules": []})
         talk.print(f"[yellow]hold[/]: {NOBODY}")
         raise typer.Exit(FINDING)
-    rare_collections()
+    keep_tidy()
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
         found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):

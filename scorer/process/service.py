@@ -24,7 +24,7 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
-from publisher.process.memory import few_arenas, rare_collections
+from publisher.process.memory import few_arenas, keep_tidy
 from publisher.session.at_least_once import CheckpointSession
 from publisher.session.call_thread import call_apart
 from publisher.session.exactly_once import TransactionSession
@@ -97,7 +97,7 @@ def run(
 
     def serving(address: str) -> None:
         watchdog.watch(service.hangs)
-        rare_collections()
+        keep_tidy()
         on_serving(address)
 
     service.run(serving)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from publisher.process import logs, watchdog
 from publisher.process.command_line import Config, LogLevel, Set
 from publisher.process.health import HealthServer
-from publisher.process.memory import rare_collections
+from publisher.process.memory import keep_tidy
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.relay import Relay
 from publisher.relay.settings import load
@@ -37,7 +37,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
         health.address,
     )
     watchdog.watch(lambda: relay.state.not_live(2 * limit))
-    rare_collections()
+    keep_tidy()
     try:
         relay.run()
     finally:

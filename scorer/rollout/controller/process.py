@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from publisher.process import logs
 from publisher.process.health import HealthServer
-from publisher.process.memory import few_arenas, rare_collections
+from publisher.process.memory import few_arenas, keep_tidy
 from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
 from scorer.rollout.controller.course import Next
@@ -72,7 +72,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     registry.register(RolloutMetrics(seen.state))
     health = HealthServer(settings.rollout.listen, registry, seen.not_live, seen.not_ready)
     log.info("controls the rollouts of %s; health and metrics on http://%s", settings.name, health.address)
-    rare_collections()
+    keep_tidy()
     try:
         controller.run()
     finally:

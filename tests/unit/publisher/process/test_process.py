@@ -65,6 +65,44 @@ def test_threads_share_arenas(environment: dict[str, str], arenas: int) -> None:
     assert told.count("Arena ") == arenas
 
 
+TIDIED = """
+import ctypes, gc, time, weakref
+from publisher.process import memory
+
+class Frame: pass
+
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype, libc.free.argtypes = [ctypes.c_size_t], ctypes.c_void_p, [ctypes.c_void_p]
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4_096
+
+memory.few_arenas()
+memory.TIDY_SECONDS = 0.2
+memory.keep_tidy()
+memory.keep_tidy()
+cycle = Frame()
+cycle.itself = cycle
+gone = weakref.ref(cycle)
+del cycle
+blocks = [libc.malloc(1_000) for _ in range(50_000)]
+for block in blocks[:-1]:  # the last one keeps the heap from shrinking by itself
+    ctypes.memset(block, 1, 1_000)
+held = resident()
+for block in blocks[:-1]:
+    libc.free(block)
+until = time.monotonic() + 20
+while time.monotonic() < until and (gone() is not None or held - resident() < 40_000_000):
+    time.sleep(0.05)
+print(gone() is None, held - resident() >= 40_000_000)
+"""
+
+
+def test_what_is_not_used_any_more_goes_back_to_the_system() -> None:
+    told = subprocess.run([sys.executable, "-c", TIDIED], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["True", "True"]
+
+
 HANGS = """
 import sys, time
 from publisher.process import logs, watchdog

@@ -255,7 +255,7 @@ def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyP
     watched: list[Callable[[], str | None]] = []
     monkeypatch.setattr(watchdog, "watch", watched.append)
     monkeypatch.setattr(service, "few_arenas", lambda: site.said.append("few arenas"))
-    monkeypatch.setattr(service, "rare_collections", lambda: site.said.append("rare collections"))
+    monkeypatch.setattr(service, "keep_tidy", lambda: site.said.append("keep tidy"))
 
     def tell() -> None:
         for number in STOPS:
@@ -269,7 +269,7 @@ def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyP
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.setswitchinterval(interval)
-    assert site.said == ["few arenas", *BEGUN, "rare collections", "serving", *(f"{name} closed" for name in CLOSED)]
+    assert site.said == ["few arenas", *BEGUN, "keep tidy", "serving", *(f"{name} closed" for name in CLOSED)]
     assert watched[0]() is None
 
 
