@@ -154,7 +154,10 @@ class Examiner:
             raise self._gone() if self._closed else ExaminerDied(how(code)) from None
         if good:
             return answer
-        raise answer
+        try:
+            raise answer
+        finally:
+            del answer  # which would keep this frame, and through it the batch
 
     def _end(self) -> None:
         if self._process is not None:

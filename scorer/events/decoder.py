@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ class Poison(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """As it travels from one process to another."""
         return type(self), (self.reason, str(self))
+
+    def kept(self) -> Self:
+        """The same without the frames it was raised in: whoever keeps those keeps the whole batch, in a cycle."""
+        return type(self)(self.reason, str(self))
 
 
 class Unsuited(Exception):

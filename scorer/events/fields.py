@@ -133,7 +133,7 @@ class Fields:
                 row = read(value)
                 self.tensors.check(row)
             except Poison as poison:
-                rejected[i] = poison
+                rejected[i] = poison.kept()
             else:
                 kept.append(i)
                 rows.append(row)
@@ -155,7 +155,7 @@ class Fields:
             try:
                 self.sized(value)
             except Poison as poison:
-                rejected[row] = poison
+                rejected[row] = poison.kept()
         return rejected
 
     def sized(self, value: bytes | None) -> bytes:

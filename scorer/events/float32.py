@@ -65,7 +65,7 @@ class Float32Decoder:
         try:
             size = len(self._fields.sized(value))
         except Poison as poison:
-            return poison
+            return poison.kept()
         if size != self._bytes:
             expected = f"{self._columns.width} numbers of float32 are {self._bytes}"
             return Poison(Reason.MALFORMED, f"{size} bytes; {expected}")

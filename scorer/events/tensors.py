@@ -45,8 +45,11 @@ class Tensors:
         try:
             self.build([row])
         except BUILD_ERRORS as error:
-            found = next(filter(None, (builder.poison(row) for builder in self._builders.values())), None)
-            raise found or Poison(Reason.OUT_OF_RANGE, str(error)) from None
+            raise self._fault(row, str(error)) from None
+
+    def _fault(self, row: Row, said: str) -> Poison:
+        found = filter(None, (builder.poison(row) for builder in self._builders.values()))
+        return next(found, Poison(Reason.OUT_OF_RANGE, said))
 
     def finished(self, decoded: Decoded) -> Decoded:
         """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected; and those whose

@@ -1,8 +1,10 @@
 """What every input format does, whatever producers write. A new format gets a case for each signature that it can carry."""
 
+import contextlib
+import gc
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from model_registry.package.signature import Signature
 from publisher.positions import Position
 from scorer.events import formats
 from scorer.events.batch import Batch
-from scorer.events.decoder import Decoder, Reason
+from scorer.events.decoder import Decoded, Decoder, Reason
 from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scoring
 from scorer.scores.outputs import Scores
@@ -30,6 +32,7 @@ from tests.unit.scorer.events.formats import (
     NESTED,
     NUMBERS,
     OPAQUE,
+    WIDTH,
     assert_plain,
     damaged,
     mixed_events,
@@ -240,3 +243,33 @@ def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: 
             expected.append(("scored", id_, offset))
     batch = Batch(["t"] * count, [0] * count, offsets, [None] * count, values, [1] * count, headers)
     assert answers(case, batch) == expected
+
+
+@contextlib.contextmanager
+def nothing_is_kept() -> Iterator[None]:
+    """No batch that is made inside, and nothing that is said of one, needs the garbage collector to go."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [kept for kept in gc.garbage if isinstance(kept, Batch | Decoded | Exception)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def test_a_batch_with_bad_events_goes_when_it_is_done(case: Case) -> None:
+    wide = case.signature in (NUMBERS, OPAQUE)
+    event: Event = {"id": "1", "a": 1.5, "vector": [0.5] * (WIDTH if wide else 3)}
+    good = case.encode(event if wide else event | {"count": 2, "word": "w"})
+    values = [None, good, bytes(LARGEST + 1), b"", b"\xff" * 20, b"{", b"[[[", b"{}", b"[]", good[:-1], good]
+    count = len(values)
+    headers: list[list[tuple[str, str | bytes | None]] | None] = [[("deadline", b"soon")], *[None] * (count - 1)]
+    case.decoder.decode(values)
+    with nothing_is_kept():
+        case.decoder.decode(values)
+    with nothing_is_kept():
+        answers(case, Batch(["t"] * count, [0] * count, list(range(count)), [None] * count, values, [1] * count, headers))

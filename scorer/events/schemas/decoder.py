@@ -50,7 +50,7 @@ class SchemaDecoder:
                 if header not in self._readers:
                     self._readers[header] = self._source.reader(header, self._fields, self._id_field)
             except Poison as poison:
-                rejected[row] = poison
+                rejected[row] = poison.kept()
             else:
                 groups.setdefault(header, []).append(row)
                 self._last = header
