@@ -206,7 +206,7 @@ class Fields:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
-            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else error
+            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
         return value
 

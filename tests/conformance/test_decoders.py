@@ -266,6 +266,7 @@ def test_a_batch_with_bad_events_goes_when_it_is_done(case: Case) -> None:
     event: Event = {"id": "1", "a": 1.5, "vector": [0.5] * (WIDTH if wide else 3)}
     good = case.encode(event if wide else event | {"count": 2, "word": "w"})
     values = [None, good, bytes(LARGEST + 1), b"", b"\xff" * 20, b"{", b"[[[", b"{}", b"[]", good[:-1], good]
+    values += [good.replace(b"1.5", wrong) for wrong in (b'"x"', b"NaN", b"null", b"1e999")]
     count = len(values)
     headers: list[list[tuple[str, str | bytes | None]] | None] = [[("deadline", b"soon")], *[None] * (count - 1)]
     case.decoder.decode(values)
