@@ -22,6 +22,7 @@ from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
+from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
@@ -76,7 +77,7 @@ class TopicReader:
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each of these topics, as far as the broker tells."""
         asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
-        return {name: str(answer.result().topic_id) for name, answer in asked.items() if answer.exception() is None}
+        return {name: topic_id(answer.result()) for name, answer in asked.items() if answer.exception() is None}
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """The first offsets that are kept."""

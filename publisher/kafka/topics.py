@@ -19,6 +19,7 @@ from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import ABSENT, PASSING, REFUSED, THERE_ALREADY
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
+from publisher.kafka.topic_ids import topic_id
 
 LOOK_SECONDS = 0.25
 COPIED_CONFIG = (
@@ -105,7 +106,7 @@ class Topics:
                 elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
                 continue
-            found[name] = Topic(str(described.topic_id), len(described.partitions))
+            found[name] = Topic(topic_id(described), len(described.partitions))
             may[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
         if lacking := rights.missing(needed, may):
             raise rights.refused(self._settings, lacking)
