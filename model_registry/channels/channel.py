@@ -213,9 +213,7 @@ def _move(
 ) -> Move:
     """Plan and write, until nobody else has moved the channel in between."""
     tags.check_channel(channel)
-    for what, text in (("actor", actor), ("reason", reason)):
-        if len(text) > MAX_TEXT:
-            raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
+    _check_texts(actor=actor, reason=reason)
     at = now.astimezone(UTC).replace(microsecond=now.microsecond // 1_000 * 1_000)  # as the history has it
     document = manifest.EMPTY if evidence is None else evidence
     told = manifest.content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
@@ -242,6 +240,12 @@ def _move(
         _read_back(store, move, entry)
         return move
     raise Conflict(f"the channel {channel!r} is moved by others all the time", "one writer a channel; then repeat")
+
+
+def _check_texts(**texts: str) -> None:
+    for what, text in texts.items():
+        if len(text) > MAX_TEXT:
+            raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
 
 
 def _standing(store: Store, channel: str) -> _Standing:
