@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.proofs.bench import bus, counting, pictures, plot, report, whole
+from tests.proofs.bench import bus, counting, pictures, plot, report, verbs, whole
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import Figures, spread
 from tests.proofs.bench.machine import Cores, description
@@ -230,13 +230,13 @@ class Bench:
         """`scorer compare` of two versions on events that are kept, on the scorer's core."""
         count = self._sizes.compared
         self._stage.fill("bench.compared", self._stage.workload.events(count))
-        return [self._repeated(lambda: whole.compared(self._stage, "bench.compared", count))]
+        return [self._repeated(lambda: verbs.compared(self._stage, "bench.compared", count))]
 
     def _explain(self) -> Any:
         """`scorer explain` of events by their positions among many that are scored."""
         count = self._sizes.explained
         self._stage.fill("bench.explained", self._stage.workload.events(count))
-        return [spread(whole.explained(self._stage, "bench.explained", count, QUESTIONS))]
+        return [spread(verbs.explained(self._stage, "bench.explained", count, QUESTIONS))]
 
 
 def main() -> int:
