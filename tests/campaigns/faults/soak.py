@@ -1,7 +1,8 @@
 """The soak: one long round with a fault every half minute, and what each process holds, sampled all the time.
 
 The first scorer is never killed or stopped by the plan, so that one process lives through everything. What grows is told as a
-slope, fitted by least squares over the samples after the warm-up of each process that lived long enough.
+slope, fitted by least squares over the samples after the warm-up of each process that lived long enough, and over the second
+half of them: the heap takes up to the largest backlog, which comes early or late, and then stays.
 """
 
 import random
@@ -62,16 +63,21 @@ class Life:
         kept = [sample for sample in self.samples if sample[0] - began >= WARM_UP_SECONDS]
         if not kept or kept[-1][0] - kept[0][0] < LIVED_SECONDS:
             return None
-        times = [sample[0] / 3_600 for sample in kept]
+        later = [sample for sample in kept if sample[0] >= (kept[0][0] + kept[-1][0]) / 2]
         return {
             "role": self.role,
             "minutes": round((kept[-1][0] - kept[0][0]) / 60, 1),
             "rss_mib": [round(kept[0][1], 1), round(kept[-1][1], 1)],
-            "rss_mib_per_hour": round(linear_regression(times, [sample[1] for sample in kept]).slope, 2),
+            "rss_mib_per_hour": _per_hour(kept, 1),
+            "rss_mib_per_hour_later": _per_hour(later, 1),
             "handles": [kept[0][2], kept[-1][2]],
-            "handles_per_hour": round(linear_regression(times, [sample[2] for sample in kept]).slope, 2),
+            "handles_per_hour": _per_hour(kept, 2),
             "threads": [kept[0][3], kept[-1][3]],
         }
+
+
+def _per_hour(samples: list[tuple[float, float, int, int]], which: int) -> float:
+    return round(linear_regression([at[0] / 3_600 for at in samples], [at[which] for at in samples]).slope, 2)
 
 
 class Sampler(threading.Thread):

@@ -1,7 +1,8 @@
 """scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
 
 The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance.
+(eos or alo), and PROFILE, which makes peers favour latency: `latency` sets the target LATENCY_MS. The configuration differs from
+the defaults only in these; score records carry their full provenance.
 
     python -m tests.proofs.bench.sut
 """
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scorer.settings.sections import TARGET_MS
 from tests.support.processes import command
 
 FIELDS: dict[str, list[object]] = {
@@ -22,6 +24,7 @@ FIELDS: dict[str, list[object]] = {
 }
 """The fields of the one input."""
 
+LATENCY_MS = 5
 DELIVERY = {"eos": "exactly-once", "alo": "at-least-once"}
 
 CONFIGURATION = """\
@@ -32,6 +35,7 @@ output: {{topic: {target}}}
 dead_letter: {{topic: {target}.dead}}
 model: {{source: "oci:./registry/{workload}", tag: prod, cache: ./cache}}
 delivery: {delivery}
+batching: {{latency_target_ms: {target_ms}}}
 http: {{listen: "127.0.0.1:0"}}
 """
 
@@ -70,6 +74,7 @@ def prepare(folder: Path) -> None:
             target=environment["OUT_TOPIC"],
             workload=workload,
             delivery=DELIVERY[environment["MODE"]],
+            target_ms=LATENCY_MS if environment.get("PROFILE") == "latency" else TARGET_MS,
         )
     )
     run("scorer", "check", "scorer.yaml", "--create", folder=folder)
