@@ -1,7 +1,7 @@
 """scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
 
 The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos or alo), and PROFILE, by which peers favour latency: `latency` sets the target LATENCY_MS. The configuration differs from the
+(eos or alo), and PROFILE, where peers favour latency: `latency` sets the target LATENCY_MS. The configuration differs from the
 defaults only in these; score records carry their full provenance.
 
     python -m tests.proofs.bench.sut
