@@ -18,7 +18,7 @@ from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
 from scorer.events.native.scanner import Ids
 from scorer.events.native.taker import Columns
-from scorer.events.native.texts import Texts
+from scorer.events.native.texts import Plain, Texts
 from scorer.events.packed import PackedBatch
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder, decision_piece, source_piece
@@ -134,6 +134,8 @@ def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | 
     """The ids between their quotation marks; None where some events have one and others have none."""
     if isinstance(ids, Texts):
         return [Piece(ids)]
+    if isinstance(ids, Plain):
+        return [Piece(ids.texts)]
     if isinstance(ids, Ids) and (texts := ids.texts()) is not None:
         return [Piece(texts)]
     absent = len(columns) if isinstance(ids, Ids) and ids.absent() else list(ids).count(None)

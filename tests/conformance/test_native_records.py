@@ -1,7 +1,7 @@
 """Batches and records as columns change nothing: what comes of a batch is the same records that its lists make."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,13 +15,14 @@ from model_registry.channels.channel import Resolution
 from model_registry.package.signature import Signature
 from scorer.events.batch import Batch, Headers
 from scorer.events.carrying import CarryingDecoder
-from scorer.events.decoder import Decoder
+from scorer.events.decoder import Decoded, Decoder
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.carried import JsonCarried
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.taker import Columns, HeaderColumns
-from scorer.events.native.texts import PADDING, Texts
+from scorer.events.native.texts import PADDING, Plain, Texts
 from scorer.events.packed import PackedBatch
+from scorer.events.record_parts import Parts
 from scorer.loop.arms import Arms
 from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scored, Scoring
@@ -216,6 +217,29 @@ def test_columns_of_two_versions_become_the_records_that_lists_become(
     for name in ("asked", "failed", "fallbacks", "expired"):
         assert getattr(found, name) == getattr(wanted, name)
     assert (+found.outcomes, +found.reasons) == (+wanted.outcomes, +wanted.reasons)
+
+
+class Together:
+    """Another decoder, whose events' ids are taken together where they are plain."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+        decoded = self._decoder.decode(values, parts)
+        named = [id_.encode() if isinstance(id_, str) else None for id_ in decoded.ids]
+        if None not in named:
+            column = texts(named)
+            decoded.ids = Plain.cut(column.text, column.starts, column.ends) or decoded.ids
+        return decoded
+
+
+@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)))
+def test_ids_that_are_taken_together_change_nothing(drawn: tuple[Batch, PackedBatch], output: str) -> None:
+    listed, columns = drawn
+    model, together = (Model(OUTPUTS[output], "id") for _ in range(2))
+    together.decoder = Together(together.decoder)
+    assert list(scored(columns, together, ROOM).records) == list(scored(listed, model, ROOM).records)
 
 
 def test_a_plain_batch_of_two_versions_is_packed() -> None:

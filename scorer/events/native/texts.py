@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 PADDING = bytes(32)
 """Zeros that have to follow a text which is scanned: SCANNER_PADDING."""
+PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
+"""For each byte, whether it stands in a JSON string as it is."""
 Column = Sequence[bytes | None]
 """A string a row, or None: `Texts`, or a list."""
 
@@ -93,6 +95,31 @@ class Texts(Lazy[bytes | None]):
 
     def __len__(self) -> int:
         return len(self.ends)
+
+
+class Plain(Lazy[str | int | None]):
+    """Strings that stand in JSON as they are: printable ASCII without quotation marks and backslashes."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+
+    @classmethod
+    def cut(cls, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> "Plain | None":
+        """The strings `buffer[begins[i]:ends[i]]`, copied; None where one is not plain."""
+        lengths = ends - begins
+        until = np.cumsum(lengths)
+        starts = until - lengths
+        text = buffer[np.arange(int(lengths.sum())) + np.repeat(begins - starts, lengths)]
+        if not PLAIN[text].all():
+            return None
+        return cls(Texts(text, starts, until))
+
+    def _made(self) -> list[str | int | None]:
+        text = self.texts.text.tobytes().decode("ascii")
+        return [text[a:b] for a, b in zip(self.texts.starts.tolist(), self.texts.ends.tolist(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
 
 def part(column: Column, rows: NDArray[np.int64]) -> Column:

@@ -16,10 +16,12 @@ from model_registry.package.dtypes import INTEGER_LIMITS
 from model_registry.package.signature import TensorInput
 from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields
+from scorer.events.native.texts import Plain
 from scorer.events.schemas.varints import varints
 
 MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
 SLICED = 64  # bytes from which on a slice an event is quicker than an index a byte
+FEWEST = 64  # events from which on ids are quicker together, where they are wanted as they are
 LARGEST = (1 << 63) - 1
 
 
@@ -77,7 +79,7 @@ class _Parts:
     """What was cut from the events of the shape: (events, width) fixed bytes, and by field the strings and whole numbers."""
 
     matrix: NDArray[np.uint8]
-    texts: dict[str | None, list[Any]]
+    texts: dict[str | None, Sequence[Any]]
     whole: dict[str | None, NDArray[np.int64]]
 
 
@@ -119,11 +121,10 @@ class Layout:
         cuts = self._cut(values, start)
         matrix = self._fixed(cuts)
         keep = self._good(matrix)
-        texts: dict[str | None, list[Any]] = {}
+        texts: dict[str | None, Sequence[Any]] = {}
         try:
             for item, (begins, ends) in zip(self._texts, cuts.texts, strict=True):
-                raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-                texts[item.field] = raw if item.raw else list(map(bytes.decode, raw))
+                texts[item.field] = self._column(item, cuts, begins, ends)
         except UnicodeDecodeError:  # of one of them: the format's own reader says which
             return None
         whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
@@ -138,6 +139,14 @@ class Layout:
             texts = {field: [column[k] for k in at] for field, column in texts.items()}
             whole = {field: numbers[at] for field, numbers in whole.items()}
         return self._view(rows.tolist(), _Parts(matrix, texts, whole)) if len(rows) else None
+
+    def _column(self, item: Text, cuts: _Cuts, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Sequence[Any]:
+        """The strings of a field. Raises UnicodeDecodeError."""
+        together = item.field == self._id_field and len(begins) >= FEWEST
+        if together and (plain := Plain.cut(cuts.buffer, begins, ends)) is not None:
+            return plain
+        raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return raw if item.raw else list(map(bytes.decode, raw))
 
     def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
         """Where the parts of each event are, of all events at once.

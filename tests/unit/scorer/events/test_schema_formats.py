@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scorer.events.native.texts import Plain
 from scorer.events.schemas.decoder import SchemaDecoder
+from scorer.events.schemas.fixed_layout import FEWEST
 from tests.unit.scorer.events.formats import MIXED, NUMBERS, WIDTH, assert_plain, assert_same, damaged, floats, number_events
 from tests.unit.scorer.events.schema_events import Encode, with_schema
 
@@ -64,3 +66,26 @@ def test_an_event_in_its_usual_shape_is_not_read_field_by_field(case: Case, monk
     reader = next(iter(case.fast._readers.values()))
     monkeypatch.setattr(reader, "row", lambda *_: pytest.fail("read field by field"))
     assert_plain(case.fast.decode([case.encode(case.usual)] * 2), case.fast._fields.signature, [case.usual] * 2)
+
+
+def with_ids(case: Case, ids: list[str]) -> list[bytes]:
+    return [case.encode({**case.usual, "id": id_}) for id_ in ids]
+
+
+def test_many_plain_ids_are_taken_together(case: Case) -> None:
+    ids = [str(number) * (1 + number % 3) for number in range(FEWEST)]
+    found = case.fast.decode(with_ids(case, ids)).ids
+    assert isinstance(found, Plain)
+    assert (list(found), found[3]) == (ids, ids[3])
+    assert list(found.texts) == [id_.encode() for id_ in ids]
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_many_ids_are_those_of_each_event(case: Case, data: st.DataObject) -> None:
+    ids = list(map(str, range(FEWEST)))
+    odd = st.text(max_size=5) | st.sampled_from(['"', "\\", "\x7f", "\x1f", "~ !"])
+    ids[data.draw(st.integers(0, FEWEST - 1))] = data.draw(odd)
+    values = with_ids(case, ids)
+    values[data.draw(st.integers(0, FEWEST - 1))] += data.draw(st.sampled_from([b"", b"x"]))
+    assert_same(case.fast.decode(values), case.slow.decode(values), len(values))
