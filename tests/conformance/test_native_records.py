@@ -20,7 +20,7 @@ from scorer.events.float32 import Float32Decoder
 from scorer.events.json.carried import JsonCarried
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.taker import Columns, HeaderColumns
-from scorer.events.native.texts import PADDING, Plain, Texts
+from scorer.events.native.texts import Plain
 from scorer.events.packed import PackedBatch
 from scorer.events.record_parts import Parts
 from scorer.loop.arms import Arms
@@ -33,6 +33,7 @@ from scorer.servables.loaded import LoadedModel
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
+from tests.unit.scorer.events.formats import texts
 
 pytestmark = pytest.mark.debian("cc")
 
@@ -94,13 +95,6 @@ class Model:
             square = x * x
         more = {"classes": (x > 0).astype(np.int64), "words": np.array([f"{one:g}, é" for one in x], object)}
         return Scores(self.signature, {"y": square, "rows": rows, "wide": wide, **more})
-
-
-def texts(values: list[bytes | None]) -> Texts:
-    bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
-    nulls = np.array([value is None for value in values], np.uint8)
-    text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
-    return Texts(text, bounds[:-1], bounds[1:], nulls)
 
 
 plain = st.builds(

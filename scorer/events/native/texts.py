@@ -85,6 +85,13 @@ class Texts(Lazy[bytes | None]):
             found[at] = None
         return found
 
+    def all_begin(self, prefix: bytes) -> bool:
+        """Whether each begins so."""
+        if (self.lengths() < len(prefix)).any():
+            return False
+        first = self.text[self.starts[:, None] + np.arange(len(prefix))]
+        return bool((first == np.frombuffer(prefix, np.uint8)).all())
+
     def lengths(self) -> NDArray[np.int64]:
         """How many bytes each has; 0 for None."""
         return self.ends - self.starts

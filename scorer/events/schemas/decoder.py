@@ -10,6 +10,7 @@ from itertools import repeat
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
 from scorer.events.schemas.sources import Reader, Source, source
 from scorer.events.tensors import merge
@@ -36,7 +37,7 @@ class SchemaDecoder:
         """Decode a batch; see `Decoder`. Raises Fatal where the schema registry does not answer."""
         if self._last is not None and self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-            if all(map(bytes.startswith, good, repeat(self._last))):
+            if _all_begin(good, self._last):
                 return self._group(self._last, good)
         return self._sorted(values)
 
@@ -81,6 +82,12 @@ class SchemaDecoder:
             return self._fields.decoded(reader.row(value, start) for value in values)
         except (Poison, *FAULTS):
             return self._fields.singly(values, lambda value: reader.row(value, start))
+
+
+def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
+    if isinstance(values, Texts):
+        return values.all_begin(header)
+    return all(map(bytes.startswith, values, repeat(header)))
 
 
 class SchemaIdField:

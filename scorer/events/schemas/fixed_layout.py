@@ -16,11 +16,10 @@ from model_registry.package.dtypes import INTEGER_LIMITS
 from model_registry.package.signature import TensorInput
 from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields
-from scorer.events.native.texts import Plain
+from scorer.events.native.texts import Plain, Texts
 from scorer.events.schemas.varints import varints
 
 MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
-SLICED = 64  # bytes from which on a slice an event is quicker than an index a byte
 FEWEST = 64  # events from which on ids are quicker together, where they are wanted as they are
 LARGEST = (1 << 63) - 1
 
@@ -64,14 +63,19 @@ Item = Constant | Number | Text | Varint
 
 @dataclass(slots=True)
 class _Cuts:
-    """The events that have the shape's size: their places, where their parts begin and end in `data`, and their numbers."""
+    """The events that have the shape's size: their places, where their parts begin and end in `buffer`, and their numbers."""
 
-    data: bytes
     buffer: NDArray[np.uint8]
     rows: NDArray[np.intp]
     runs: list[NDArray[np.int64]]
     texts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
     numbers: list[NDArray[np.int64]]
+    _data: bytes | None = None
+
+    def data(self) -> bytes:
+        """The buffer, to be sliced."""
+        self._data = self._data or self.buffer.tobytes()
+        return self._data
 
 
 @dataclass(slots=True)
@@ -145,7 +149,8 @@ class Layout:
         together = item.field == self._id_field and len(begins) >= FEWEST
         if together and (plain := Plain.cut(cuts.buffer, begins, ends)) is not None:
             return plain
-        raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        data = cuts.data()
+        raw = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return raw if item.raw else list(map(bytes.decode, raw))
 
     def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
@@ -153,11 +158,8 @@ class Layout:
 
         Positions only grow, and the last must be the event's end: so none has reached beyond it.
         """
-        data = b"".join((*values, b"\0"))  # one byte more: something is there to look at, wherever a position points
-        buffer = np.frombuffer(data, np.uint8)
-        sizes = np.fromiter(map(len, values), np.int64, len(values))
-        ends = np.cumsum(sizes)
-        at = ends - sizes + start
+        buffer, begins, ends = _together(values)
+        at = begins + start
         good = np.ones(len(values), np.bool_)
         runs, texts, numbers = [at], [], []
         at = at + self._runs[0]
@@ -166,8 +168,8 @@ class Layout:
             good &= fits
             if isinstance(item, Text):
                 length = number >> 1 if item.zigzag else number
-                good &= (length <= len(data)) & ~(number & item.zigzag).astype(np.bool_)
-                texts.append((at, at + np.minimum(length, len(data))))
+                good &= (length <= len(buffer)) & ~(number & item.zigzag).astype(np.bool_)
+                texts.append((at, at + np.minimum(length, len(buffer))))
                 at = texts[-1][1]
             else:
                 good &= number < item.limit
@@ -180,19 +182,18 @@ class Layout:
             runs = [run[rows] for run in runs]
             texts = [(begin[rows], end[rows]) for begin, end in texts]
             numbers = [number[rows] for number in numbers]
-        return _Cuts(data, buffer, rows, runs, texts, numbers)
+        return _Cuts(buffer, rows, runs, texts, numbers)
 
     def _fixed(self, cuts: "_Cuts") -> NDArray[np.uint8]:
         """(events, width): what is fixed in each, one behind the other."""
+        count = len(cuts.rows)
         parts = []
         for begins, size in zip(cuts.runs, self._runs, strict=True):
-            if size > SLICED:
-                joined = bytearray().join([cuts.data[begin : begin + size] for begin in begins.tolist()])
-                parts.append(np.frombuffer(joined, np.uint8).reshape(len(begins), size))
-            elif size:
-                parts.append(cuts.buffer[begins[:, None] + np.arange(size)])
+            if count and size:
+                runs = np.ndarray((len(cuts.buffer) - size + 1,), f"V{size}", cuts.buffer, strides=(1,))  # from every byte on
+                parts.append(runs[begins].view(np.uint8).reshape(count, size))
         if not parts:
-            return np.empty((len(cuts.rows), 0), np.uint8)
+            return np.empty((count, self._width), np.uint8)
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _good(self, matrix: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -266,6 +267,15 @@ def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -
     if id_field is not None and id_field not in texts | whole:
         return None
     return Layout(items, fields, id_field)
+
+
+def _together(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Events in one buffer, and where each begins and ends. Something is there to look at behind the last."""
+    if isinstance(values, Texts):
+        return values.text, values.starts, values.ends
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    ends = np.cumsum(sizes)
+    return np.frombuffer(b"".join((*values, b"\0")), np.uint8), ends - sizes, ends
 
 
 def _slice(places: list[int]) -> slice | list[int]:

@@ -14,6 +14,7 @@ from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
 from scorer.events.native.library import native
 from scorer.events.native.scanner import Scanner, Wanted
+from scorer.events.native.texts import PADDING, Texts
 
 WIDTH = 40
 
@@ -163,3 +164,11 @@ def scanner_for(fields: Sequence[Wanted], id_name: str | None = None, *, bare: b
     found = native().library
     assert found is not None
     return Scanner(found, fields, id_name, bare=bare)
+
+
+def texts(values: Sequence[bytes | None]) -> Texts:
+    """A column as the native part takes it."""
+    bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
+    nulls = np.array([value is None for value in values], np.uint8)
+    text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
+    return Texts(text, bounds[:-1], bounds[1:], nulls)

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from scorer.events.native.texts import Plain
 from scorer.events.schemas.decoder import SchemaDecoder
 from scorer.events.schemas.fixed_layout import FEWEST
-from tests.unit.scorer.events.formats import MIXED, NUMBERS, WIDTH, assert_plain, assert_same, damaged, floats, number_events
+from tests.unit.scorer.events.formats import (
+    MIXED,
+    NUMBERS,
+    WIDTH,
+    assert_plain,
+    assert_same,
+    damaged,
+    floats,
+    number_events,
+    texts,
+)
 from tests.unit.scorer.events.schema_events import Encode, with_schema
 
 whole = st.fixed_dictionaries(
@@ -60,6 +70,7 @@ def test_the_layout_and_the_library_say_the_same(case: Case, data: st.DataObject
     assert_same(case.fast.decode(values), case.slow.decode(values), len(values))
     values[-1] = data.draw(damaged(values[-1]))
     assert_same(case.fast.decode(values), case.slow.decode(values), len(values))
+    assert_same(case.fast.decode(texts(values)), case.slow.decode(values), len(values))
 
 
 def test_an_event_in_its_usual_shape_is_not_read_field_by_field(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +100,4 @@ def test_many_ids_are_those_of_each_event(case: Case, data: st.DataObject) -> No
     values = with_ids(case, ids)
     values[data.draw(st.integers(0, FEWEST - 1))] += data.draw(st.sampled_from([b"", b"x"]))
     assert_same(case.fast.decode(values), case.slow.decode(values), len(values))
+    assert_same(case.fast.decode(texts(values)), case.slow.decode(values), len(values))
