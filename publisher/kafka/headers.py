@@ -20,7 +20,7 @@ def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Ex
         try:
             found.extend(map(Message.headers, coming))  # type: ignore[arg-type]
         except (SystemError, UnicodeError) as error:
-            unread[len(found)] = error.with_traceback(None)  # which keeps the messages
+            unread[len(found)] = error.with_traceback(None)  # its frames keep the messages
             found.append(None)
         else:
             return found, unread

@@ -157,7 +157,7 @@ class Examiner:
         try:
             raise answer
         finally:
-            del answer  # which would keep this frame, and through it the batch
+            del answer  # it keeps this frame, whose callers' keep the batch
 
     def _end(self) -> None:
         if self._process is not None:

@@ -126,7 +126,7 @@ class Bench:
             written, topic = contents(self._stage.workload, format_, self._stage.folder), f"bench.{format_}"
             row = {
                 "format": format_,
-                **self._beside_bus(self._stage, topic, list(written.events(self._sizes.events // 2)), written.input),
+                **self._beside_bus(self._stage, topic, list(written.events(self._sizes.compared)), written.input),
             }
             json_row = rows[0] if rows else row
             row["times_json"] = round(json_row["cpu_us_per_event"]["median"] / row["cpu_us_per_event"]["median"], 2)

@@ -83,6 +83,7 @@ def test_what_grows_is_told_as_a_slope() -> None:
     found = life.slopes()
     assert found is not None
     assert found["rss_mib_per_hour"] == pytest.approx(10.0, abs=0.01)
+    assert found["rss_mib_per_hour_later"] == pytest.approx(10.0, abs=0.01)
     assert found["handles_per_hour"] == 0.0
     assert Life("r1", [(float(second), 100.0, 40, 12) for second in range(0, 600, 5)]).slopes() is None
 
