@@ -9,13 +9,15 @@ pipeline, one person at a time) is the rule that keeps it from happening.
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from model_registry.channels import roles
-from model_registry.channels.history import EVIDENCE_TYPE, Move, before, decode, encode
+from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode
 from model_registry.channels.roles import Role
+from model_registry.channels.standing import Standing, read, stands
+from model_registry.channels.targets import Target, beside, check_complete, shadowed, whole
 from model_registry.errors import BadReference, Conflict, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
@@ -51,27 +53,6 @@ class Expected:
     revision: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    there: Sequence[str]
-    revision: int
-    digest: str | None
-    version: str | None
-    champion: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What a channel is to name: a version, or a document of `roles`, whose champion `version` is. `tags` are those that it was
-    taken from, which must not change meanwhile."""
-
-    descriptor: Descriptor
-    version: str
-    tags: Mapping[str, str]
-    restores: int | None = None
-    roles: tuple[Role, ...] = ()
-
-
 def resolve(store: Store, tag: str) -> Resolution:
     """Look once at a tag, or at the manifest with this digest. Raises NotFound, Corrupt, Unreachable; Refused where a channel
     was moved without its history."""
@@ -81,7 +62,7 @@ def resolve(store: Store, tag: str) -> Resolution:
     champion = parts[0].digest if parts else digest
     revisions = tags.revisions(store.tags(), tag)
     for revision in revisions:
-        move = _read(store, tag, revision)
+        move = read(store, tag, revision)
         if move.to_digest == digest:
             return Resolution(champion, move.to_version, revision, parts)
     version = select.describe(store, champion, version="" if pinned else tag).version
@@ -116,52 +97,18 @@ def promote(
     if expected.digest is not None and not digests.is_digest(expected.digest):
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
 
-    def target(standing: _Standing) -> _Target:
-        found = _found(store, standing, version)
+    def target(standing: Standing) -> Target:
+        found = whole(store, standing.there, version)
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
         if canary is not None:
-            return _beside(store, channel, standing, version, found, canary, pairs)
+            return beside(store, channel, standing, version, found, canary, pairs)
         if shadow is not None:
-            return _shadowed(store, version, found, shadow, _found(store, standing, shadow), pairs)
-        return _Target(found, version, {version: found.digest})
+            return shadowed(store, version, found, shadow, whole(store, standing.there, shadow), pairs)
+        return Target(found, version, {version: found.digest})
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
-
-
-def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
-    """A version that is there as a whole. Raises NotFound."""
-    if version not in tags.versions(standing.there):
-        known = ", ".join(tags.versions(standing.there)) or "none"
-        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-    found = store.resolve(version)
-    _check_complete(store, found.digest)
-    return found
-
-
-def _shadowed(store: Store, version: str, found: Descriptor, shadow: str, beside: Descriptor, pairs: int) -> _Target:
-    """A version that another one shadows. Raises Refused where they are one."""
-    if found.digest == beside.digest:
-        raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
-    document = roles.with_shadow((version, found), (shadow, beside), pairs)
-    taken = {version: found.digest, shadow: beside.digest}
-    return _Target(store.push_manifest(document), version, taken, roles=roles.parse(document))
-
-
-def _beside(
-    store: Store, channel: str, standing: _Standing, version: str, found: Descriptor, percent: int, pairs: int
-) -> _Target:
-    """A version as the canary beside the champion. Raises Refused where there is no champion, or where it is that version."""
-    if standing.champion is None or standing.version is None:
-        hint = f"promote one that is to answer everything: model-registry promote {store.repository} --to VERSION"
-        raise Refused(f"the channel {channel!r} has no champion that {version} could be a canary beside", hint)
-    if standing.champion == found.digest:
-        hint = f"the canary is another version: model-registry status {store.repository}"
-        raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)
-    champion = manifest.describe(store.manifest(standing.champion))
-    document = roles.with_canary((standing.version, champion), (version, found), percent, pairs)
-    return _Target(store.push_manifest(document), standing.version, {version: found.digest}, roles=roles.parse(document))
 
 
 def rollback(
@@ -180,7 +127,7 @@ def rollback(
     Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
     """
 
-    def target(standing: _Standing) -> _Target:
+    def target(standing: Standing) -> Target:
         past = history(store, channel)
         at = next((move for move in past if move.revision == to_revision), None)
         if to_revision is None:
@@ -188,8 +135,8 @@ def rollback(
         if at is None:
             known = ", ".join(str(move.revision) for move in past) or "none"
             raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
-        _check_complete(store, at.champion)
-        return _Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
+        check_complete(store, at.champion)
+        return Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
 
@@ -197,13 +144,13 @@ def rollback(
 def history(store: Store, channel: str, after: int = 0) -> list[Move]:
     """The moves of a channel behind revision `after`, oldest first; empty where the tag is no channel."""
     revisions = tags.revisions(store.tags(), channel)
-    return [_read(store, channel, revision) for revision in reversed(revisions) if revision > after]
+    return [read(store, channel, revision) for revision in reversed(revisions) if revision > after]
 
 
 def _move(
     store: Store,
     channel: str,
-    choose: Callable[[_Standing], _Target],
+    choose: Callable[[Standing], Target],
     *,
     actor: str,
     reason: str,
@@ -218,7 +165,7 @@ def _move(
     document = manifest.EMPTY if evidence is None else evidence
     told = manifest.content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
     for _ in range(MAX_TRIES):
-        standing = _standing(store, channel)
+        standing = stands(store, channel)
         if expected.revision not in (None, standing.revision):
             message = f"the channel {channel!r} is at revision {standing.revision}, not {expected.revision} as expected"
             raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
@@ -248,28 +195,6 @@ def _check_texts(**texts: str) -> None:
             raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
 
 
-def _standing(store: Store, channel: str) -> _Standing:
-    there = store.tags()
-    if channel in tags.versions(there):
-        raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
-    revisions = tags.revisions(there, channel)
-    revision = revisions[0] if revisions else 0
-    if channel not in there:
-        return _Standing(there, revision, None, None)
-    digest = store.resolve(channel).digest
-    parts = roles.parse(store.manifest(digest))
-    moved = (_read(store, channel, number) for number in revisions)
-    version = next((move.to_version for move in moved if move.to_digest == digest), None)
-    champion = parts[0].digest if parts else digest
-    return _Standing(there, revision, digest, version or select.describe(store, champion).version, champion)
-
-
-def _check_complete(store: Store, digest: str) -> None:
-    found = select.describe(store, digest)
-    if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
-        raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
-
-
 def _names(store: Store, tag: str, digest: str) -> bool:
     try:
         return store.resolve(tag).digest == digest
@@ -285,13 +210,6 @@ def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
         return
     hint = f"model-registry history {store.repository} --channel {move.channel} shows who; one writer a channel is the rule"
     raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)
-
-
-def _read(store: Store, channel: str, revision: int) -> Move:
-    """One history entry. Raises Corrupt where the tag names something else."""
-    tag = tags.history_tag(channel, revision)
-    data = store.manifest(store.resolve(tag).digest)
-    return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
 
 
 def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[Move]:
