@@ -4,7 +4,7 @@ The same code on every device. What only a GPU has (pinned host memory, CUDA gra
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,18 +54,26 @@ class Unbound:
 class Bound:
     """Runs batches of any size in buckets, whose `sizes` ascend. One thread at a time."""
 
-    def __init__(self, model: Unbound, device: Device, sizes: Sequence[int]) -> None:
+    def __init__(self, model: Unbound, device: Device, sizes: Sequence[int] = ()) -> None:
+        self._model, self._device = model, device
         self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
         held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()}
         self._constants = held, model.constants  # on the CPU the values are those of the arrays
-        self._buckets = {size: _Bucket(model, device, size, held) for size in sizes}
+        self._buckets: dict[int, _Bucket] = {}
+        for size in sizes:
+            self.add(size)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The buckets, ascending."""
         return tuple(self._buckets)
 
-    def keep(self, sizes: Sequence[int]) -> None:
+    def add(self, size: int) -> None:
+        """A bucket larger than all before, unless it is there. Raises what ONNX Runtime does where the device has no room."""
+        if size not in self._buckets:
+            self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
+
+    def keep(self, sizes: Collection[int]) -> None:
         """Only these from now on."""
         for size in set(self._buckets) - set(sizes):
             self._buckets.pop(size).free()

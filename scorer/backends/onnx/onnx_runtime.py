@@ -7,9 +7,9 @@ call, which is nothing from 64 events on). On a GPU, and where `model.buckets` a
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
 
 log = logging.getLogger(__name__)
 
+Made = TypeVar("Made")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 ORDER = {
     "cpu": [PROVIDERS["cpu"]],
@@ -191,17 +192,25 @@ class OnnxModel:
         return self._bound.sizes if self._bound else ()
 
     def bind(self, device: Device, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
-        """Run in buckets from now on: in these, or in those of them that are worth it (`choose`). Each is run beforehand, which
-        may take `seconds`. Raises InferenceFailed."""
-        try:
-            self._bound = Bound(Unbound(self._session, self._batched(), self._read, self._feeding.fixed), device, sizes)
-        except Exception as error:
-            raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
+        """Run in buckets from now on: in these, or (`choose`) in those of them that find room and are worth it. Each is run
+        beforehand, which may take `seconds`. Raises InferenceFailed."""
+        model = Unbound(self._session, self._batched(), self._read, self._feeding.fixed)
+        bound = self._bound = _roomy("its constants", lambda: Bound(model, device))
         patience, self._watch.seconds = self._watch.seconds, seconds
         row = neutral_rows(self._signature)
-        curve = measured(sizes, lambda size: self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()}))
+
+        def run(size: int) -> None:
+            _roomy(f"{size} events", lambda: bound.add(size))
+            self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()})
+
+        curve = measured(sizes, run, too_large=(InferenceFailed,) if choose else ())
+        left_out = [size for size in sizes if size not in curve]
         if choose:
-            self._bound.keep(choose_buckets(curve))
+            bound.keep(choose_buckets(curve))
+            log.info("buckets of %s events; too slow, or too large for the device: %s", bound.sizes, left_out or "none")
+        else:
+            for size in left_out:
+                _roomy(f"{size} events", lambda size=size: bound.add(size))  # type: ignore[misc]
         self._watch.seconds = patience
 
     def signature(self) -> Signature:
@@ -248,6 +257,14 @@ def _checked(package: Package, device: str, op_domains: Collection[str]) -> str 
     if lack := requirements.missing(requirements.of(found), onnxruntime=ort.__version__, device=device):
         raise ModelRefused(lack)
     return library
+
+
+def _roomy(what: str, make: Callable[[], Made]) -> Made:
+    """What is made. Raises InferenceFailed where it finds no room."""
+    try:
+        return make()
+    except Exception as error:
+        raise InferenceFailed(f"no buffers for {what}: {_first_line(error)}") from error
 
 
 def _tensors(stated: Iterable[Any]) -> list[Tensor]:

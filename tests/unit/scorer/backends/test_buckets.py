@@ -14,12 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 from model_registry import package
 from model_registry.onnx.tensors import Tensor
 from scorer import backends
-from scorer.backends import ModelRefused
+from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
 from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings.sections import ModelSettings
 from tests.support import models
+from tests.support.graphs import Graph
 
 CASTS = {"z": TensorProto.DOUBLE, "h": TensorProto.FLOAT16, "i": TensorProto.INT8}
 DTYPES = {"z": "float64", "h": "float16", "i": "int8"}
@@ -145,3 +146,28 @@ def test_named_buckets_that_cannot_hold_the_model_are_refused(tmp_path: Path) ->
     for name, write in (("nested", nested), ("others", of_other_rows)):
         with pytest.raises(ModelRefused, match="bucket"):
             opened(tmp_path / name, write, [8], decision=None)
+
+
+def roomy(most: int) -> Callable[[Path], None]:
+    """y = 2 (a + b), for as many events as this at once; more of them fail, as where memory is short."""
+
+    def write(path: Path) -> None:
+        g = Graph()
+        count = g("Gather", g("Shape", "x"), g.constant([0], np.int64), axis=0)
+        nothing = g("Gather", g.constant(np.zeros(most + 1)), count, axis=0)
+        g("Add", g("MatMul", "x", g.constant([[2.0], [2.0]])), nothing, output="y")
+        g.save(path, [models.X], [models.Y])
+
+    return write
+
+
+def test_sizes_that_find_no_room_on_the_device_get_no_bucket(tmp_path: Path) -> None:
+    model = opened(tmp_path / "m", roomy(32), [])
+    model.bind(Device(), CANDIDATES, 60.0, choose=True)
+    assert model.buckets
+    assert model.buckets[-1] <= 32
+    assert model.run({"x": np.ones((300, 2), np.float32)})["y"].tolist() == [[4.0]] * 300
+    with pytest.raises(InferenceFailed):
+        opened(tmp_path / "none", roomy(0), []).bind(Device(), CANDIDATES, 60.0, choose=True)
+    with pytest.raises(ModelRefused, match="buckets of 1, 128"):
+        opened(tmp_path / "named", roomy(32), [1, 128])

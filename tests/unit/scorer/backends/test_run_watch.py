@@ -98,3 +98,15 @@ def test_a_cost_curve_ends_before_sizes_that_take_too_long() -> None:
     assert curve == pytest.approx({1: 0.1, 4: 0.4, 16: 1.6})
     assert LONGEST_SECONDS < 0.1 * 64
     assert runs == [1] * 3 + [4] * 3 + [16] * 3
+
+
+def test_a_cost_curve_ends_before_sizes_that_are_too_large() -> None:
+    def run(size: int) -> None:
+        if size > 4:
+            raise MemoryError
+
+    assert list(measured((1, 4, 16, 64), run, too_large=(MemoryError,))) == [1, 4]
+    with pytest.raises(MemoryError):
+        measured((16, 64), run, too_large=(MemoryError,))
+    with pytest.raises(MemoryError):
+        measured((1, 16), run)
