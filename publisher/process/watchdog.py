@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-HANGING = 70  # the exit code of a process that ends itself so (EX_SOFTWARE)
+BROKEN = 70  # the exit code of a process that ends itself because it hangs, or works no more (EX_SOFTWARE)
 LOOK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second in a thread. When it names what hangs, all stacks are printed and the process ends (HANGING)."""
+    """Call `stuck` each second in a thread. When it names what hangs, all stacks are printed and the process ends (BROKEN)."""
 
     def look() -> None:
         while True:
@@ -22,6 +22,6 @@ def watch(stuck: Callable[[], str | None]) -> None:
             if (what := stuck()) is not None:
                 log.critical("%s; ending the process", what)
                 faulthandler.dump_traceback(all_threads=True)
-                os._exit(HANGING)
+                os._exit(BROKEN)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()

@@ -14,6 +14,7 @@ from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from publisher.process.outages import MODEL_SERVERS, Away
+from publisher.process.watchdog import BROKEN
 from scorer.settings.sections import ModelSettings
 
 
@@ -30,6 +31,15 @@ class BackendMissing(Fatal):
 
 class InferenceFailed(Exception):
     """The model did not answer this batch; a smaller one may succeed."""
+
+
+class ModelBroken(Fatal):
+    """The model fails at what it answered when it was loaded: no event is to blame by itself. The process ends (70), and its
+    successor examines what was in hand, as after a death."""
+
+    def __init__(self, error: InferenceFailed) -> None:
+        message = f"the model fails at an event that it answered when it was loaded: {error}"
+        super().__init__(message, "see what is wrong with its device, or with the machine's memory", BROKEN)
 
 
 class BackendAway(Away):

@@ -79,7 +79,7 @@ class Examiner:
         try:
             examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
             self._opened[digest] = package
-            return made_ready(examined, examined, package.golden, self._settings)
+            return made_ready(examined, examined, package.golden, self._settings, self._broken)
         except BaseException:
             self._opened.pop(digest, None)
             raise
@@ -96,6 +96,12 @@ class Examiner:
             return self._call((what, digest, *arguments), seconds)
         finally:
             self._turn.release()
+
+    def _broken(self, error: InferenceFailed) -> ExaminerDied:
+        """The child has a model that answers nothing any more: it ends, and that is a death as any other."""
+        with self._turn:
+            self._end()
+        return ExaminerDied(f"was ended, because its model answers nothing any more: {error}")
 
     def _show_life(self) -> None:
         if threading.get_ident() == self._owner:

@@ -2,8 +2,9 @@
 
 The note lies in memory that outlives the worker, and on disk where the cache can be written, so that a container that starts
 again finds it. A worker writes the note before it scores a batch and clears it afterwards. Its supervisor clears it after every
-end but a death (a signal, a hang, an exit that a library makes). A note that a worker finds at its start tells which events may
-have killed, and which candidate looked at them. Behind it stands how many deaths have been blamed on a candidate so far.
+end but a death (a signal, a hang, a model that is broken, an exit that a library makes). A note that a worker finds at its
+start tells which events may have killed, and which candidate looked at them. Behind it stands how many deaths have been blamed
+on a candidate so far.
 """
 
 import errno

@@ -11,30 +11,28 @@ import time
 from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
-from publisher.kafka.clients import LARGEST_BATCH
 from publisher.process.outages import COMMITS, Away
+from scorer.backends import ModelBroken
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.batch import Batch
 from scorer.intake.claims import Claims
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
 from scorer.loop.arms import Arms, Assigning
-from scorer.loop.batching import Limiter, full
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.metering import Metering, Published
-from scorer.loop.pacing import Pacing
 from scorer.loop.recovery import Recoveries
 from scorer.loop.refusals import Refusals
 from scorer.loop.revision_fence import RevisionFence
 from scorer.loop.scoring import Scored
 from scorer.loop.skipping import skip
 from scorer.loop.swaps import swap_records
+from scorer.loop.taking import Taking
 from scorer.servables.servable import Servable
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
-FETCH_SECONDS = 0.004  # a fetch from a broker nearby, which begins when what was fetched before is taken
 HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 
 
@@ -43,19 +41,13 @@ class Loop:
 
     def __init__(self, collaborators: Collaborators, assigning: Assigning | None = None) -> None:
         settings, intake = collaborators.settings, collaborators.intake
-        scoring, metrics = collaborators.scoring, collaborators.metrics
+        metrics = collaborators.metrics
         self._with = collaborators
         self._settings = settings
         self._intake = intake
         self._session = collaborators.session
         self._versions = collaborators.versions
-        self._pacing = Pacing(settings.batching.latency_target_ms / 1_000)
-        self._limiter = Limiter(
-            target=settings.batching.latency_target_ms / 1_000,
-            deadline=settings.model.deadline_ms / 1_000,
-            max_events=settings.batching.max_events,
-            request_bytes=min(LARGEST_BATCH, scoring.output.max_bytes, scoring.dead.max_bytes),
-        )
+        self._taking = Taking(collaborators)
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
         self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
@@ -110,10 +102,11 @@ class Loop:
             return
         self._admit_arrivals(servable)
         self._leave_out()
-        batch = self._take(servable, self._pace())
+        batch = self._taking.take(servable, WAIT_SECONDS)
         if batch is None:
             self._idle()
             return
+        self._with.traces.begin(batch, servable.encoder.provenance)
         work = self._score(batch, servable)
         if work is None:
             return
@@ -151,33 +144,11 @@ class Loop:
             self._with.metrics.skipped.inc(count)
             log.warning("too far behind: %d events are left out, in %s", count, sorted(late))
 
-    def _pace(self) -> float:
-        """The broker pays for each transaction: leave some time between two. When the next may begin, a little later than now
-        where there was time to leave, or more than a little where events wait: what is fetched meanwhile belongs to it."""
-        now = time.monotonic()
-        pause = self._pacing.wait(now)
-        if pause > FETCH_SECONDS and not self._pacing.behind:
-            time.sleep(pause - FETCH_SECONDS)
-        return now + pause
-
     def _idle(self) -> None:
         """Nothing came."""
         self._settle()
         if not self._intake.partitions:
             self._absence.end()
-
-    def _take(self, servable: Servable, begin: float) -> Batch | None:
-        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp), begin)
-        if batch is not None:
-            self._pacing.begin(time.monotonic(), full=full(batch.end, len(batch)))
-            self._with.traces.begin(batch, servable.encoder.provenance)
-        return batch
-
-    def _limit(self, servable: Servable, timestamp_ms: int) -> int:
-        age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
-        self._pacing.take(age)
-        at_most = self._with.quarantine.most(self._settings.batching.max_events)
-        return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self._pacing.interval)
 
     def _look_at_suspects(self) -> None:
         if self._intake.joined:
@@ -188,7 +159,7 @@ class Loop:
         began, quarantine, canary = time.monotonic(), self._with.quarantine, self._versions.canary
         arms = self._assigning.arms(batch, canary)
         covered = self._absence.covered()
-        candidate = arms.candidate if arms and not covered else None
+        candidate, lives = arms.candidate if arms and not covered else None, True
         quarantine.take_up(batch, candidate.resolution.identity if candidate else "")
         try:
             answer = self._with.scoring.fall_back if covered else self._with.scoring.score
@@ -198,14 +169,18 @@ class Loop:
             if without is None:
                 return None
             scored = without
+        except ModelBroken:
+            lives = False
+            raise
         finally:
-            quarantine.put_down()
+            if lives:
+                quarantine.put_down()
         quarantine.answered(batch)
         if candidate:
             self._assigning.observe(candidate.label, scored.asked, scored.failed)
         origin = servable.encoder.provenance
         mark = Mark(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
-        limited = self._limiter.limited_by(batch.end)
+        limited = self._taking.limiter.limited_by(batch.end)
         return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
     def _without(self, error: Away, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
@@ -230,9 +205,9 @@ class Loop:
         partitions = self._intake.partitions
         work.swaps = swap_records(work, partitions, self._settings, now_ms())
         offsets = partitions.offsets(work.batch, work.mark)
-        overlap = not work.swaps and self._pacing.overlap(work.scoring)
+        overlap = not work.swaps and self._taking.pacing.overlap(work.scoring)
         began, waited, records = time.monotonic(), self._session.counters.commit_seconds, work.scored.records
-        self._limiter.observe(records, work.batch.end)
+        self._taking.limiter.observe(records, work.batch.end)
         self._published = work
         try:
             self._session.publish(
@@ -257,7 +232,7 @@ class Loop:
             self._with.metrics.outages.end(COMMITS)
             self._intake.partitions.commit(published.batch, published.mark)
             took = time.monotonic() - published.began
-            self._pacing.committed(self._session.counters.last_commit_seconds, took)
+            self._taking.pacing.committed(self._session.counters.last_commit_seconds, took)
             if published.by_a_model:
                 self._absence.end()
             self._metering.batch(published)

@@ -194,6 +194,7 @@ class Work:
                     middle = len(rows) // 2
                     spans += [rows[middle:], rows[:middle]]
                 elif isinstance(error, InferenceFailed):
+                    self.servable.loaded.vouch()
                     self.rejected[rows[0]] = Poison(Reason.INFERENCE_FAILED, str(error))
                 else:
                     self.rejected[rows[0]] = self.scoring.internal_errors.poison(error)

@@ -26,7 +26,7 @@ from model_registry.errors import RegistryError
 from publisher.errors import USAGE, Fatal
 from publisher.process import logs
 from publisher.process.configuration import SettingsError
-from publisher.process.watchdog import HANGING
+from publisher.process.watchdog import BROKEN
 from scorer.crashes.examiner import how
 from scorer.crashes.in_hand import InHand, path_of
 from scorer.process.restarts import Restarts
@@ -146,8 +146,9 @@ class _Worker:
         return code
 
     def ended(self, code: int) -> None:
-        """It ended so. What it had in hand stays noted only after a death: a signal, a hang, or a library that exits."""
-        if code >= 0 and code not in (HANGING, BY_LIBRARY):
+        """It ended so. What it had in hand stays noted only after a death: a signal, a hang, a broken model, a library
+        that exits."""
+        if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.in_hand.clear()
 
     def send(self, number: signal.Signals) -> None:

@@ -4,7 +4,7 @@ On the thread that scores events runs `LoadedModel.score` alone.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import orjson
@@ -15,9 +15,10 @@ from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import Tensors, neutral_rows
 from model_registry.package.golden import Golden, agrees, check_shown
 from model_registry.package.signature import Decision, Output, Signature
+from publisher.errors import Fatal
 from publisher.process.outages import Away
 from scorer import backends
-from scorer.backends import InferenceFailed, Model, ModelRefused
+from scorer.backends import InferenceFailed, Model, ModelBroken, ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.events import formats
 from scorer.events.decoder import Decoded, Decoder, Unsuited
@@ -35,13 +36,16 @@ FEW = 8  # golden examples that are scored together: a slow model, and one that 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
-    that. `runs` is None where a batch is one run."""
+    that. `runs` is None where a batch is one run. `control` is one row that it answered when it was made ready; `broken` makes
+    what is raised where it does not answer that any more."""
 
     model: Model
     decoder: Decoder
     cost: CostModel
     inference: CostModel
     runs: Runs | None = None
+    broken: Callable[[InferenceFailed], Fatal] = ModelBroken
+    control: Tensors = field(default_factory=dict)
 
     def run(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Tensors:
         """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
@@ -54,6 +58,13 @@ class LoadedModel:
             return Scores(self.model.signature(), outputs)
         except Unreadable as error:
             raise InferenceFailed(str(error)) from error
+
+    def vouch(self) -> None:
+        """The model works: an event at which it fails is to blame. Raises ModelBroken and Away."""
+        try:
+            self.run(self.control)
+        except InferenceFailed as error:
+            raise self.broken(error) from None
 
 
 def loader(settings: Settings) -> Callable[[Package], LoadedModel]:
@@ -77,11 +88,18 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
         raise ModelRefused(str(error)) from None
 
 
-def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:
-    """A model that answers its golden examples, warm and measured. A model that it raises over is closed."""
+def made_ready(
+    model: Model,
+    decoder: Decoder,
+    golden: Sequence[Golden],
+    settings: Settings,
+    broken: Callable[[InferenceFailed], Fatal] = ModelBroken,
+) -> LoadedModel:
+    """A model that answers its golden examples, warm and measured. A model that it raises over is closed. `broken`: see
+    LoadedModel."""
     signature = model.signature()
     runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
-    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs)
+    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs, broken)
     try:
         check_shown(signature, golden)
         check_golden(loaded, golden)
@@ -124,8 +142,9 @@ def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
 
 def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> Scores:
     """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs; the scores
-    of the last."""
+    of the last. The first event is the control."""
     tensors = decode_golden(loaded, golden).tensors if golden else neutral_rows(loaded.model.signature())
+    loaded.control.update({name: tensor[:1] for name, tensor in tensors.items()})
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 

@@ -55,7 +55,8 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: Parts) -
                 middle = (start + stop) // 2
                 spans += [(middle, stop), (start, middle)]
             else:
-                failed = isinstance(error, InferenceFailed)
+                if failed := isinstance(error, InferenceFailed):
+                    loaded.vouch()
                 poison = Poison(Reason.INFERENCE_FAILED, str(error)) if failed else internal.poison(error)
                 found.rejected[decoded.rows[start]] = poison
     return found

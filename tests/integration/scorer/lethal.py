@@ -1,6 +1,7 @@
 """`scorer`, with a model and a decoder that kill the process when they meet certain events.
 
-An event's first number says how it kills the model, or one version of it alone; the words `"kill": "decoder"` in an event kill
+An event's first number says how it kills the model, or one version of it alone, or breaks the device that all models of the
+process are on; the words `"kill": "decoder"` in an event kill
 the decoder. Examiners begin with this module too.
 """
 
@@ -21,6 +22,7 @@ from scorer.settings.sections import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
 KILLS_CANDIDATE, CANDIDATE = -666.0, "2.0.0"
+BREAKS, BREAKS_CANDIDATE = -667.0, -668.0
 DECODER = {"kill": "decoder"}
 find, decode = backends.find, JsonDecoder.decode
 
@@ -40,8 +42,11 @@ KILLS: dict[float, Callable[[], Any]] = {
 
 
 class LethalModel:
+    device_works = True
+
     def __init__(self, model: backends.Model, version: str) -> None:
         self._model = model
+        self._breaks = {BREAKS, BREAKS_CANDIDATE} if version == CANDIDATE else {BREAKS}
         self._kills = KILLS | ({KILLS_CANDIDATE: KILLS[SEGFAULT]} if version == CANDIDATE else {})
 
     def signature(self) -> Signature:
@@ -51,6 +56,10 @@ class LethalModel:
         for number in tensors["x"][:, 0].tolist():
             if number in self._kills:
                 self._kills[number]()
+            if number in self._breaks:
+                LethalModel.device_works = False
+        if not LethalModel.device_works:
+            raise backends.InferenceFailed("an illegal memory access was encountered")  # as after one on a GPU: at every event
         return self._model.run(tensors)
 
     def close(self) -> None:

@@ -11,10 +11,21 @@ import pytest
 
 from scorer.crashes.in_hand import InHand, path_of
 from tests.campaigns.faults.deadly import examiners
-from tests.integration.scorer.lethal import ABORT, DECODER, ENDLESS, KILLS_CANDIDATE, OUT_OF_MEMORY, SEGFAULT, SLOW
+from tests.integration.scorer.lethal import (
+    ABORT,
+    BREAKS,
+    BREAKS_CANDIDATE,
+    DECODER,
+    ENDLESS,
+    KILLS_CANDIDATE,
+    OUT_OF_MEMORY,
+    SEGFAULT,
+    SLOW,
+)
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
 
+LOADING = "loading the model into this process"
 KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
 
 
@@ -67,6 +78,19 @@ def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None
     assert "SIGXCPU" in scorer.said
 
 
+def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_rig: MakeRig) -> None:
+    """After it every event fails, in the worker and in an examiner, until the process is another."""
+    rig = lethal(make_rig)
+    count = 1_000
+    rig.emit(with_deadly(count, {300: {"a": BREAKS}, 301: {"a": BREAKS}}))
+    scorer = rig.start()
+    until(lambda: rig.answered() >= count, "all answers")
+    assert_only_these_died(rig, count, {300, 301})
+    assert "worker 0 ended with code 70: the model fails at an event that it answered when it was loaded" in scorer.said
+    until(lambda: LOADING in scorer.said, "the end of the examination")
+    assert (scorer.deaths, scorer.stop()) == (1, 0)
+
+
 def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     """Of a worker with events in hand, of the examiner that comes after it, and of all processes at once."""
     rig = lethal(make_rig, partitions=1)
@@ -104,17 +128,17 @@ def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_
     assert scorer.stop() == 0
 
 
-LOADING = "loading the model into this process"
-
-
-def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the_second_death(make_rig: MakeRig) -> None:
+@pytest.mark.parametrize("fault", [KILLS_CANDIDATE, BREAKS_CANDIDATE])
+def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the_second_death(
+    make_rig: MakeRig, fault: float
+) -> None:
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
     scorer = rig.start().ready()
     rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%", "--wait")
     count = 0
     for deaths in (1, 2):
-        rig.emit({**event, "a": KILLS_CANDIDATE} for event in events(100, start=count))
+        rig.emit({**event, "a": fault} for event in events(100, start=count))
         count += 100
         until(lambda count=count: rig.answered() >= count, "the champion's answers")  # type: ignore[misc]
         until(lambda deaths=deaths: scorer.deaths == deaths, "the death")  # type: ignore[misc]
@@ -124,7 +148,7 @@ def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the
     rig.emit(events(100, start=count))
     until(lambda: rig.answered() == count + 100, "scores without the candidate")
     assert rig.dead() == []
-    assert {(r["role"], r["score"]) for r in rig.scores() if int(r["id"][1:]) < count} == {("champion", 2 * KILLS_CANDIDATE)}
+    assert {(r["role"], r["score"]) for r in rig.scores() if int(r["id"][1:]) < count} == {("champion", 2 * fault)}
     assert {r.get("fallback") for r in rig.scores() if r["arm"] == "canary"} >= {"crash", "refused"}
     assert "2 processes died with it in hand" in rig.fleet()[0]["refused"]["2.0.0"]
     rig.assert_clean(events=count + 100, misassigned=0)

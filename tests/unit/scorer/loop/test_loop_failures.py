@@ -5,7 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
+from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRefused
+from scorer.backends import InferenceFailed, ModelBroken
 from scorer.crashes.examiner import ExaminerDied
 from scorer.intake.marks import Mark
 from scorer.loop import loop as loop_module
@@ -108,6 +109,17 @@ def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool
     looped.run(1)
     assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if guilty else looped.group.reads == {HERE: 7}
     assert looped.metrics.outages.told() is None
+
+
+@pytest.mark.parametrize(("error", "stays"), [(ModelBroken(InferenceFailed("no")), True), (Fatal("refused"), False)])
+def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, stays: bool) -> None:
+    looped = Looped()
+    looped.scoring.score.side_effect = error
+    looped.group.waiting.append(event(7))
+    with pytest.raises(type(error)):
+        looped.run(1)
+    assert looped.quarantine.take_up.called
+    assert looped.quarantine.put_down.called is not stays
 
 
 @pytest.mark.parametrize("refused_again", [0, 3])

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, Retriable
-from scorer.backends import InferenceFailed
+from publisher.process.watchdog import BROKEN
+from scorer.backends import InferenceFailed, ModelBroken
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoded
 from scorer.loop.score_records import Target
@@ -32,6 +33,7 @@ class Fake:
         self.provenance = dict.fromkeys(("model", "version", "digest", "role", "region"), "x")
         self.label = "model:1@x"
         self.loaded = self.encoder = self.decoder = self
+        self.broken = False
 
     def _pass(self, stage: str, values: Sequence[Any]) -> None:
         for value in values:
@@ -50,6 +52,10 @@ class Fake:
         return SimpleNamespace(
             encoded=lambda: values, decisions=lambda: [None] * len(values), finite=lambda: np.ones(len(values), bool)
         )
+
+    def vouch(self) -> None:
+        if self.broken:
+            raise ModelBroken(InferenceFailed("no"))
 
     def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
         self._pass("encode", scores)
@@ -106,6 +112,14 @@ def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_on
 def test_what_is_away_is_no_events_fault(error: Exception) -> None:
     with pytest.raises(type(error)):
         scored(batch([b"1", b"2"]), Fake({b"2": ("infer", error)}))
+
+
+def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
+    fake = Fake({b"2": ("infer", InferenceFailed("no"))})
+    fake.broken = True
+    with pytest.raises(ModelBroken, match="answered when it was loaded: no") as found:
+        scored(batch([b"1", b"2"]), fake)
+    assert found.value.exit_code == BROKEN
 
 
 def test_an_event_that_is_given_up_is_not_looked_at() -> None:

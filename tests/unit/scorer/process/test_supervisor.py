@@ -36,7 +36,7 @@ def die(settings, on_serving, in_hand):
     if life == 4:
         signal.pause()
     in_hand.note({("flights", 0): life + 1})
-    ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.HANGING)]
+    ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.BROKEN)]
     [*ends, lambda: ctypes.CDLL(None).exit(1)][life]()
 
 def drain(settings, on_serving, in_hand):
