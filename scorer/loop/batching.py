@@ -64,7 +64,7 @@ class Limiter:
         if len(records) < FEWEST:
             return
         self._record_bytes = _risen(self._record_bytes, mean_wire_bytes(records))
-        if full(end, len(records)):
+        if full(end, len(records), self._max_events):
             self._share = _risen(self._share, largest_share(records))
 
     def _in_one_request(self) -> int:
@@ -78,9 +78,10 @@ def _risen(known: float, seen: float) -> float:
     return max(seen, known + EWMA * (seen - known))
 
 
-def full(end: End, events: int) -> bool:
-    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once."""
-    return end == "bytes" or (end == "events" and events >= FEWEST)
+def full(end: End, events: int, max_events: int) -> bool:
+    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once: it is large, or as
+    large as the settings let it be."""
+    return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
 
 def within_target(cost: CostModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:

@@ -34,7 +34,7 @@ class Taking:
         begin = self._begin()
         batch = self._intake.take(wait, lambda timestamp: self._limit(servable, timestamp), begin)
         if batch is not None:
-            self.pacing.begin(time.monotonic(), full=full(batch.end, len(batch)))
+            self.pacing.begin(time.monotonic(), full=full(batch.end, len(batch), self._max_events))
         return batch
 
     def _begin(self) -> float:

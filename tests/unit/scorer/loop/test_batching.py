@@ -49,8 +49,10 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
 
 def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
-    found = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events)}
+    found = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events, 10 * FEWEST)}
     assert found == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
+    assert full("events", 8, 8), "the settings let it be no larger"
+    assert not full("events", 7, 8)
 
 
 @pytest.mark.parametrize(
