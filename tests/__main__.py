@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
-from tests.support.environment import ROOT, Unusable, prepare, variables, with_torch
+from tests.support.environment import ROOT, Unusable, prepare, variables, with_gpu, with_torch
 
 STEPS = {
     "format": ("ruff", "format", "--check", "."),
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
 def run_apart(name: str, arguments: Sequence[str]) -> int:
     """Run one of RUNS in the virtual environment; its exit code, or 2 where there is no environment."""
     try:
-        folder = with_torch(prepare()) if name in TORCH else prepare()
+        folder = with_gpu() if name == "gpu" else with_torch(prepare()) if name in TORCH else prepare()
     except Unusable as error:
         print(error, file=sys.stderr)
         return 2

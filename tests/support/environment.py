@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
 WITH_TORCH = ROOT / "deploy" / "requirements" / "network.txt"
+WITH_GPU = ROOT / "deploy" / "requirements" / "gpu-test.txt"
 NATIVE = ROOT / "scorer" / "events" / "native"
 """What is compiled when the project is installed."""
 OLDEST = (3, 11)
@@ -25,7 +26,15 @@ class Unusable(Exception):
 
 def prepare() -> Path:
     """The environment's folder, with the pinned requirements and the project (editable) in it. Raises Unusable."""
-    folder = choose(ROOT)
+    return _prepared(choose(ROOT), REQUIREMENTS)
+
+
+def with_gpu() -> Path:
+    """The folder of an environment with ONNX Runtime for GPUs in place of the one for CPUs (3 GB on Linux). Raises Unusable."""
+    return _prepared(ROOT / ".venv-gpu", WITH_GPU)
+
+
+def _prepared(folder: Path, requirements: Path) -> Path:
     python = folder / "bin" / "python3"
     if not python.exists():
         make(folder)
@@ -35,9 +44,9 @@ def prepare() -> Path:
             f"{folder} has Python {version.replace(' ', '.')}, and 3.11 is the oldest that will do: remove that folder"
         )
     stamp = folder / STAMP
-    wanted = _state()
+    wanted = _state(requirements)
     if not stamp.is_file() or stamp.read_text() != wanted:
-        install(python)
+        install(python, requirements)
         stamp.write_text(wanted)
     return folder
 
@@ -61,9 +70,9 @@ def with_torch(folder: Path) -> Path:
     return beside
 
 
-def _state() -> str:
+def _state(requirements: Path) -> str:
     compiled = [*sorted(NATIVE.glob("*.[ch]")), NATIVE / "build_hook.py", NATIVE / "compiler.py"]
-    content = b"".join(file.read_bytes() for file in (REQUIREMENTS, ROOT / "pyproject.toml", *compiled))
+    content = b"".join(file.read_bytes() for file in (requirements, ROOT / "pyproject.toml", *compiled))
     return hashlib.sha256(content + os.environ.get("SCORESTREAM_NATIVE", "").encode()).hexdigest()
 
 
@@ -84,12 +93,12 @@ def make(folder: Path) -> None:
     _run(sys.executable, "-m", "venv", str(folder))
 
 
-def install(python: Path) -> None:
+def install(python: Path, requirements: Path) -> None:
     """Install exactly what is pinned, then the project itself from its sources. Raises Unusable."""
     if not _ask(python, "from importlib.util import find_spec as f; print('pip' if f('pip') else '')"):
         _run(str(python), "-m", "ensurepip")
-    _say(f"installing {REQUIREMENTS.relative_to(ROOT)} (a minute or two the first time)")
-    _run(*_pip(python), "--require-hashes", "-r", str(REQUIREMENTS))
+    _say(f"installing {requirements.relative_to(ROOT)} (minutes the first time)")
+    _run(*_pip(python), "--require-hashes", "-r", str(requirements))
     _run(*_pip(python), "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 
 

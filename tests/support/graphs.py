@@ -14,16 +14,18 @@ BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
 
 
 class Graph:
-    """Nodes and weights, with names made up."""
+    """Nodes and weights, with names made up. Weights are numbers of the type `number`; another seed gives others."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: type = np.float32, seed: int = 0) -> None:
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
-        self._random = np.random.default_rng(0)
+        self.number = helper.np_dtype_to_tensor_dtype(np.dtype(number))
+        self._kind = number
+        self._random = np.random.default_rng(seed)
 
-    def constant(self, values: Any, kind: type = np.float32) -> str:
+    def constant(self, values: Any, kind: type | None = None) -> str:
         name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(values, kind), name))
+        self.weights.append(numpy_helper.from_array(np.asarray(values, kind or self._kind), name))
         return name
 
     def weight(self, *shape: int) -> str:

@@ -18,6 +18,7 @@ from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
 from tests.unit.publisher.session.scripted import Log, ScriptedProducer
 
+BACKLOG_MS = 60_000
 GROUP = "metadata"
 """What scripted producers take for the group's metadata."""
 
@@ -43,7 +44,7 @@ class MemoryProducer(ScriptedProducer):
 
 class MemoryConsumer:
     """One partition of `topic` with these events, the only member of its group. `due` has the time of each, ascending, in
-    seconds of the log's clock; None: all lie there at once."""
+    seconds of the log's clock; None: all have lain there for a minute, and the loop does not wait for more."""
 
     def __init__(self, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None) -> None:
         self._topic = topic
@@ -53,7 +54,7 @@ class MemoryConsumer:
         self._assign: Callable[[Any, list[TopicPartition]], None] | None = None
         now_ms = time.time_ns() // 1_000_000
         begun = log.clock()
-        times = [now_ms + round((at - begun) * 1_000) for at in due] if due else [now_ms] * len(events)
+        times = [now_ms + round((at - begun) * 1_000) for at in due] if due else [now_ms - BACKLOG_MS] * len(events)
         self._messages = [
             Message(topic=topic, partition=0, offset=offset, value=value, timestamp=(TIMESTAMP_CREATE_TIME, stamp))
             for offset, (value, stamp) in enumerate(zip(events, times, strict=True))

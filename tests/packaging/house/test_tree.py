@@ -20,7 +20,7 @@ TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_r
 DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
 HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
 """A path that exists on somebody's machine only."""
-REQUIREMENTS = ("cpu", "gpu", "training", "network", "test", "sbom", "compiler")
+REQUIREMENTS = ("cpu", "gpu", "training", "network", "test", "gpu-test", "sbom", "compiler")
 INDEXES = re.compile(r"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
 
 

@@ -1,4 +1,5 @@
-"""The networks that are measured, with random weights: an encoder of BERT's base size, a ResNet-50, and a table's perceptron.
+"""The networks that are measured, with random weights: an encoder of BERT's base size and a ResNet-50, both of float32 and of
+float16, and a table's perceptron.
 
 What they answer means nothing; what they compute is what the real ones compute.
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tests.proofs.bench.workload import network
@@ -21,58 +23,83 @@ TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One of them: its input's dtype and width, the format of its events, how a number of an event is drawn, its file."""
+    """One of them: its input `x` as signature.json has it, the format of its events, how the numbers of one are drawn, and how
+    its file is written, with the weights of a seed."""
 
     name: str
-    dtype: str
-    width: int
+    stated: dict[str, Any]
     event_format: str
-    draw: Callable[[np.random.Generator, int], Any]
-    write: Callable[[Path], None]
+    draw: Callable[[np.random.Generator], NDArray[Any]]
+    write: Callable[[Path, int], None]
 
-    def package(self, folder: Path) -> Path:
-        field = {"name": "x", "array": True, "length": self.width}
-        signature = {"inputs": [{"tensor": "x", "dtype": self.dtype, "fields": [field]}], "output": {"tensor": "y", "index": 0}}
-        return models.package(folder, self.write, signature)
+    def package(self, folder: Path, seed: int = 0) -> Path:
+        signature = {"inputs": [{"tensor": "x", **self.stated}], "output": {"tensor": "y", "index": 0}}
+        return models.package(folder, lambda path: self.write(path, seed), signature)
 
     def event(self, random: np.random.Generator) -> bytes:
         """As a producer writes it."""
-        numbers = self.draw(random, self.width)
-        if self.event_format == "float32":
-            return bytes(numbers.astype("<f4").tobytes())
+        numbers = self.draw(random)
+        if self.event_format == "bytes":
+            return numbers.tobytes()
         return json.dumps(numbers.tolist(), separators=(",", ":")).encode()
 
 
 def networks(*, quick: bool) -> list[Network]:
-    """All three; `quick`: as small as shows that everything works."""
+    """All of them; `quick`: as small as shows that everything works."""
     bert = (2, 64, 1_000) if quick else (12, 768, 30_522)
     side, channels = (32, 8) if quick else (224, 64)
-    return [
-        Network("bert-base", "int64", TOKENS, "json-array", _tokens(bert[2]), lambda path: _encoder(path, *bert)),
-        Network("resnet-50", "float32", 3 * side * side, "float32", _pixels, lambda path: _resnet(path, side, channels)),
-        Network("tab30", "float32", 30, "json-array", _normal, lambda path: network(path, (30, 64, 32, 1), 0)),
-    ]
+    found = []
+    for number, name in ((np.float32, ""), (np.float16, "-float16")):
+        found += [_bert(f"bert-base{name}", number, *bert), _resnet(f"resnet-50{name}", number, side, channels)]
+    perceptron = Network(
+        "tab30",
+        {"dtype": "float32", **_array(30)},
+        "json-array",
+        lambda random: random.normal(size=30).round(6),
+        lambda path, seed: network(path, (30, 64, 32, 1), seed),
+    )
+    return [*found, perceptron]
 
 
-def _tokens(vocabulary: int) -> Callable[[np.random.Generator, int], Any]:
-    return lambda random, count: random.integers(0, vocabulary, count)
+def pool(network: Network, count: int) -> Sequence[bytes]:
+    """`count` events, of which a few differ."""
+    random = np.random.default_rng(1)
+    few = [network.event(random) for _ in range(min(count, 64))]
+    return [few[number % len(few)] for number in range(count)]
 
 
-def _pixels(random: np.random.Generator, count: int) -> Any:
-    return random.integers(0, 256, count, np.uint8)
+def _array(length: int) -> dict[str, Any]:
+    return {"fields": [{"name": "x", "array": True, "length": length}]}
 
 
-def _normal(random: np.random.Generator, count: int) -> Any:
-    return random.normal(size=count).round(6)
+def _bert(name: str, number: type, layers: int, hidden: int, vocabulary: int) -> Network:
+    return Network(
+        name,
+        {"dtype": "int64", **_array(TOKENS)},
+        "json-array",
+        lambda random: random.integers(0, vocabulary, TOKENS),
+        lambda path, seed: _encoder(path, Graph(number, seed), layers, hidden, vocabulary),
+    )
 
 
-def _io(kind: int, width: int) -> tuple[list[Any], list[Any]]:
-    return [models.tensor("x", kind, "N", width)], [models.tensor("y", TensorProto.FLOAT, "N", 1)]
+def _resnet(name: str, number: type, side: int, channels: int) -> Network:
+    shape = (3, side, side)
+    return Network(
+        name,
+        {"dtype": "uint8", "shape": [*shape], "fields": [{"name": "picture", "bytes": True, "from": "value"}]},
+        "bytes",
+        lambda random: random.integers(0, 256, shape, np.uint8),
+        lambda path, seed: _classifier(path, Graph(number, seed), side, channels),
+    )
 
 
-def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
+def _answer() -> list[Any]:
+    return [models.tensor("y", TensorProto.FLOAT, "N", 1)]
+
+
+def _encoder(path: Path, g: Graph, layers: int, hidden: int, vocabulary: int) -> None:
     """BERT without its tokenizer: embeddings, `layers` of attention and feed-forward, a mean, one number."""
-    g, heads = Graph(), hidden // 64 if hidden >= 128 else 2
+    heads = hidden // 64 if hidden >= 128 else 2
     x = g("Add", g("Gather", g.weight(vocabulary, hidden), "x"), g.weight(1, TOKENS, hidden))
     split = g.constant([0, TOKENS, heads, hidden // heads], np.int64)
     whole = g.constant([0, TOKENS, hidden], np.int64)
@@ -87,20 +114,14 @@ def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
     for _ in range(layers):
         x = g.norm(g("Add", x, attention(x)), hidden)
         x = g.norm(g("Add", x, g.linear(g.gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)), hidden)
-    g("Sigmoid", g.linear(g("ReduceMean", x, axes=[1], keepdims=0), hidden, 1), output="y")
-    g.save(path, *_io(TensorProto.INT64, TOKENS))
+    number = g("Sigmoid", g.linear(g("ReduceMean", x, axes=[1], keepdims=0), hidden, 1))
+    g("Cast", number, to=TensorProto.FLOAT, output="y")
+    g.save(path, [models.tensor("x", TensorProto.INT64, "N", TOKENS)], _answer())
 
 
-def _resnet(path: Path, side: int, channels: int) -> None:
-    """ResNet-50; the largest of 1000 probabilities."""
-    g = Graph()
-    x = g("Mul", g("Reshape", "x", g.constant([0, 3, side, side], np.int64)), g.constant(1 / 255))
-    g("ReduceMax", residual(g, x, channels), axes=[1], keepdims=1, output="y")
-    g.save(path, *_io(TensorProto.FLOAT, 3 * side * side))
-
-
-def pool(network: Network, count: int) -> Sequence[bytes]:
-    """`count` events, of which a few differ."""
-    random = np.random.default_rng(1)
-    few = [network.event(random) for _ in range(min(count, 64))]
-    return [few[number % len(few)] for number in range(count)]
+def _classifier(path: Path, g: Graph, side: int, channels: int) -> None:
+    """ResNet-50 over pixels; the largest of 1000 probabilities."""
+    x = g("Mul", g("Cast", "x", to=g.number), g.constant(1 / 255))
+    largest = g("ReduceMax", residual(g, x, channels), axes=[1], keepdims=1)
+    g("Cast", largest, to=TensorProto.FLOAT, output="y")
+    g.save(path, [models.tensor("x", TensorProto.UINT8, "N", 3, side, side)], _answer())

@@ -1,4 +1,4 @@
-"""The table of devices in deploy/backends.md, from the figures that were kept of a machine that had them."""
+"""The tables of devices in deploy/backends.md, from the figures that were kept of a machine that had them."""
 
 import json
 from pathlib import Path
@@ -10,15 +10,25 @@ PAGE = ROOT / "deploy" / "backends.md"
 KEPT = Path(__file__).with_name("kept.json")
 BEGIN, END = "<!-- devices: made by python -m tests gpu --keep -->\n", "<!-- end of devices -->\n"
 DEVICES = {"cuda": "CUDA", "tensorrt": "TensorRT"}
+PARTS = ("figures", "broker", "faults")
 
 
 def kept() -> dict[str, Any]:
-    """The figures of the last run that was kept; nothing where there was none."""
+    """The figures of the last runs that were kept; nothing where there was none."""
     return dict(json.loads(KEPT.read_text())) if KEPT.is_file() else {}
 
 
+def keep(found: dict[str, Any]) -> None:
+    """Keep what a run found, and what an earlier one found on this machine at this commit of parts that this one left out."""
+    same = {name: found[name] for name in ("machine", "commit")}
+    if (before := kept()) and {name: before[name] for name in same} == same:
+        found = {**found, **{part: found[part] or before[part] for part in PARTS}}
+    KEPT.write_text(json.dumps(found, indent=1) + "\n")
+    PAGE.write_text(put(PAGE.read_text(), found))
+
+
 def table(figures: dict[str, Any]) -> str:
-    """One line a device: where it was verified, with its throughput, or that it was not."""
+    """One line a device: where it was verified, with its throughput, or that it was not. Then what scorers reach."""
     lines = ["| `model.device` | |", "|---|---|", "| `cpu` | tested in every check |"]
     for device, name in DEVICES.items():
         found = [one for one in figures.get("figures", []) if one["device"] == device and one["buckets"]]
@@ -27,7 +37,34 @@ def table(figures: dict[str, Any]) -> str:
             best = (f"{one['network']} {max(row['events_per_second'] for row in one['buckets']):,.0f}/s" for one in found)
             said = f"*verified on {figures['machine']}, {figures['date']}, {figures['commit']}*: {', '.join(best)}"
         lines.append(f"| `{device}` ({name}) | {said} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_on_broker(figures.get("broker", []))]) + "\n"
+
+
+def _on_broker(figures: list[dict[str, Any]]) -> list[str]:
+    if not figures:
+        return []
+    lines = [
+        "",
+        "On a real broker, exactly once (`directly`: the same network in a loop without one; p50, p99 and the longest pause",
+        "at a swap: at half of what one worker reaches):",
+        "",
+        "| network | device | events/s by workers | of `directly` | p50, p99 ms | pause ms | GPU busy | MiB, of two versions |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in figures:
+        paced, drained = one["paced"], one["drained"]
+        reached = ", ".join(f"{row['workers']}: {row['events_per_second']:,.0f}" for row in drained)
+        memory = ", ".join(_number(paced.get(name)) for name in ("gpu_mib", "gpu_mib_with_two_versions"))
+        lines.append(
+            f"| {one['network']} | `{one['device']}` | {reached} | {one['share_of_directly']:.2f} "
+            f"| {paced['p50_ms']:,.0f}, {paced['p99_ms']:,.0f} | {_number(paced['swap_pause_ms'])} "
+            f"| {_number(drained[0].get('gpu_busy'))} | {memory} |"
+        )
+    return lines
+
+
+def _number(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:,.3g}" if figure < 1 else f"{figure:,.0f}"
 
 
 def put(page: str, figures: dict[str, Any]) -> str:
