@@ -79,8 +79,8 @@ def _risen(known: float, seen: float) -> float:
 
 
 def full(end: End, events: int, max_events: int) -> bool:
-    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once: it is large, or as
-    large as the settings let it be."""
+    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once: it is large, or
+    as large as the settings let it be."""
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
 
