@@ -7,12 +7,11 @@ The registry being down never stops scoring: the serving version goes on, and a 
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from model_registry.channels import channel, roles
+from model_registry.channels import roles
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CHAMPION, Role
 from model_registry.errors import RegistryError
@@ -24,12 +23,12 @@ from scorer.backends import ModelRefused
 from scorer.servables import policy
 from scorer.servables.servable import Canary, Load, Servable, make
 from scorer.servables.source import open_cache, open_source
+from scorer.servables.tag import FollowedTag
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0  # between tries to load a model again that is served
-LOOK_SECONDS = 60.0  # after so long a channel is resolved though its tag names what it did: it may have gone and come back
 JITTER = 0.2  # polls of many scorers spread by themselves
 
 
@@ -77,14 +76,12 @@ class VersionManager:
         self._candidate = candidate
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
+        self._tag = FollowedTag(settings.model, self._store, self._cache)
         self._admission = admission(settings.model.policy, self._cache.root)
         self._shared = _Shared()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._validator: str | None = None
-        self._resolved_at = 0.0
-        self._noted: Resolution | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
     def start(self) -> None:
@@ -103,7 +100,7 @@ class VersionManager:
         if not self._shared.serving:
             reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
             raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
-        self._note()
+        self._tag.note(self.champion.resolution, self.champion.label)
         self._thread.start()
 
     def _begin(self) -> None:
@@ -111,8 +108,7 @@ class VersionManager:
         try:
             self._look()
         except RegistryError as error:
-            known = self._cache.recall(self._key)
-            if known is None:
+            if (known := self._tag.known_good()) is None:
                 raise
             log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
             self._aspire(known, "last known good")
@@ -190,7 +186,7 @@ class VersionManager:
 
     def hurry(self) -> None:
         """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
-        self._validator = None
+        self._tag.forget()
         self._wake.set()
 
     def close(self) -> None:
@@ -200,16 +196,12 @@ class VersionManager:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    @property
-    def _key(self) -> str:
-        return f"{self._settings.model.source}:{self._settings.model.tag}"
-
     def _poll_for_ever(self) -> None:
         while not self._closing.is_set():
             poll = AGAIN_SECONDS if self._shared.moving else self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
-            self._note()
+            self._tag.note(self.champion.resolution, self.champion.label)
             if self._closing.is_set():
                 return
             try:
@@ -226,13 +218,9 @@ class VersionManager:
                 log.exception("following the model's tag failed; %s goes on", self.champion.label)
 
     def _look(self) -> None:
-        """Resolve the tag, if anything may have changed."""
-        validator, now = self._store.validator(self._settings.model.tag), time.monotonic()
-        if validator == self._validator and now < self._resolved_at + LOOK_SECONDS:
-            return
-        aspired = channel.resolve(self._store, self._settings.model.tag)
-        self._aspire(aspired, self._reason(aspired))
-        self._validator, self._resolved_at = validator, now
+        """Aspire to what the tag names, if that may have changed."""
+        if found := self._tag.look():
+            self._aspire(*found)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:
@@ -271,7 +259,7 @@ class VersionManager:
             servable = make(package, aspired, load, settings, role)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
-                self._validator = None
+                self._tag.forget()
                 raise
             self._cache.release(digest)
             refusal = Refusal(aspired.version, str(error))
@@ -286,24 +274,6 @@ class VersionManager:
                 return
             self._shared.ready[digest] = servable
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
-
-    def _note(self) -> None:
-        """Keep in mind what is served, a version that was gone back to included: a start falls back on it."""
-        serving = self.champion.resolution
-        if serving == self._noted:
-            return
-        try:
-            self._cache.remember(self._key, serving)
-            self._noted = serving
-        except RegistryError as error:
-            log.warning("%s is not noted as known good: %s", self.champion.label, error)
-
-    def _reason(self, resolution: Resolution) -> str:
-        """Why the channel was moved to this version, from its history."""
-        if not resolution.revision:
-            return ""
-        moves = channel.history(self._store, self._settings.model.tag, after=resolution.revision - 1)
-        return next((move.reason for move in moves if move.revision == resolution.revision), "")
 
     def _snapshot(self) -> policy.Snapshot:
         shared = self._shared

@@ -17,7 +17,7 @@ from model_registry.stores.layout import LayoutStore
 from publisher.errors import Fatal
 from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
-from scorer.servables import manager as manager_module
+from scorer.servables import tag as tag_module
 from scorer.servables.manager import Refusal, VersionManager
 from tests.support import models
 from tests.support.waiting import until
@@ -169,7 +169,7 @@ def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
 ) -> None:
     """Its tag names what it did, and a registry over HTTP tells no more of it."""
     monkeypatch.setattr(LayoutStore, "validator", lambda *_: "the same")
-    monkeypatch.setattr(manager_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
     with site.manager() as manager:
         site.promote("2.0.0")
         site.promote("1.0.0")
