@@ -5,7 +5,6 @@ step that undoes it on a stack; the shutdown runs the stack backwards. A crash a
 """
 
 import logging
-import os
 import signal
 import sys
 import threading
@@ -40,7 +39,7 @@ from scorer.intake.patience import Patience
 from scorer.intake.queued import plugin
 from scorer.intake.takeover import fence_the_dead, wait_for_the_living
 from scorer.loop.arms import Assigning
-from scorer.loop.collaborators import Collaborators, now_ms
+from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
 from scorer.loop.score_records import Target
@@ -48,14 +47,14 @@ from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready
-from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
+from scorer.observe.status import StatusReporter, Twins
 from scorer.observe.traces import traces as tracing
 from scorer.process import start_checks
+from scorer.process.reporter import reporter
 from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
-from scorer.servables.servable import Servable
+from scorer.servables.servable import Load
 from scorer.settings import Settings
-from scorer.settings.shadowing import Shadowing
 
 log = logging.getLogger(__name__)
 
@@ -168,20 +167,7 @@ class Service:
         stop.callback(session.close)  # last: the next owner of our partitions waits for what is still open
         metrics.session.counters = session.counters
 
-        quarantine = Quarantine(settings, self._in_hand, load, progress.alive)
-        stop.callback(quarantine.close)  # the models may live in its examiner
-        versions = VersionManager(
-            settings,
-            quarantine.loading,
-            metrics.outages,
-            on_refused=lambda _: metrics.refused.inc(),
-            lethal=quarantine.lethal,
-            candidate=parts.candidate,
-        )
-        stop.callback(versions.close)
-        progress.state = "making a version of the model ready"
-        waiting.repeated(versions.start)
-
+        quarantine, versions = self._versions(stop, load)
         progress.state = "beginning transactions"
         session.open()  # what a predecessor left open is decided before we read
         progress.state = "not yet in the consumer group"
@@ -191,11 +177,29 @@ class Service:
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
         producer = parts.make_status_producer(settings.kafka, settings.owner)
-        telling = _reporter(settings, producer, progress, session.counters, versions, self._twins)
+        telling = reporter(settings, producer, progress, session.counters, versions, self._twins)
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = parts.make_scoring(settings, output, dead)
         parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
         return Loop(parted, parts.make_assigning(quarantine)), telling
+
+    def _versions(self, stop: ExitStack, load: Load) -> tuple[Quarantine, VersionManager]:
+        """What was in hand when a predecessor died, and the versions of the model, of which one is ready."""
+        settings, metrics = self._settings, self._metrics
+        quarantine = Quarantine(settings, self._in_hand, load, self._progress.alive)
+        stop.callback(quarantine.close)  # the models may live in its examiner
+        versions = VersionManager(
+            settings,
+            quarantine.loading,
+            metrics.outages,
+            on_refused=lambda _: metrics.refused.inc(),
+            lethal=quarantine.lethal,
+            candidate=self._parts.candidate,
+        )
+        stop.callback(versions.close)
+        self._progress.state = "making a version of the model ready"
+        self._waiting.repeated(versions.start)
+        return quarantine, versions
 
     def _main_loop(self, loop: Loop, telling: StatusReporter) -> None:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
@@ -254,45 +258,3 @@ class Service:
             renew=commits.renew,
             offsets_command=self._settings.offsets_command,
         )
-
-
-def _reporter(
-    settings: Settings, producer: Producer, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
-) -> StatusReporter:
-    """What tells of a scorer on the status topic, from plain values that the owner thread keeps."""
-    started_ms = now_ms()
-
-    def version(servable: Servable) -> VersionStatus:
-        origin = servable.encoder.provenance
-        return VersionStatus(origin["model"], origin["version"], origin["digest"], servable.resolution.revision)
-
-    def status(state: str) -> ScorerStatus:
-        places = sorted(progress.lag.keys() | progress.paused.keys())
-        aspired = versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
-        return ScorerStatus(
-            scorer=settings.owner,
-            region=settings.region,
-            state=state,
-            heartbeat_ms=now_ms(),
-            started_ms=started_ms,
-            pid=os.getpid(),
-            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in places],
-            versions={role: version(servable) for role, servable in versions.serving.items()},
-            refused={refusal.version: refusal.reason for refusal in versions.refusals()},
-            cost=versions.champion.loaded.cost.line(),
-            counters={
-                "events": progress.events,
-                "batches": progress.batches,
-                "dead_letters": progress.dead_letters,
-                "recoveries": progress.recoveries,
-                "aborts": counters.aborts,
-                "rotations": counters.rotations,
-            },
-            tag=settings.model.tag,
-            aspired_revision=aspired,
-            instance=twins.instance,
-            first=twins.first,
-            shadow=isinstance(settings, Shadowing),
-        )
-
-    return StatusReporter(producer, settings.status_topic, status, twins)

@@ -76,6 +76,27 @@ def place(record: dict[str, Any]) -> tuple[int, int]:
     return record["source"]["partition"], record["source"]["offset"]
 
 
+def assert_beside_the_champion(found: list[dict[str, Any]], digest: str) -> None:
+    """The candidate's scores of these events, which the champion answers."""
+    for record in found:
+        assert record["score"] == 3.0 * float(record["id"][1:])
+        said = record["role"], record["arm"], record["version"], record["digest"], record["status"], record["revision"]
+        assert said == ("shadow", "champion", "2.0.0", digest, "scored", 2)
+
+
+def assert_by_who_does_not_answer(found: list[dict[str, Any]], digest: str, scores: list[dict[str, Any]]) -> None:
+    """During a canary of half of the keys: of each event the score of the version that does not answer it."""
+    answers = {place(record): record for record in scores}
+    arms = Counter(record["arm"] for record in found)
+    assert min(arms["champion"], arms["canary"]) > len(found) / 4
+    for record in found:
+        number, answer = int(record["id"][1:]), answers[place(record)]
+        mine = "canary" if bucket(number, int(digest[7:23], 16)) < 5_000 else "champion"
+        assert (record["arm"], record["role"], answer["arm"], answer["role"]) == (mine, "shadow", mine, mine)
+        assert {record["version"], answer["version"]} == {"1.0.0", "2.0.0"}
+        assert record["score"] == (2.0 if mine == "canary" else 3.0) * number
+
+
 def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make_rig: MakeRig) -> None:
     """Before a candidate, beside one, during a canary and after a death; the champion's answers are what they would be."""
     rig = make_rig(shadow={"max_lag_seconds": 600}).stocked(PARTITIONS, versions=2)
@@ -95,10 +116,7 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     found = of(rig, first)
     assert numbers_of(found) == sampled(first, digest)
     assert 0.3 < len(found) / len(first) < 0.5
-    for record in found:
-        assert record["score"] == 3.0 * float(record["id"][1:])
-        said = record["role"], record["arm"], record["version"], record["digest"], record["status"], record["revision"]
-        assert said == ("shadow", "champion", "2.0.0", digest, "scored", 2)
+    assert_beside_the_champion(found, digest)
 
     moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%")
     until(lambda: serves(rig, "canary"), "the canary in the shadow")
@@ -106,15 +124,7 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     emit(rig, second)
     found = of(rig, second)
     assert numbers_of(found) == sampled(second, digest)
-    answers = {place(record): record for record in rig.scores()}
-    arms = Counter(record["arm"] for record in found)
-    assert min(arms["champion"], arms["canary"]) > len(found) / 4
-    for record in found:
-        number, answer = int(record["id"][1:]), answers[place(record)]
-        mine = "canary" if bucket(number, int(digest[7:23], 16)) < 5_000 else "champion"
-        assert (record["arm"], record["role"], answer["arm"], answer["role"]) == (mine, "shadow", mine, mine)
-        assert {record["version"], answer["version"]} == {"1.0.0", "2.0.0"}
-        assert record["score"] == (2.0 if mine == "canary" else 3.0) * number
+    assert_by_who_does_not_answer(found, digest, rig.scores())
 
     third = range(second.stop, second.stop + 10 * KEYS)
     rig.emit(events(5 * KEYS, start=third.start, keys=KEYS))
