@@ -69,11 +69,11 @@ class ShadowScoring(Scoring):
 
 
 def _score(work: Work, servable: Servable, arm: str, rows: list[int], alive: Callable[[], None]) -> None:
-    """Records of these rows, all in this arm, by this version."""
+    """Records of these rows, all in this arm, by this version. Raises ModelBroken."""
     work.servable = servable
     unread = set(work.batch.unread)
     failed = dict.fromkeys(unread & set(rows), str(UNREAD.reason)) if unread else {}
-    failed |= tried(work, [row for row in rows if row not in failed], alive)
+    failed |= tried(work, [row for row in rows if row not in failed], alive, alone=True)
     for why in sorted(set(failed.values())):
         _tell(work, servable.as_shadow(arm, why), [row for row in rows if failed.get(row) == why])
 

@@ -50,8 +50,10 @@ def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], Non
         work.scored.asked, work.scored.failed = len(mine) - fell[CRASH], fell.total() - fell[CRASH]
 
 
-def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int, str]:
-    """Have the version that is up answer these rows; those that it fails, by why. Nothing is rejected: another may know."""
+def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bool = False) -> dict[int, str]:
+    """Have the version that is up answer these rows; those that it fails, by why. Nothing is rejected: another may know. Where
+    it is asked `alone`, so that nobody else would find its model broken, this raises ModelBroken.
+    """
     failed: dict[int, str] = {}
     spans, good = [rows], False
     while spans:
@@ -78,6 +80,8 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int,
                 middle = len(rows) // 2
                 spans += [rows[middle:], rows[:middle]]
             else:
+                if alone and isinstance(error, InferenceFailed):
+                    work.servable.loaded.vouch()
                 failed |= dict.fromkeys(rows, why)
     return failed
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
-from tests.integration.scorer.lethal import KILLS_CANDIDATE
+from tests.integration.scorer.lethal import BREAKS_CANDIDATE, KILLS_CANDIDATE
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.integration.scorer.test_canary import digest_of, moved
 from tests.integration.scorer.test_lethal_events import LOADING, lethal
@@ -142,8 +142,10 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 
-def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: MakeRig) -> None:
-    """Events that nobody can read, and a candidate that kills the process: the champion neither dies nor examines anything."""
+@pytest.mark.parametrize("fault", [KILLS_CANDIDATE, BREAKS_CANDIDATE])
+def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: MakeRig, fault: float) -> None:
+    """Events that nobody can read, and a candidate that kills the process or breaks its device: the champion neither dies nor
+    examines anything."""
     rig = lethal(make_rig, partitions=1)
     rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
     moved_alone = rig.run("model-registry", "promote", "oci:./registry/model", "--to", "1.0.0", "--shadow", "2.0.0", "--json")
@@ -154,7 +156,7 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     (unread,) = records(rig)
     assert (unread["status"], unread["score"], unread["fallback"]) == ("dead_lettered", None, "malformed")
     assert (unread["role"], unread["arm"], unread["version"], place(unread)) == ("shadow", "champion", "2.0.0", (0, 0))
-    emit(rig, range(1, 101), a=KILLS_CANDIDATE)
+    emit(rig, range(1, 101), a=fault)
     until(lambda: LOADING in shadow.said, "the end of the examination")
     emit(rig, range(101, 201))
     count, told = 201, [(record["status"], record["score"], record["fallback"]) for record in records(rig)[1:]]

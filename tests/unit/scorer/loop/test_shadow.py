@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.process.outages import MODEL_SERVERS, Away
+from scorer.backends import InferenceFailed, ModelBroken
 from scorer.crashes.quarantine import Quarantine
 from scorer.loop.arms import Arms
 from scorer.loop.sampling import Sampling
@@ -33,7 +34,7 @@ class Shadow(Version):
 
     def as_shadow(self, arm: str, why: str | None = None) -> "Shadow":
         other = Shadow(self.role, self.errors, self.nan)
-        other.arm, other.why = arm, why or ""
+        other.arm, other.why, other.broken = arm, why or "", self.broken
         return other
 
     def named(self, version: str, digest: str) -> "Shadow":
@@ -90,6 +91,17 @@ def test_why_nobody_was_asked_stands_in_the_record() -> None:
     assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
     nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))
     assert nan.records[0][1] == b"candidate in champion:score-not-finite:null"
+
+
+def test_what_a_broken_model_fails_is_no_record_against_it() -> None:
+    values, rows = values_of(3), [(True, False)] * 3
+    candidate = Shadow("candidate", dict.fromkeys(values, ("infer", InferenceFailed("no"))))
+    assert {record[1] for record in scored(values, rows, Shadow("champion", {}), candidate).records} == {
+        b"candidate in champion:inference-failed:null"
+    }
+    candidate.broken = True
+    with pytest.raises(ModelBroken):
+        scored(values, rows, Shadow("champion", {}), candidate)
 
 
 def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
