@@ -1,7 +1,7 @@
 """The files and ports of one KRaft node of the embedded broker: broker and controller in one process, on loopback.
 
-The settings are those of a small test cluster: single-partition internal topics, no waiting, group sessions as short as a
-second, nothing deleted by age (replayed records may be years old).
+The settings are those of a small test cluster: single-partition internal topics, no waiting, little to do while idle, group
+sessions as short as a second, nothing deleted by age (replayed records may be years old).
 """
 
 import base64
@@ -19,6 +19,7 @@ SINGLE_NODE = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "auto.create.topics.enable": "false",
+    "metadata.max.idle.interval.ms": "5000",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",

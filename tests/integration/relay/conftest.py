@@ -10,13 +10,13 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.rig import MakeRelay, RelayRig
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def eu() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def us() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as running:
         yield running

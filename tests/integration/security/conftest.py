@@ -54,7 +54,7 @@ class Secured:
         return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A running, secured broker; every component is a user of it, and so is `<component> without <right>`."""
     with SecuredBroker(tmp_path_factory.mktemp("secured") / "certificates") as broker:
