@@ -149,11 +149,10 @@ class RemoteStore:
                 contents[tag] = self.manifest(target.digest)
             except NotFound:
                 raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}") from None
-        for tag, expected in expect.items():
-            if (found := self._digest(tag)) != expected:
-                raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
+        for tag in expect:
+            self._check_expected(tag, expect)
         for tag, target in to.items():
-            self._put(tag, target.media_type, contents[tag])
+            self._move(tag, target, contents[tag], expect)
             self._read_back(tag, target)
         for tag, target in list(to.items())[:-1]:
             self._read_back(tag, target)
@@ -187,6 +186,23 @@ class RemoteStore:
             index = manifest.decode(answer.body, _Index, what)
             found |= {entry.digest: manifest.check(entry) for entry in index.manifests}
         return list(found.values())
+
+    def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
+        """Move one tag. What its manifest names was there a moment ago: where it seems to be gone, others push the same."""
+        for pause in (*SETTLING_SECONDS, None):
+            try:
+                self._put(tag, target.media_type, data)
+                return
+            except NotFound:
+                if pause is None:
+                    raise
+                self._sleep(pause)
+                self._check_expected(tag, expect)
+
+    def _check_expected(self, tag: str, expect: Mapping[str, str | None]) -> None:
+        """Raises Conflict where the tag is elsewhere."""
+        if tag in expect and (found := self._digest(tag)) != expect[tag]:
+            raise Conflict(f"the tag {tag!r} is at {found}, not at {expect[tag]}", "look again and repeat")
 
     def _read_back(self, tag: str, target: Descriptor) -> None:
         if (found := self._digest(tag)) != target.digest:

@@ -17,8 +17,9 @@ from model_registry.errors import Conflict, NotFound, Unreachable
 from model_registry.oci import reference
 from model_registry.stores import Store
 from model_registry.stores.remote import RemoteStore
+from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
-from tests.conformance.store import StoreConformance, described, put, put_manifest
+from tests.conformance.store import StoreConformance, an_index, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
 from tests.integration.registry.content import OneWay
 from tests.integration.registry.server import DockerRegistry
@@ -61,6 +62,29 @@ class TestRemoteStore(StoreConformance):
         path = self.registry.blob(digest)
         self.intact[path] = path.read_bytes()
         path.write_bytes(content)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_tag_waits_until_what_its_list_names_is_whole_again(registry: DockerRegistry, repository: str, moved: bool) -> None:
+    """As while somebody else pushes the same manifest; who has moved the tag meanwhile is found."""
+
+    def mend(_: float) -> None:
+        path.write_bytes(whole)
+        if moved:
+            RemoteStore(reference.parse(repository), PLAIN, AT_ONCE).move_tags({"list": named}, expect={"list": None})
+
+    store = RemoteStore(reference.parse(repository), PLAIN, Timing(sleep=mend))
+    named = put_manifest(store, uuid.uuid4().hex)
+    index = store.push_manifest(an_index(named))
+    path = registry.blob(named.digest)
+    whole = path.read_bytes()
+    path.unlink()
+    if moved:
+        with pytest.raises(Conflict):
+            store.move_tags({"list": index}, expect={"list": None})
+    else:
+        store.move_tags({"list": index}, expect={"list": None})
+    assert store.resolve("list").digest == (named if moved else index).digest
 
 
 def test_a_blob_is_mounted_from_another_repository(registry: DockerRegistry, remote: RemoteStore) -> None:
