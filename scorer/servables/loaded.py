@@ -4,7 +4,7 @@ On the thread that scores events runs `LoadedModel.score` alone.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import orjson
@@ -103,7 +103,8 @@ def made_ready(
     try:
         check_shown(signature, golden)
         check_golden(loaded, golden)
-        shown = warm(loaded, golden, settings.batching.max_events)
+        rows = decode_golden(signature, golden).tensors if golden else neutral_rows(signature)
+        shown = warm(loaded, rows, settings.batching.max_events)
         check_written(shown, loaded.model.signature(), settings)
         check_fallback(shown, loaded.model.signature(), settings)
     except Refused as error:
@@ -112,14 +113,14 @@ def made_ready(
     except (ModelRefused, Away):
         model.close()
         raise
-    return loaded
+    return replace(loaded, control={name: tensor[:1] for name, tensor in rows.items()})
 
 
 def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
     """Every golden example must be answered as the package says. Raises ModelRefused."""
     if not golden:
         return
-    decoded = decode_golden(loaded, golden)
+    decoded = decode_golden(loaded.model.signature(), golden)
     for row, poison in sorted(decoded.rejected.items()):
         raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
     try:
@@ -134,17 +135,14 @@ def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
             )
 
 
-def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
+def decode_golden(signature: Signature, golden: Sequence[Golden]) -> Decoded:
     """Golden events, which are JSON objects whatever format the topics have."""
     values = [orjson.dumps(example.event) for example in golden]
-    return JsonDecoder(sources.by_name(loaded.model.signature()), None, max(map(len, values))).decode(values)
+    return JsonDecoder(sources.by_name(signature), None, max(map(len, values))).decode(values)
 
 
-def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> Scores:
-    """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs; the scores
-    of the last. The first event is the control."""
-    tensors = decode_golden(loaded, golden).tensors if golden else neutral_rows(loaded.model.signature())
-    loaded.control.update({name: tensor[:1] for name, tensor in tensors.items()})
+def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
+    """Run batches of several sizes of these rows and note what each costs; the scores of the last."""
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 
