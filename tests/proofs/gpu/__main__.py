@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.settings.sections import ModelSettings
+from tests.proofs.findings import Finding
 from tests.proofs.gpu import table
 from tests.proofs.gpu.faults import faults
 from tests.proofs.gpu.measure import measure
@@ -113,8 +115,7 @@ class Run:
         place.mkdir()
         with EmbeddedBroker() as broker:
             for finding in faults(device, broker.bootstrap_servers, place):
-                talk.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.seen}", markup=False)
-                self.found["faults"].append(finding._asdict())
+                self._fault(finding)
 
     def _each(
         self, part: str, device: str, chosen: Sequence[Network], measured: Callable[[Network, float], dict[str, Any]]
@@ -128,6 +129,13 @@ class Run:
                 yield measured(network, until)
             except REFUSED as error:
                 self._not_run(network.name, device, str(error))
+            except Exception as error:  # noqa: BLE001 - told as a fault; the others go on, and what was measured is kept
+                traceback.print_exc()
+                self._fault(Finding(f"{part}: {network.name} on {device}", f"{type(error).__name__}: {error}", ok=False))
+
+    def _fault(self, finding: Finding) -> None:
+        talk.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.seen}", markup=False)
+        self.found["faults"].append(finding._asdict())
 
     def _not_run(self, network: str, device: str, why: str) -> None:
         self.found["not_run"].append({"network": network, "device": device, "why": why})

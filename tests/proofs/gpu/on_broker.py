@@ -28,7 +28,7 @@ SECONDS = {False: 10.0, True: 1.0}  # of each measurement
 SIZES = {False: (32, 128, 512), True: (32,)}
 MOST_BYTES = 1_500_000_000  # of events in a topic
 LEAST_EVENTS = 200
-MIDDLE = (0.1, 0.9)
+FIRST_MS = 50.0  # from the first append: what belongs to the first batch, or to the first few
 AROUND_MS = 1_000.0  # of a swap
 ROOM = {"max_event_bytes": 10_000_000}
 
@@ -38,8 +38,8 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
     folder.mkdir()
     packages = [network.package(folder / f"{seed + 1}.0.0", seed) for seed in (0, 1)]
     limit = directly(network, device, packages[0] / "model.onnx", SIZES[quick], SECONDS[quick])
-    events = pool(network, _count(limit * SECONDS[quick], network))
-    rows = [_drained(network, device, servers, packages, folder, events, workers) for workers in WORKERS[quick]]
+    events, most = pool(network, _count(limit * SECONDS[quick], network)), max(SIZES[quick])
+    rows = [_drained(network, device, servers, packages, folder, events, workers, most) for workers in WORKERS[quick]]
     best = max(row["events_per_second"] for row in rows)
     return {
         "network": network.name,
@@ -47,7 +47,7 @@ def on_broker(network: Network, device: str, servers: str, folder: Path, *, quic
         "directly_events_per_second": round(limit, 1),
         "share_of_directly": round(best / limit, 3),
         "drained": rows,
-        "paced": _paced(network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick]),
+        "paced": _paced(network, device, servers, packages, folder, rows[0]["events_per_second"] / 2, 2 * SECONDS[quick], most),
     }
 
 
@@ -56,12 +56,13 @@ def _count(events: float, network: Network) -> int:
     return max(LEAST_EVENTS, int(min(events, MOST_BYTES / size)))
 
 
-def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str) -> Rig:
-    """A scorer's surroundings, with both versions in a registry and the first in production."""
+def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, name: str, most: int) -> Rig:
+    """A scorer's surroundings, with batches of so many events, both versions in a registry and the first in production."""
     place = folder / name
     place.mkdir()
     settings = {"format": network.event_format, "id": "header:ce_id", **ROOM}
-    rig = Rig(servers, place, f"{network.name}-{device}-{name}", input=settings, model={"device": device, "load_seconds": 600})
+    model, batching = {"device": device, "load_seconds": 600}, {"max_events": most}
+    rig = Rig(servers, place, f"{network.name}-{device}-{name}", input=settings, model=model, batching=batching)
     for package in packages:
         rig.push(package, package.name)
     rig.promote("1.0.0")
@@ -71,10 +72,17 @@ def _rig(network: Network, device: str, servers: str, packages: Sequence[Path], 
 
 
 def _drained(
-    network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, events: Sequence[bytes], workers: int
+    network: Network,
+    device: str,
+    servers: str,
+    packages: Sequence[Path],
+    folder: Path,
+    events: Sequence[bytes],
+    workers: int,
+    most: int,
 ) -> dict[str, Any]:
-    """So many workers over a full topic; the middle of the scores counts, by the broker's append time."""
-    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}")
+    """So many workers over a full topic."""
+    rig = _rig(network, device, servers, packages, folder, f"drain-{workers}", most)
     try:
         load = Load(rig)
         for event in events:
@@ -89,16 +97,30 @@ def _drained(
         assert scorer.stop() == 0, scorer.said
     finally:
         rig.close()
-    low, high = np.quantile(np.array(stamps, np.float64), MIDDLE) / 1_000
-    rate = len(events) * (MIDDLE[1] - MIDDLE[0]) / max(high - low, 1e-3)
-    return {"workers": workers, "events": len(events), "events_per_second": round(float(rate), 1), **card.figures()}
+    return {"workers": workers, "events": len(events), "events_per_second": round(rate_of(stamps), 1), **card.figures()}
+
+
+def rate_of(stamps: Sequence[float]) -> float:
+    """Events a second, by the times (Unix ms) at which the broker appended their scores: of those behind the first batch, since
+    that one's end. A batch's scores come together, however long it took."""
+    times = np.sort(np.array(stamps, np.float64))
+    first = times[times <= times[0] + FIRST_MS]
+    assert len(first) < len(times), "all of it was one batch: too few events to tell a rate"
+    return float((len(times) - len(first)) / (times[-1] - first[-1]) * 1_000)
 
 
 def _paced(
-    network: Network, device: str, servers: str, packages: Sequence[Path], folder: Path, rate: float, seconds: float
+    network: Network,
+    device: str,
+    servers: str,
+    packages: Sequence[Path],
+    folder: Path,
+    rate: float,
+    seconds: float,
+    most: int,
 ) -> dict[str, Any]:
     """A steady rate; after half of the time another version is promoted, and both are on the device for a while."""
-    rig = _rig(network, device, servers, packages, folder, "paced")
+    rig = _rig(network, device, servers, packages, folder, "paced", most)
     try:
         load, arrivals = Load(rig), Arrivals(rig)
         promotion = threading.Thread(target=rig.promote, args=("2.0.0",))
