@@ -180,10 +180,7 @@ def versions(rig: Rig) -> list[tuple[str, str]]:
     return [(role["role"], role["version"]) for role in history(rig)[-1]["roles"]]
 
 
-def test_people_have_the_last_word(rig: Rig) -> None:
-    """Without any traffic nothing passes by itself; a person may let it, stop it, and move the channel under its feet."""
-    rig.start("a").ready()
-    assert "no rollout yet" in commands(rig, "approve", code=2)
+def assert_bad_plans_are_refused(rig: Rig) -> None:
     bad = rig.folder / "bad.yaml"
     bad.write_text("candidate: 1.0.0\nsteps: [{promote: true}]\n")
     assert "1.0.0 is the champion already" in commands(rig, "start", str(bad), code=3)
@@ -191,6 +188,13 @@ def test_people_have_the_last_word(rig: Rig) -> None:
     assert "9.0.0" in commands(rig, "start", str(bad), code=3)
     bad.write_text("candidate: 2.0.0\nsteps: [{dance: true}]\n")
     assert "steps.0.dance" in commands(rig, "start", str(bad), code=2)
+
+
+def test_people_have_the_last_word(rig: Rig) -> None:
+    """Without any traffic nothing passes by itself; a person may let it, stop it, and move the channel under its feet."""
+    rig.start("a").ready()
+    assert "no rollout yet" in commands(rig, "approve", code=2)
+    assert_bad_plans_are_refused(rig)
     steps: list[dict[str, Any]] = [{"canary": "30%", "approve": True}, {"promote": True}]
     begin(rig, "2.0.0", steps)
     assert "asked to pause" in commands(rig, "pause")

@@ -76,6 +76,14 @@ def place(record: dict[str, Any]) -> tuple[int, int]:
     return record["source"]["partition"], record["source"]["offset"]
 
 
+def shadowed(rig: Rig, numbers: range, digest: str) -> list[dict[str, Any]]:
+    """What a shadow makes of these events, which are written now: its share of them, each once."""
+    emit(rig, numbers)
+    found = of(rig, numbers)
+    assert numbers_of(found) == sampled(numbers, digest)
+    return found
+
+
 def assert_beside_the_champion(found: list[dict[str, Any]], digest: str) -> None:
     """The candidate's scores of these events, which the champion answers."""
     for record in found:
@@ -112,19 +120,14 @@ def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make
     digest = digest_of(rig, "2.0.0")
     until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
     first = range(KEYS, 3 * KEYS)
-    emit(rig, first)
-    found = of(rig, first)
-    assert numbers_of(found) == sampled(first, digest)
+    found = shadowed(rig, first, digest)
     assert 0.3 < len(found) / len(first) < 0.5
     assert_beside_the_champion(found, digest)
 
     moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%")
     until(lambda: serves(rig, "canary"), "the canary in the shadow")
     second = range(first.stop, first.stop + 2 * KEYS)
-    emit(rig, second)
-    found = of(rig, second)
-    assert numbers_of(found) == sampled(second, digest)
-    assert_by_who_does_not_answer(found, digest, rig.scores())
+    assert_by_who_does_not_answer(shadowed(rig, second, digest), digest, rig.scores())
 
     third = range(second.stop, second.stop + 10 * KEYS)
     rig.emit(events(5 * KEYS, start=third.start, keys=KEYS))

@@ -186,17 +186,20 @@ def shadowed(stage: Stage, rate: float, seconds: float, share: int) -> Figures:
     stage.promote("1.0.0")
     ids, late = counting.delays(arrivals, load.due_ms)
     alone, beside = (counting.latency(late[(ids >= first) & (ids < last)]) for first, last in windows)
-    ratio = round(float(beside["p99_ms"] or 0) / float(alone["p99_ms"] or 1), 3)
     return {
         "rate": rate,
         "share": share,
-        **{f"alone_{figure}": value for figure, value in alone.items()},
-        **{f"beside_{figure}": value for figure, value in beside.items()},
-        "p99_ratio": ratio,
+        **_beside(alone, beside),
         "shadow_cpu_us_per_event": round(spent / events * 1e6, 1),
         "times_left_out": left_out,
         **counting.count(arrivals[0], load.sent),
     }
+
+
+def _beside(alone: Figures, beside: Figures) -> Figures:
+    """Both latencies, and how many times the second 99th percentile is the first."""
+    named = {f"{name}_{figure}": value for name, row in (("alone", alone), ("beside", beside)) for figure, value in row.items()}
+    return {**named, "p99_ratio": round(float(beside["p99_ms"] or 0) / float(alone["p99_ms"] or 1), 3)}
 
 
 def _first_score(running: Running, reader: Reader, load: Load) -> None:
