@@ -1,34 +1,25 @@
-"""/livez, /readyz and /metrics over HTTP, read-only. /livez tells whether the work still moves, /readyz whether the process
-does what it is there for; what that means, the caller says."""
+"""/livez, /readyz and /metrics over HTTP, read-only. /livez reports whether the work still moves, /readyz whether the process
+does its work; the caller decides what that means. Connections are bounded by `bounded_http.py`."""
 
+import io
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterable
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from publisher.errors import USAGE, Fatal
+from publisher.process.bounded_http import BoundedHttpServer
 
 log = logging.getLogger(__name__)
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _QuietHandler(WSGIRequestHandler):
-    def log_message(self, format: str, *arguments: Any) -> None:
-        log.debug(format, *arguments)
-
-
 class HealthServer:
-    """Serves until `close`. `live()` and `ready()` give None where all is well, else what is not."""
+    """Serves until `close`. `live()` and `ready()` return None if all is well, else the reason why not; they must not wait."""
 
     def __init__(
         self, listen: str, registry: CollectorRegistry, live: Callable[[], str | None], ready: Callable[[], str | None]
@@ -36,20 +27,26 @@ class HealthServer:
         self._metrics = make_wsgi_app(registry)
         self._checks = {"/livez": live, "/readyz": ready}
         host, _, port = listen.rpartition(":")
+        self.base_environ = {"SERVER_NAME": host, "SERVER_PORT": port, "GATEWAY_INTERFACE": "CGI/1.1", "SCRIPT_NAME": ""}
         try:
-            self._server = make_server(host.strip("[]"), int(port), self._answer, _Server, _QuietHandler)
-        except OSError as error:
+            self._server = BoundedHttpServer(host.strip("[]"), int(port), self._respond)
+        except (OSError, OverflowError) as error:
             raise Fatal(
-                f"cannot listen on http.listen {listen}: {error.strerror}",
+                f"cannot listen on http.listen {listen}: {getattr(error, 'strerror', None) or error}",
                 "choose another port, or 0 for a free one",
                 USAGE,
             ) from None
-        self.address = f"{host}:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, name="http", daemon=True).start()
+        self.address = f"{host}:{self._server.port}"
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
+
+    def get_app(self) -> Callable[..., Iterable[bytes]]:
+        """Return the WSGI application, as `WSGIRequestHandler` asks its server for it."""
+        return self._answer
+
+    def _respond(self, head: bytes, address: tuple[str, int]) -> bytes:
+        return _InMemoryRequest(head, address, self).response()  # type: ignore[arg-type]
 
     def _answer(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -65,3 +62,22 @@ class HealthServer:
         wrong = self._checks[path]()
         start("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "application/json")])
         return [json.dumps({"status": "unavailable" if wrong else "ok", "reason": wrong}).encode() + b"\n"]
+
+
+class _InMemoryRequest(WSGIRequestHandler):
+    """Answers a request whose head is in memory, into memory: the library parses it, and no socket is touched."""
+
+    request: bytes
+
+    def setup(self) -> None:
+        self.rfile, self.wfile = io.BufferedReader(io.BytesIO(self.request)), io.BytesIO()
+
+    def finish(self) -> None:
+        """Leave the response where `response` reads it."""
+
+    def response(self) -> bytes:
+        written: bytes = self.wfile.getvalue()  # type: ignore[attr-defined]
+        return written
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        log.debug(format, *arguments)

@@ -19,6 +19,7 @@ from scorer.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 STREAMS_SECONDS = 2  # that open streams may take to end
+BACKLOG = 64  # asyncio accepts so many connections in one turn, before the limit of `BoundedProtocol` applies to them
 
 
 def serve(
@@ -37,6 +38,7 @@ def serve(
     try:
         import uvicorn
 
+        from scorer.console.bounded_protocol import BoundedProtocol
         from scorer.console.web import Console
     except ImportError as error:
         hint = "install the extra: pip install -e '.[console]' in a clone"
@@ -50,10 +52,16 @@ def serve(
     console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
     server = uvicorn.Server(
         uvicorn.Config(
-            console.app(), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            console.app(),
+            http=BoundedProtocol,
+            backlog=BACKLOG,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=STREAMS_SECONDS,
         )
-    )  # fmt: skip
+    )
     told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
     with contextlib.ExitStack() as closing:
         for close in (listener.close, training.close, registry.close, bus.close, *([actions.close] if actions else [])):

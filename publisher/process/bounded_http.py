@@ -1,0 +1,229 @@
+"""An HTTP server for probes and metrics whose cost is bounded: one thread, one request a connection, few descriptors.
+
+It depends on sockets alone and must not block: an idle, slow or hostile client never delays the answer to another one.
+"""
+
+import contextlib
+import enum
+import logging
+import os
+import resource
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = 64  # open at a time, at most
+DESCRIPTOR_SHARE = 8  # of the process's descriptors, the part that connections may take at most
+FEWEST_CONNECTIONS = 4
+READ_SECONDS = 5.0  # from the accepted connection to the end of the request's head
+WRITE_SECONDS = 10.0  # from the answer to its last byte taken
+LINGER_SECONDS = 1.0  # for the client's close: a close with unread bytes would reset the connection and lose the answer
+HEAD_BYTES = 16_384
+ACCEPTS = 8  # in one turn: a connection is read before so many others can evict it
+BACKLOG = 1_024
+RESERVE = 8  # descriptors
+PAUSE_SECONDS = 0.1  # without accepting, where the process has no descriptor left
+WARN_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
+TOO_LARGE = b"HTTP/1.0 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n"
+
+Answer = Callable[[bytes, tuple[str, int]], bytes]
+"""Gives the whole response to a request's head from a client's address. It must not wait for anything."""
+
+
+def connection_limit(descriptors: int) -> int:
+    """Return how many connections a process that may open so many descriptors serves at a time."""
+    if descriptors == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    return min(CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors // DESCRIPTOR_SHARE))
+
+
+class _State(enum.Enum):
+    READING = enum.auto()
+    WRITING = enum.auto()
+    LINGERING = enum.auto()
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """One client. `deadline` in monotonic seconds; `answer` is what is left to write."""
+
+    socket: socket.socket
+    address: tuple[str, int]
+    deadline: float
+    state: _State = _State.READING
+    head: bytearray = field(default_factory=bytearray)
+    answer: memoryview = field(default_factory=lambda: memoryview(b""))
+
+
+class BoundedHttpServer:
+    """Serves `answer` at an address until `close`, from a thread of its own.
+
+    At the limit the oldest connection is closed for a new one; connections that wait for a request go first. Some descriptors
+    are kept in reserve, so that a probe is answered even if the rest of the process has used up all others. Raises OSError or
+    OverflowError if it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, answer: Answer, read_seconds: float = READ_SECONDS) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._answer = answer
+        self._read_seconds = read_seconds
+        self._limit = connection_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._open: dict[_Connection, None] = {}  # in the order in which they were accepted
+        self._reserve: list[int] = []
+        self._restore_reserve()
+        self._paused_until: float | None = None
+        self._warn_at = 0.0
+        self._closing = False
+        self._wake, self._woken = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close all connections and stop listening."""
+        self._closing = True
+        self._wake.send(b"\0")
+        self._thread.join(CLOSE_SECONDS)
+
+    def _serve(self) -> None:
+        while not self._closing:
+            ready = self._selector.select(self._wait(time.monotonic()))
+            for key, _ in ready:
+                if isinstance(key.data, _Connection):
+                    self._step(key.data)
+            if any(key.fileobj is self._listener for key, _ in ready):
+                self._accept()
+            self._expire(time.monotonic())
+        for connection in list(self._open):
+            self._drop(connection)
+        for descriptor in self._reserve:
+            os.close(descriptor)
+        self._selector.close()
+        for each in (self._listener, self._wake, self._woken):
+            each.close()
+
+    def _wait(self, now: float) -> float | None:
+        """Return the seconds until something has to be done that no socket announces; None: never."""
+        due = [connection.deadline for connection in self._open]
+        if self._paused_until is not None:
+            due.append(self._paused_until)
+        return max(0.0, min(due) - now) if due else None
+
+    def _expire(self, now: float) -> None:
+        for connection in [each for each in self._open if each.deadline <= now]:
+            self._drop(connection)
+        if self._paused_until is not None and self._paused_until <= now:
+            self._paused_until = None
+            self._restore_reserve()
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._make_room(error)
+                return
+            if len(self._open) >= self._limit:
+                self._evict(f"there are {self._limit} connections")
+            accepted.setblocking(False)
+            connection = _Connection(accepted, address[:2], time.monotonic() + self._read_seconds)
+            self._open[connection] = None
+            self._selector.register(accepted, selectors.EVENT_READ, connection)
+            self._step(connection)  # mostly the request has come as well: it is answered before anything can evict it
+
+    def _make_room(self, error: OSError) -> None:
+        """Free a descriptor for the next turn, or pause accepting: a waiting client must not keep this thread busy."""
+        if self._reserve:
+            os.close(self._reserve.pop())
+        elif self._open:
+            self._evict(f"no connection can be accepted ({error.strerror})")
+        else:
+            self._warn(f"no connection can be accepted: {error.strerror}")
+            self._selector.unregister(self._listener)
+            self._paused_until = time.monotonic() + PAUSE_SECONDS
+
+    def _evict(self, reason: str) -> None:
+        self._warn(f"{reason}: the oldest ones are closed for new ones")
+        waiting = (each for each in self._open if each.state is not _State.WRITING)
+        self._drop(next(waiting, next(iter(self._open))), restore=False)
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + WARN_SECONDS
+            log.warning("health port %d: %s", self.port, text)
+
+    def _step(self, connection: _Connection) -> None:
+        """Read, answer or write as far as it goes without waiting."""
+        if connection not in self._open:
+            return
+        try:
+            match connection.state:
+                case _State.READING:
+                    self._read(connection)
+                case _State.WRITING:
+                    self._write(connection)
+                case _State.LINGERING:
+                    if not connection.socket.recv(HEAD_BYTES):
+                        self._drop(connection)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._drop(connection)
+        except Exception:
+            log.exception("health port %d: a request could not be answered", self.port)
+            self._drop(connection)
+
+    def _read(self, connection: _Connection) -> None:
+        received = connection.socket.recv(HEAD_BYTES)
+        if not received:
+            self._drop(connection)
+            return
+        connection.head += received
+        if b"\r\n\r\n" in connection.head or b"\n\n" in connection.head:
+            connection.answer = memoryview(self._answer(bytes(connection.head), connection.address))
+        elif len(connection.head) > HEAD_BYTES:
+            connection.answer = memoryview(TOO_LARGE)
+        else:
+            return
+        connection.state, connection.deadline = _State.WRITING, time.monotonic() + WRITE_SECONDS
+        connection.head.clear()
+        self._selector.modify(connection.socket, selectors.EVENT_WRITE, connection)
+        self._write(connection)
+
+    def _write(self, connection: _Connection) -> None:
+        sent = connection.socket.send(connection.answer)
+        connection.answer = connection.answer[sent:]
+        if connection.answer:
+            return
+        connection.socket.shutdown(socket.SHUT_WR)
+        connection.state, connection.deadline = _State.LINGERING, time.monotonic() + LINGER_SECONDS
+        self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
+
+    def _drop(self, connection: _Connection, *, restore: bool = True) -> None:
+        """Close a connection. With `restore` its descriptor refills the reserve."""
+        del self._open[connection]
+        self._selector.unregister(connection.socket)
+        with contextlib.suppress(OSError):
+            connection.socket.close()
+        if restore:
+            self._restore_reserve()
+
+    def _restore_reserve(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._reserve) < RESERVE:
+                self._reserve.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,0 +1,62 @@
+"""The console's HTTP connections, bounded in number and in how long they may wait for a request.
+
+uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects everyone, and its keep-alive time-out
+starts only after a first response and stops at the next byte.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS = 100
+READ_SECONDS = 10.0  # for a request's head, from the connection's start or the response before it
+
+
+class BoundedProtocol(H11Protocol):
+    """Closes connections that send no whole request in time; at the limit, the one that has waited longest gives its place up.
+
+    A connection whose response is under way is evicted only if there is no other: a stream of changes lasts for hours.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._waits_since = 0.0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def responding(self) -> bool:
+        """Whether a request was received whole and its response is under way."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+        if len(self.connections) > CONNECTIONS:
+            others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
+            min(others, key=lambda each: (each.responding, each._waits_since)).abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._await_request()
+
+    def abort(self) -> None:
+        """Close the connection at once, whatever is left to be written."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _await_request(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._waits_since = self.loop.time()
+        self._deadline = self.loop.call_later(READ_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        if not self.responding:
+            self.abort()

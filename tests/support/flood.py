@@ -1,0 +1,133 @@
+"""A flood of connections that nobody needs, against one HTTP port: for tests, and for a fault campaign."""
+
+import contextlib
+import resource
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Self
+
+CONNECTIONS = 960
+TURN_SECONDS = 0.2
+REOPENED = 100  # connections in a turn, at most: a flood must leave the machine to the others
+SPARE_DESCRIPTORS = 256  # of this process, for the test itself
+GIANT = b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-Fill-%d: %s\r\n" % (number, b"x" * 1_000) for number in range(64))
+PIPELINED = b"GET /livez HTTP/1.1\r\nHost: flood\r\n\r\n" * 50
+
+
+class Style(StrEnum):
+    """What a client of the flood does once it is connected."""
+
+    IDLE = "idle"
+    """Nothing."""
+    SLOW = "slow"
+    """Send a request byte by byte, without an end."""
+    HALF_CLOSED = "half-closed"
+    """Begin a request and close its own direction."""
+    PIPELINED = "pipelined"
+    """Send many requests at once and read no answer."""
+    GIANT = "giant"
+    """Send headers without an end."""
+
+
+class ConnectionFlood:
+    """Keeps `connections` open to `endpoint` (host:port) while it is entered; those that the server closes are opened again.
+
+    `opened` counts all that were ever connected, `closed` those that the server closed. `full` is set once all were opened.
+    """
+
+    def __init__(self, endpoint: str, connections: int = CONNECTIONS, styles: Sequence[Style] = tuple(Style)) -> None:
+        host, _, port = endpoint.rpartition(":")
+        self._address = host.strip("[]"), int(port)
+        self._wanted = connections
+        self._styles = styles
+        self._open: dict[socket.socket, Style] = {}
+        self._selector = selectors.DefaultSelector()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flood", daemon=True)
+        self.full = threading.Event()
+        self.opened = self.closed = 0
+
+    def __enter__(self) -> Self:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = self._wanted + SPARE_DESCRIPTORS
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for each in self._open:
+            each.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        drip_at = 0.0
+        while not self._over.wait(TURN_SECONDS):
+            for _ in range(min(self._wanted - len(self._open), self._wanted if not self.opened else REOPENED)):
+                self._open_one()
+            for key, _ in self._selector.select(0):
+                self._look(key.fileobj)  # type: ignore[arg-type]
+            if time.monotonic() >= drip_at:
+                drip_at = time.monotonic() + 1.0
+                for slow in [each for each, style in self._open.items() if style is Style.SLOW]:
+                    self._send(slow, b"x")
+
+    def _open_one(self) -> None:
+        try:
+            made = socket.create_connection(self._address, timeout=1.0)
+        except OSError:  # its queue is full, or it has gone
+            return
+        made.setblocking(False)
+        style = self._styles[self.opened % len(self._styles)]
+        self.opened += 1
+        self._open[made] = style
+        self._selector.register(made, selectors.EVENT_READ)
+        if self.opened >= self._wanted:
+            self.full.set()
+        match style:
+            case Style.SLOW:
+                self._send(made, b"GET /livez HTTP/1.1\r\nX-Slow: ")
+            case Style.HALF_CLOSED:
+                self._send(made, b"GET /livez HTTP/1.1\r\n")
+                with contextlib.suppress(OSError):
+                    made.shutdown(socket.SHUT_WR)
+            case Style.PIPELINED:
+                self._send(made, PIPELINED)
+            case Style.GIANT:
+                self._send(made, GIANT)
+
+    def _send(self, client: socket.socket, data: bytes) -> None:
+        try:
+            client.send(data)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._forget(client)
+
+    def _look(self, client: socket.socket) -> None:
+        """Whether the server has closed; what it answers is left unread by those that pipeline."""
+        if client not in self._open or self._open[client] is Style.PIPELINED:
+            with contextlib.suppress(OSError):
+                if client.recv(1, socket.MSG_PEEK):
+                    return
+            self._forget(client)
+            return
+        try:
+            if not client.recv(65_536):
+                self._forget(client)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._forget(client)
+
+    def _forget(self, client: socket.socket) -> None:
+        if self._open.pop(client, None) is not None:
+            self.closed += 1
+            self._selector.unregister(client)
+            client.close()

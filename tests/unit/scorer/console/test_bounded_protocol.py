@@ -1,0 +1,75 @@
+"""The console's server under connections that send nothing: pages are answered, and a stream of changes goes on."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+
+from scorer.console import bounded_protocol
+from scorer.console.bounded_protocol import CONNECTIONS, BoundedProtocol
+from tests.support.flood import ConnectionFlood, Style
+from tests.support.waiting import STEP_SECONDS, until
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A server of a page and of a stream that ends when the server does."""
+    server: uvicorn.Server
+
+    def page(_: Request) -> PlainTextResponse:
+        return PlainTextResponse("here")
+
+    def stream(_: Request) -> StreamingResponse:
+        async def ticks() -> AsyncIterator[bytes]:
+            while not server.should_exit:
+                yield b"tick\n"
+                await asyncio.sleep(0.05)
+
+        return StreamingResponse(ticks())
+
+    app = Starlette(routes=[Route("/", page), Route("/stream", stream)])
+    server = uvicorn.Server(uvicorn.Config(app, http=BoundedProtocol, log_level="warning", timeout_graceful_shutdown=1))
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+def test_a_flood_silences_neither_pages_nor_a_stream(address: str) -> None:
+    with httpx.stream("GET", f"http://{address}/stream", timeout=STEP_SECONDS) as stream:
+        ticks = stream.iter_lines()
+        assert next(ticks) == "tick"
+        idle = [style for style in Style if style is not Style.PIPELINED]
+        with ConnectionFlood(address, 2 * CONNECTIONS, idle) as flood:
+            assert flood.full.wait(STEP_SECONDS)
+            assert httpx.get(f"http://{address}/", timeout=STEP_SECONDS).text == "here"
+            until(lambda: flood.closed >= CONNECTIONS, "connections that are closed for newer ones")
+            assert next(ticks) == "tick"
+
+
+def test_a_connection_without_a_whole_request_is_closed_and_one_between_two_as_well(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_protocol, "READ_SECONDS", 0.5)
+    host, _, port = address.rpartition(":")
+    with contextlib.ExitStack() as closing:
+        for sent, answers in ((b"", 0), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT", 1)):
+            client = closing.enter_context(socket.create_connection((host, int(port)), timeout=STEP_SECONDS))
+            client.sendall(sent)
+            received = b""
+            with contextlib.suppress(ConnectionResetError):
+                while part := client.recv(65_536):
+                    received += part
+            assert received.count(b"here") == answers
