@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, MemberDescription
 
 from publisher.errors import Fatal, Retriable
 from publisher.kafka import clients as kafka
@@ -148,13 +148,22 @@ class ConsumerGroups:
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
     """The client ids of the group's members now. Raises KafkaException where the coordinator does not answer."""
+    return sorted(member.client_id for member in _described(admin, group, seconds))
+
+
+def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
+    """Return the ids of the group's members under a client id. Raises KafkaException if the coordinator does not answer."""
+    return frozenset(member.member_id for member in _described(admin, group, seconds) if member.client_id == client_id)
+
+
+def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDescription]:
     try:
         found = admin.describe_consumer_groups([group], request_timeout=seconds)[group].result()
     except KafkaException as exception:
         if exception.args[0] in NO_SUCH_GROUP:
             return []
         raise
-    return sorted(member.client_id for member in found.members)
+    return list(found.members)
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:

@@ -7,6 +7,7 @@ from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus, VersionStatus
 from scorer.rollout import progress
+from scorer.rollout.progress import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
 SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
@@ -45,7 +46,7 @@ class Heard:
 class ScorersFold:
     """The last word of every scorer of a status topic, by name."""
 
-    last: dict[str, Heard] = field(default_factory=dict)
+    last: NewestScorers[Heard] = field(default_factory=NewestScorers)
     fleet: progress.Fleet = field(default_factory=progress.Fleet)
     _wanted: set[Partition] = field(default_factory=set)
     _move: tuple[str, int] = ("", 0)
@@ -55,7 +56,7 @@ class ScorersFold:
         if (found := self.fleet.hear(key, value, now)) is None:
             return False
         name = found[0].scorer
-        self.last[name] = _after(self.last.get(name), *found)
+        self.last.put(name, _after(self.last.get(name), *found), len(value or b""))
         return True
 
     def live(self, now: float) -> list[Heard]:
@@ -72,7 +73,7 @@ class ScorersFold:
         """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()
-        self._wanted |= progress.partitions(move, self.fleet, now)
+        progress.widen(self._wanted, progress.partitions(move, self.fleet, now))
         return progress.judge(move, self.fleet, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:

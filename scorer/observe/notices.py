@@ -1,18 +1,19 @@
 """Hears from the status topic that the model's channel has moved, so that the registry is asked at once, not at the next poll;
-and what other processes under our name tell of themselves.
+and reports records under our own key.
 
 A notice that is lost, or a topic that may not be read, costs nothing but that time: polling goes on beside it.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.error_codes import REFUSED
-from scorer.observe.status import Twins, notice_key
+from scorer.observe.status import notice_key
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -20,17 +21,44 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.25  # how late it may close
 PAUSE_SECONDS = 1.0  # after an error
 ANSWER_SECONDS = 10.0
+MOVED_SECONDS = 0.5  # between two calls of `moved`: a flood of notices must not become one of questions to the registry
+
+
+class Coalesced:
+    """Makes one call of many, `seconds` apart. Pure: times are monotonic seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pending = False
+        self._last = float("-inf")
+
+    def add(self) -> None:
+        """Note that a call is wanted."""
+        self._pending = True
+
+    def due(self, now: float) -> bool:
+        """Return whether the call is to be made now; all that were noted until now are one."""
+        if not self._pending or now < self._last + self._seconds:
+            return False
+        self._pending, self._last = False, now
+        return True
 
 
 class Notices:
-    """Calls `moved` for each notice of the channel `model.tag`, and has `twins` hear what is told under our name, from a thread
-    of its own, until `close`. `deaf`: the topic cannot be read."""
+    """Calls `moved` for each notice of the channel `model.tag`, and `own` with each record under our key, from a thread of its
+    own, until `close`. `deaf`: the topic cannot be read."""
 
-    def __init__(self, settings: Settings, twins: Twins, moved: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        moved: Callable[[], None] = lambda: None,
+        own: Callable[[Message], None] = lambda _: None,
+    ) -> None:
         self.deaf = False
         self._settings = settings
-        self._twins = twins
         self._moved = moved
+        self._own = own
+        self._noticed = Coalesced(MOVED_SECONDS)
         self._key = notice_key(settings.model.tag).encode()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="notices", daemon=True)
@@ -50,6 +78,9 @@ class Notices:
             consumer.assign([TopicPartition(topic, number, OFFSET_END) for number in found.partitions])
             while not self._closing.is_set():
                 self._take(consumer)
+                if self._noticed.due(time.monotonic()):
+                    log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
+                    self._moved()
         except KafkaException as error:
             self.deaf = True
             log.warning("no notices from %s, the tag is polled all the same: %s", topic, error.args[0])
@@ -68,7 +99,6 @@ class Notices:
             log.info("notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)
         elif message.key() == self._key:
-            log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
-            self._moved()
+            self._noticed.add()
         elif message.key() == self._settings.owner.encode():
-            self._twins.hear(message)
+            self._own(message)

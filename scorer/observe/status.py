@@ -1,13 +1,14 @@
 """Status records: what each scorer is doing, told on the bus itself, so that no other database is needed.
 
-Topic `<name>.status`, compacted; the key is the scorer's owner id, or that of a notice that a channel has moved (notices.py). A
-record whose heartbeat is old belongs to a scorer that is gone; one that stops in an orderly way says so in its last record.
+Topic `<name>.status`, compacted; the key is the scorer's owner id, or that of a notice that a channel has moved (notices.py).
+Every principal with Write on the topic can write any record: readers bound what they keep, and decide nothing about a process
+by its record alone. A record whose heartbeat is old belongs to a scorer that is gone; a scorer that stops in an orderly way
+says so in its last record.
 """
 
 import logging
-import time
-import uuid
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -16,8 +17,13 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS
-SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # one that has told nothing for so long is taken for dead by its successor
+SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # after which a successor takes a scorer without a record for dead
 NOTICE = "_channel/"
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Lag = Annotated[int, msgspec.Meta(ge=-(2**42), le=2**42)]  # the sum of any number of these that a topic can hold has 64 bits
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
@@ -31,32 +37,30 @@ class PartitionStatus(msgspec.Struct, frozen=True):
     """An assigned partition and the records behind its end; `paused` says why it is not read, where that is wrong."""
 
     topic: str
-    partition: int
-    lag: int
+    partition: Number
+    lag: Lag
     paused: str = ""
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):
     """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the channel that it follows,
-    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way. `instance` is the process,
-    `first` the offset of its first record here, or -1 in that one (see `Twins`). A `shadow`, in a group of its
-    own, answers nobody and plays no part in a rollout."""
+    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way. `instance` is the process.
+    A `shadow`, in a group of its own, answers nobody and plays no part in a rollout."""
 
     scorer: str
     region: str
     state: str
-    heartbeat_ms: int
-    started_ms: int
-    pid: int
+    heartbeat_ms: Count
+    started_ms: Count
+    pid: Count
     partitions: list[PartitionStatus]
     versions: dict[str, VersionStatus]
     refused: dict[str, str]
-    cost: tuple[float, float]
-    counters: dict[str, int]
+    cost: tuple[Seconds, Seconds]
+    counters: dict[str, Count]
     tag: str = ""
     aspired_revision: int = 0
     instance: str = ""
-    first: int = -1
     shadow: bool = False
 
 
@@ -65,8 +69,12 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """A scorer's record of the status topic; None for notices, tombstones and bytes that are no such record."""
-    return parse(value) if key and not key.startswith(NOTICE.encode()) else None
+    """A scorer's record of the status topic; None for notices, tombstones, bytes that are no such record, and one that names
+    another scorer than its key."""
+    if not key or key.startswith(NOTICE.encode()):
+        return None
+    status = parse(value)
+    return status if status is not None and status.scorer.encode("utf-8", "replace") == key else None
 
 
 def parse(value: bytes | None) -> ScorerStatus | None:
@@ -77,37 +85,14 @@ def parse(value: bytes | None) -> ScorerStatus | None:
         return None
 
 
-class Twins:
-    """What the status topic tells of other processes that run under our name. No clocks are compared: the order of the first
-    records in the topic says who is older. Two that live hear each other, and the younger one ends.
-
-    `first` is the offset of our own first record, or -1 while that is not known; `heard_at` is when another process was heard
-    last (monotonic seconds); `older` whether an older one lives.
-    """
-
-    def __init__(self) -> None:
-        self.instance = uuid.uuid4().hex
-        self.first = -1
-        self.heard_at: float | None = None
-        self.older = False
-
-    def hear(self, message: Message) -> None:
-        """Take in a status record under our name, our own or another's. From any thread."""
-        status = parse(message.value())
-        if status is None or status.instance == self.instance or status.state != "running":
-            return
-        self.heard_at = time.monotonic()
-        offset = message.offset() or 0
-        if 0 <= self.first < offset:  # told after we began: it lives
-            self.older = self.older or (status.first if status.first >= 0 else offset) < self.first
-
-
 class StatusReporter:
     """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS. Delivery is at
-    least once. `twins` learns the offset of the first. `current(state)` makes the record of now."""
+    least once. `current(state)` makes the record of now; `replaced()` is whether another process runs under this name."""
 
-    def __init__(self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], twins: Twins) -> None:
-        self._twins = twins
+    def __init__(
+        self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], replaced: Callable[[], bool]
+    ) -> None:
+        self._replaced = replaced
         self._producer = producer
         self._topic = topic
         self._current = current
@@ -117,8 +102,6 @@ class StatusReporter:
     def tick(self, now: float) -> None:
         """Tell, if it is time or something changed; called about once a second. `now` is in monotonic seconds."""
         self._producer.poll(0)
-        if now > self._next + SILENT_SECONDS - HEARTBEAT_SECONDS:  # frozen until now: another may have taken the name over
-            self._twins.first = -1
         status = self._current("running")
         partitions = [(p.topic, p.partition) for p in status.partitions]
         about = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
@@ -128,20 +111,19 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Tell that this scorer has stopped, unless another goes on under its name."""
-        if not self._twins.older:
+        """Report that this scorer has stopped, unless another process runs under its name."""
+        if not self._replaced():
             self._send(self._current("stopped"))
             self._producer.flush(2)
 
     def _send(self, status: ScorerStatus) -> None:
         try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=self._note)
+            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_note)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
             log.warning("the status record could not be written: %s", error)
 
-    def _note(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            log.warning("the status record was not written to %s: %s", message.topic(), error)
-        elif self._twins.first < 0:
-            self._twins.first = message.offset() or 0
+
+def _note(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        log.warning("the status record was not written to %s: %s", message.topic(), error)

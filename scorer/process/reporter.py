@@ -1,13 +1,15 @@
 """What a scorer tells of itself on the status topic, from plain values that its owner thread keeps."""
 
 import os
+import uuid
+from collections.abc import Callable
 
 from confluent_kafka import Producer
 
 from publisher.session.protocol import Counters
 from scorer.loop.collaborators import now_ms
 from scorer.observe.progress import Progress
-from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
+from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
@@ -15,10 +17,15 @@ from scorer.settings.shadowing import Shadowing
 
 
 def reporter(
-    settings: Settings, producer: Producer, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
+    settings: Settings,
+    producer: Producer,
+    progress: Progress,
+    counters: Counters,
+    versions: VersionManager,
+    replaced: Callable[[], bool],
 ) -> StatusReporter:
-    """Of one scorer."""
-    started_ms = now_ms()
+    """Of one scorer. `replaced()` is whether another process runs under its name."""
+    started_ms, instance = now_ms(), uuid.uuid4().hex
 
     def version(servable: Servable) -> VersionStatus:
         origin = servable.encoder.provenance
@@ -48,9 +55,8 @@ def reporter(
             },
             tag=settings.model.tag,
             aspired_revision=aspired,
-            instance=twins.instance,
-            first=twins.first,
+            instance=instance,
             shadow=isinstance(settings, Shadowing),
         )
 
-    return StatusReporter(producer, settings.status_topic, status, twins)
+    return StatusReporter(producer, settings.status_topic, status, replaced)

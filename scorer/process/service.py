@@ -47,10 +47,12 @@ from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready
-from scorer.observe.status import StatusReporter, Twins
+from scorer.observe.status import StatusReporter
 from scorer.observe.traces import traces as tracing
 from scorer.process import start_checks
+from scorer.process.replica_claim import ReplicaGuard, guard_of
 from scorer.process.reporter import reporter
+from scorer.process.start_checks import Start
 from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Load
@@ -66,7 +68,7 @@ class Parts:
     """What of a scorer speaks to brokers, and what a shadow does in another way. There is no setting for these: tests hand in
     their own."""
 
-    may_begin: Callable[[Settings, Twins, threading.Event], tuple[Target, Target]] = start_checks.may_begin
+    may_begin: Callable[[Settings, threading.Event], Start] = start_checks.may_begin
     name_missing_rights: Callable[[Settings], None] = start_checks.name_missing_rights
     make_consumer: Callable[..., Consumer] = kafka.consumer
     make_producer: Callable[..., Producer] = kafka.transactional_producer
@@ -77,6 +79,7 @@ class Parts:
     make_beginnings: Callable[..., Beginnings] = Beginnings
     make_intake: Callable[..., Intake] = Intake
     make_notices: Callable[..., Notices] = Notices
+    make_guard: Callable[..., ReplicaGuard] = guard_of
     make_status_producer: Callable[..., Producer] = kafka.plain_producer
 
 
@@ -102,6 +105,21 @@ def run(
     service.run(serving)
 
 
+@dataclass(frozen=True)
+class _Running:
+    """A scorer that takes part: what its owner thread runs, and what is called about once a second beside that."""
+
+    loop: Loop
+    commits: GroupCommits
+    telling: StatusReporter
+    guard: ReplicaGuard
+
+    def tick(self) -> None:
+        """Only here, in its owner's thread, may the consumer be asked: it is closed and replaced in that thread."""
+        self.guard.member = self.commits.consumer.memberid() or ""
+        self.telling.tick(time.monotonic())
+
+
 class Service:
     """One scorer, from its start to its end."""
 
@@ -113,7 +131,6 @@ class Service:
         self._progress = Progress(time.monotonic())
         self._metrics = Metrics(Counters(), settings.model)
         self._watch = kafka.ErrorWatch()
-        self._twins = Twins()
         self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
@@ -132,9 +149,9 @@ class Service:
             log.info("starting; health and metrics on http://%s", address)
             try:
                 with ExitStack() as stop:
-                    loop, telling = self._startup(stop)
+                    running = self._startup(stop)
                     on_serving(address)
-                    self._main_loop(loop, telling)
+                    self._main_loop(running)
                 log.info("stopped; everything scored is committed")
             except Aborted:
                 log.info("stopped before the first event")
@@ -151,14 +168,15 @@ class Service:
         shutdown.callback(health.close)
         return health.address
 
-    def _startup(self, stop: ExitStack) -> tuple[Loop, StatusReporter]:
-        """The loop, ready to run, and what tells of it. Raises Aborted where a stop is asked for meanwhile, Fatal where it
+    def _startup(self, stop: ExitStack) -> "_Running":
+        """The loop, ready to run, and what watches and reports it. Raises Aborted if a stop is asked for meanwhile, Fatal if it
         cannot begin."""
         settings, parts, progress = self._settings, self._parts, self._progress
         waiting, metrics = self._waiting, self._metrics
         finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
-        output, dead = waiting.repeated(lambda: parts.may_begin(settings, self._twins, self._stopping))
+        start = waiting.repeated(lambda: parts.may_begin(settings, self._stopping))
+        output, dead = start.output, start.dead_letter
         load = finding.result()
         traces = tracing(settings)
 
@@ -172,16 +190,18 @@ class Service:
         session.open()  # what a predecessor left open is decided before we read
         progress.state = "not yet in the consumer group"
         stop.callback(traces.close)  # no batch is in hand any more
-        notices = parts.make_notices(settings, self._twins, versions.hurry)
+        notices = parts.make_notices(settings, versions.hurry)
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
+        guard = parts.make_guard(settings, start.dead_members)
+        stop.callback(guard.close)
         producer = parts.make_status_producer(settings.kafka, settings.owner)
-        telling = reporter(settings, producer, progress, session.counters, versions, self._twins)
+        telling = reporter(settings, producer, progress, session.counters, versions, lambda: guard.lost)
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = parts.make_scoring(settings, output, dead)
         parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
-        return Loop(parted, parts.make_assigning(quarantine)), telling
+        return _Running(Loop(parted, parts.make_assigning(quarantine)), commits, telling, guard)
 
     def _versions(self, stop: ExitStack, load: Load) -> tuple[Quarantine, VersionManager]:
         """What was in hand when a predecessor died, and the versions of the model, of which one is ready."""
@@ -201,23 +221,23 @@ class Service:
         self._waiting.repeated(versions.start)
         return quarantine, versions
 
-    def _main_loop(self, loop: Loop, telling: StatusReporter) -> None:
+    def _main_loop(self, running: "_Running") -> None:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
         try:
-            loop.run(self._told_to_stop, lambda: telling.tick(time.monotonic()))
+            running.loop.run(lambda: self._told_to_stop(running.guard), running.tick)
         except Fatal:
             self._parts.name_missing_rights(self._settings)
             raise
         finally:
             self._progress.joined, self._progress.state = False, "stopping"
 
-    def _told_to_stop(self) -> bool:
-        """Whether a stop is asked for. Raises Fatal where the broker refuses this client for good, or where an older process
-        has our replica."""
+    def _told_to_stop(self, guard: ReplicaGuard) -> bool:
+        """Whether a stop is asked for. Raises Fatal if the broker refuses this client for good, or if another process has our
+        replica."""
         if self._watch.fatal is not None:
             raise refused(self._settings.kafka, self._watch.fatal)
-        if self._twins.older:
-            raise taken("an older process", self._settings.replica, self._settings.name)
+        if guard.lost:
+            raise taken("another live process", self._settings.replica, self._settings.name)
         return self._stopping.is_set()
 
     def _consumer(self, told: OnCommit) -> Consumer:

@@ -4,8 +4,10 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Set
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal, NotAllowed
@@ -16,24 +18,32 @@ from scorer.intake.patience import ANSWER_SECONDS
 from scorer.loop.recovery import taken
 from scorer.loop.score_records import Target
 from scorer.observe.notices import Notices
-from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, Twins
+from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
+from scorer.process.replica_claim import EXPIRY_SECONDS
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 SECOND_LOOK_SECONDS = 1.0
 LISTEN_SECONDS = 0.5  # between looks whether the group still counts a process of our name
-DEAF_SECONDS = 2.0  # beyond a session, after which the group gives a dead process up
 TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
 
 
-def may_begin(settings: Settings, twins: Twins, stopping: threading.Event) -> tuple[Target, Target]:
-    """The output and dead-letter topics of a scorer that may begin. Raises Fatal where it may not."""
+@dataclass(frozen=True)
+class Start:
+    """What the checks have found: the topics to write to, and the members of the group under our client id that are dead."""
+
+    output: Target
+    dead_letter: Target
+    dead_members: Set[str] = frozenset()
+
+
+def may_begin(settings: Settings, stopping: threading.Event) -> Start:
+    """Check that a scorer may begin. Raises Fatal where it may not."""
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     targets = _targets(settings, admin)
     groups.check_right_to_join(admin, settings.kafka, settings.name)
-    _refuse_a_twin(settings, admin, twins, stopping)
-    return targets
+    return Start(*targets, _refuse_a_twin(settings, admin, stopping))
 
 
 def name_missing_rights(settings: Settings) -> None:
@@ -64,39 +74,58 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
 
 
 def twin_lives(waited: float, silent: float, deaf: bool, session_seconds: float) -> bool | None:
-    """Whether a live process has our replica, which the group counts after `waited` seconds; None while that is not known.
+    """Return whether a live process has our replica, which the group counts after `waited` seconds; None: not known yet.
 
-    It has told nothing for `silent` seconds. Where we are `deaf` to what it tells, it lives if it outlasts a session. A busy
-    group may count a dead process for longer than that: one that tells nothing is fenced, not waited for.
+    Only its place in the group shows that it lives: a dead member does not outlast its session. That no status record came
+    for `silent` seconds shows that it is dead, and is fenced, where a busy group counts it for longer. A record shows nothing:
+    others can forge it. `deaf`: the status topic cannot be read.
     """
+    outlasted = waited > session_seconds + EXPIRY_SECONDS
     if deaf:
-        return True if waited > session_seconds + DEAF_SECONDS else None
+        return True if outlasted else None
     if waited < SILENT_SECONDS or TELLING_SECONDS <= silent <= SILENT_SECONDS:
         return None
-    return silent < TELLING_SECONDS
+    if silent > SILENT_SECONDS:
+        return False
+    return True if outlasted else None
 
 
-def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stopping: threading.Event) -> None:
-    """Return when no live process has our replica. Raises Fatal (3) where one has it."""
-    if not _in_group(settings, admin):
-        return
+class _Heartbeats:
+    """When a status record of a running process came last under our name (monotonic seconds)."""
+
+    def __init__(self, now: float) -> None:
+        self.at = now
+
+    def hear(self, message: Message) -> None:
+        status = parse(message.value())
+        if status is not None and status.state == "running":
+            self.at = time.monotonic()
+
+
+def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
+    """Return the dead members of our replica when no live process has it. Raises Fatal (3) where one has it."""
+    if not _of_replica(settings, admin):
+        return frozenset()
     log.info("replica %s is still in the group; listening whether it lives", settings.replica)
     began = time.monotonic()
-    with contextlib.closing(Notices(settings, twins)) as notices:
-        while not stopping.wait(LISTEN_SECONDS) and _in_group(settings, admin):
+    heartbeats = _Heartbeats(began)
+    with contextlib.closing(Notices(settings, own=heartbeats.hear)) as notices:
+        while not stopping.wait(LISTEN_SECONDS) and (members := _of_replica(settings, admin)):
             now = time.monotonic()
             session_seconds = settings.kafka.session_timeout_ms / 1_000
-            lives = twin_lives(now - began, now - (twins.heard_at or began), notices.deaf, session_seconds)
+            lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, session_seconds)
             if lives:
                 raise taken("a live process", settings.replica, settings.name)
             if lives is False:
                 log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
-                return
+                return members
+    return frozenset()
 
 
-def _in_group(settings: Settings, admin: AdminClient) -> bool:
+def _of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
+    """Return the members of the group under our client id; none if they are not known."""
     try:
-        return settings.owner in groups.members(admin, settings.name)
+        return groups.member_ids(admin, settings.name, settings.owner)
     except KafkaException as error:
         log.info("the group's members are not known yet: %s", error.args[0])
-        return False
+        return frozenset()

@@ -1,12 +1,45 @@
 """How far a move of a channel has come: the scorers' status records make each scorer flipped, refused or waiting. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
 
 FLIPPED, REFUSED, WAITING = "flipped", "refused", "waiting"
+SCORERS = 10_000  # kept of a status topic, at most
+RECORD_BYTES = 16_000_000  # of their records
+WANTED_PARTITIONS = 100_000  # of a move
+
+V = TypeVar("V")
+
+
+class NewestScorers(dict[str, V]):
+    """One value for each scorer that was heard of most recently: whoever writes to the topic can invent any number of them.
+
+    The scorer that was silent for the longest time is forgotten at the limits of number and bytes. One that runs comes back
+    with its next heartbeat.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+
+    def put(self, scorer: str, value: V, size: int) -> None:
+        """Keep a scorer's value, made of a record of so many bytes, as the newest."""
+        self._forget(scorer)
+        self[scorer] = value
+        self._sizes[scorer] = size
+        self._bytes += size
+        while len(self) > SCORERS or (self._bytes > RECORD_BYTES and len(self) > 1):
+            self._forget(next(iter(self)))
+
+    def _forget(self, scorer: str) -> None:
+        self.pop(scorer, None)
+        self._bytes -= self._sizes.pop(scorer, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +68,7 @@ class Fleet:
     """The last record of each scorer, and when it was heard (Unix seconds). `caught_up`: the status topic's end was reached, so
     what comes now is news."""
 
-    last: dict[str, tuple[ScorerStatus, float]] = field(default_factory=dict)
+    last: NewestScorers[tuple[ScorerStatus, float]] = field(default_factory=NewestScorers)
     caught_up: bool = False
 
     def hear(self, key: bytes | None, value: bytes | None, now: float) -> tuple[ScorerStatus, float] | None:
@@ -43,7 +76,8 @@ class Fleet:
         if (record := read(key, value)) is None:
             return None
         running = self.caught_up and record.state == "running"
-        self.last[record.scorer] = found = record, now if running else min(now, record.heartbeat_ms / 1_000)
+        found = record, now if running else min(now, record.heartbeat_ms / 1_000)
+        self.last.put(record.scorer, found, len(value or b""))
         return found
 
     def live(self, now: float, channel: str) -> list[ScorerStatus]:
@@ -71,6 +105,14 @@ def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdi
 def partitions(move: Move, fleet: Fleet, now: float) -> set[Partition]:
     """The partitions that the live scorers of the move's channel have now."""
     return {(p.topic, p.partition) for record in fleet.live(now, move.channel) for p in record.partitions}
+
+
+def widen(wanted: set[Partition], found: Iterable[Partition]) -> None:
+    """Add partitions that a live scorer has to those that are wanted, up to a limit that no real topic reaches."""
+    for partition in found:
+        if len(wanted) >= WANTED_PARTITIONS:
+            return
+        wanted.add(partition)
 
 
 def _standing(move: Move, record: ScorerStatus) -> Standing:

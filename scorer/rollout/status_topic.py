@@ -62,7 +62,7 @@ class StatusTopic:
         now = time.time()
         if self._wanted[0] != move.revision:
             self._wanted = move.revision, set()
-        self._wanted[1].update(progress.partitions(move, self._fleet, now))
+        progress.widen(self._wanted[1], progress.partitions(move, self._fleet, now))
         return progress.judge(move, self._fleet, self._wanted[1], now)
 
     def shadowed(self) -> bool:

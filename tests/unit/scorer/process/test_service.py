@@ -27,10 +27,12 @@ from scorer.intake import patience
 from scorer.intake.marks import Mark
 from scorer.loop.score_records import Target
 from scorer.observe.notices import Notices
-from scorer.observe.status import StatusReporter, Twins
+from scorer.observe.status import StatusReporter
 from scorer.observe.traces import Traces
 from scorer.process import service
+from scorer.process.replica_claim import ReplicaGuard
 from scorer.process.service import Parts, Service
+from scorer.process.start_checks import Start
 from scorer.process.supervisor import STOPS
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -78,16 +80,19 @@ class Site:
         self.settings = settings_in(folder)
         notices = create_autospec(Notices, instance=True)
         notices.close.side_effect = lambda: self.step("notices closed")
-        targets = Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000)
+        start = Start(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+        self.guard = create_autospec(ReplicaGuard, instance=True)
+        self.guard.lost = False
         self.producer = create_autospec(Producer, instance=True)
         self.parts = Parts(
-            may_begin=self._part("topics", targets),
+            may_begin=self._part("topics", start),
             name_missing_rights=self._part("rights", None),
             make_consumer=lambda *_: self.group.consumer,
             make_session=self._part("session", self.group.session),
             make_beginnings=self._part("beginnings", None),
             make_intake=self._part("intake", self.group.intake),
             make_notices=self._part("notices", notices),
+            make_guard=lambda *_: self.guard,
             make_status_producer=self._part("status", self.producer),
         )
 
@@ -273,10 +278,17 @@ def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyP
     assert watched[0]() is None
 
 
-def test_an_older_process_under_the_same_name_ends_the_younger_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    twins = Twins()
-    monkeypatch.setattr(service, "Twins", lambda: twins)
-    with pytest.raises(Fatal, match="an older process runs as replica 'a'"):
-        service_of(site).run(lambda _: setattr(twins, "older", True))
+def test_a_replica_that_belongs_to_another_process_ends_this_one(site: Site) -> None:
+    with pytest.raises(Fatal, match="another live process runs as replica 'a'"):
+        service_of(site).run(lambda _: setattr(site.guard, "lost", True))
     assert site.closed() == CLOSED
-    assert not site.producer.produce.called, "another goes on under its name: it has not stopped"
+    assert site.guard.close.called
+    assert not site.producer.produce.called, "another process runs under its name: it has not stopped"
+
+
+def test_the_guard_is_given_the_member_that_the_consumer_is(site: Site) -> None:
+    made = service_of(site)
+    site.group.consumer.memberid.return_value = "n.a-1"
+    site.group.waiting.append(made.stop)
+    made.run(lambda _: None)
+    assert site.guard.member == "n.a-1"

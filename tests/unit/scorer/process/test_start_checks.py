@@ -3,16 +3,20 @@
 import pytest
 
 from scorer.observe.status import SILENT_SECONDS
-from scorer.process.start_checks import DEAF_SECONDS, TELLING_SECONDS, twin_lives
+from scorer.process.replica_claim import EXPIRY_SECONDS
+from scorer.process.start_checks import TELLING_SECONDS, twin_lives
 
-SESSION_SECONDS = 10.0
+SESSION_SECONDS = 15.0
+OUTLASTED = SESSION_SECONDS + EXPIRY_SECONDS + 0.1
 
 
 @pytest.mark.parametrize(
     ("waited", "silent", "lives"),
     [
         (SILENT_SECONDS - 0.1, 0.0, None),  # what it tells may have been told before we began
-        (SILENT_SECONDS, 0.0, True),
+        (SILENT_SECONDS, 0.0, None),  # a record alone may be forged
+        (OUTLASTED - 0.1, 0.0, None),
+        (OUTLASTED, 0.0, True),
         (60.0, TELLING_SECONDS - 0.1, True),
         (60.0, TELLING_SECONDS, None),
         (60.0, SILENT_SECONDS, None),
@@ -20,12 +24,12 @@ SESSION_SECONDS = 10.0
         (SILENT_SECONDS + 0.1, SILENT_SECONDS + 0.1, False),  # never heard
     ],
 )
-def test_one_that_goes_on_telling_lives_and_one_that_is_silent_is_dead(
+def test_a_member_that_outlasts_its_session_lives_and_one_that_is_silent_is_dead(
     waited: float, silent: float, lives: bool | None
 ) -> None:
     assert twin_lives(waited, silent, False, SESSION_SECONDS) is lives
 
 
 def test_where_nothing_can_be_heard_one_that_outlasts_its_session_lives() -> None:
-    limit = SESSION_SECONDS + DEAF_SECONDS
+    limit = SESSION_SECONDS + EXPIRY_SECONDS
     assert [twin_lives(waited, waited, True, SESSION_SECONDS) for waited in (0.0, limit, limit + 0.1)] == [None, None, True]

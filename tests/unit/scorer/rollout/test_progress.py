@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from model_registry.channels.history import Move
 from scorer.observe import status as records
@@ -73,3 +74,48 @@ def test_what_is_no_record_of_a_scorer_is_passed_over(key: bytes | None) -> None
 @given(st.binary(max_size=200))
 def test_whatever_stands_in_the_topic_is_a_record_or_nothing(value: bytes) -> None:
     assert records.read(b"a", value) is None
+
+
+def test_invented_scorers_are_forgotten_before_one_that_goes_on_telling() -> None:
+    made = Fleet(caught_up=True)
+    real = told("a", 7, (0,))
+    for number in range(progress.SCORERS + 500):
+        made.hear(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6)), NOW)
+        if number % 1_000 == 0:
+            made.hear(b"a", msgspec.json.encode(real), NOW)
+    assert len(made.last) == progress.SCORERS
+    assert made.last["a"][0] == real
+
+
+def test_large_records_are_bounded_together() -> None:
+    made = Fleet(caught_up=True)
+    large = {"x": "y" * (progress.RECORD_BYTES // 4)}
+    for number in range(10):
+        made.hear(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6, refused=large)), NOW)
+    made.hear(b"x9", msgspec.json.encode(told("x9", 6)), NOW)
+    assert list(made.last) == ["x7", "x8", "x9"]
+
+
+def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "WANTED_PARTITIONS", 3)
+    wanted = {("in", 0)}
+    progress.widen(wanted, [("in", number) for number in range(9)])
+    assert wanted == {("in", 0), ("in", 1), ("in", 2)}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"scorer": "b"},
+        {"heartbeat_ms": -1},
+        {"started_ms": 2**63},
+        {"cost": (1e300, 0.0)},
+        {"counters": {"events": -(2**62)}},
+        {"partitions": [PartitionStatus("in", -1, 0)]},
+        {"partitions": [PartitionStatus("in", 0, 2**62)]},
+    ],
+)
+def test_a_record_that_no_scorer_writes_is_passed_over(changed: dict[str, Any]) -> None:
+    made = Fleet(caught_up=True)
+    assert made.hear(b"a", msgspec.json.encode(structs.replace(told("a", 7), **changed)), NOW) is None
+    assert made.hear(b"a", msgspec.json.encode(told("a", 7)), NOW) is not None
