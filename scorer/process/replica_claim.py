@@ -18,7 +18,9 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 2.0  # beyond a session, after which the group has expired a dead member
+CONSUMER_SESSION_SECONDS = 45.0  # under KIP-848 the broker decides; the default of group.consumer.session.timeout.ms
 CHECK_SECONDS = 1.0
+UNKNOWN_SECONDS = 5.0  # before the group is asked again, if it did not answer
 FROZEN_SECONDS = 2.0  # a thread that wakes so much too late was frozen: another process may have taken the replica over
 
 
@@ -89,23 +91,33 @@ class ReplicaGuard:
 
     def _watch(self) -> None:
         asleep = time.monotonic()
-        while not self._closing.wait(self._check_seconds) and not self.lost:
-            if time.monotonic() - asleep > self._check_seconds + FROZEN_SECONDS:
+        pause = self._check_seconds
+        while not self._closing.wait(pause) and not self.lost:
+            if time.monotonic() - asleep > pause + FROZEN_SECONDS:
                 self._claim.release()
-            own = self.member
+            own, pause = self.member, self._check_seconds
             if own and not self._claim.holds(own):
-                self._check(own)
+                try:
+                    self._check(own, self._ask())
+                except KafkaException as error:
+                    log.info("the group's members are not known yet: %s", error.args[0])
+                    pause = UNKNOWN_SECONDS
             asleep = time.monotonic()
 
-    def _check(self, own: str) -> None:
-        try:
-            members = self._ask()
-        except KafkaException as error:
-            log.info("the group's members are not known yet: %s", error.args[0])
-            return
+    def _check(self, own: str, members: Set[str]) -> None:
         self.lost = self._claim.lost(own, members, time.monotonic())
+        if self._claim.holds(own):
+            log.info("no other process has this replica")
         if self.lost:
             log.error("this replica belongs to another member of the group: %s", ", ".join(sorted(members - {own})))
+
+
+def expiry_seconds(settings: Settings) -> float:
+    """Return the seconds after which the group has expired a dead member."""
+    session_seconds = settings.kafka.session_timeout_ms / 1_000
+    if settings.kafka.group_protocol == "consumer":
+        session_seconds = max(session_seconds, CONSUMER_SESSION_SECONDS)
+    return session_seconds + EXPIRY_SECONDS
 
 
 def guard_of(settings: Settings, dead: Set[str]) -> ReplicaGuard:
@@ -115,4 +127,4 @@ def guard_of(settings: Settings, dead: Set[str]) -> ReplicaGuard:
     def ask() -> Set[str]:
         return groups.member_ids(kafka.admin(settings.kafka, settings.owner), settings.name, settings.owner)
 
-    return ReplicaGuard(ReplicaClaim(settings.kafka.session_timeout_ms / 1_000 + EXPIRY_SECONDS, dead), ask)
+    return ReplicaGuard(ReplicaClaim(expiry_seconds(settings), dead), ask)

@@ -19,7 +19,7 @@ from scorer.loop.recovery import taken
 from scorer.loop.score_records import Target
 from scorer.observe.notices import Notices
 from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
-from scorer.process.replica_claim import EXPIRY_SECONDS
+from scorer.process.replica_claim import expiry_seconds
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -73,14 +73,14 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
     return first, second
 
 
-def twin_lives(waited: float, silent: float, deaf: bool, session_seconds: float) -> bool | None:
+def twin_lives(waited: float, silent: float, deaf: bool, expiry: float) -> bool | None:
     """Return whether a live process has our replica, which the group counts after `waited` seconds; None: not known yet.
 
-    Only its place in the group shows that it lives: a dead member does not outlast its session. That no status record came
-    for `silent` seconds shows that it is dead, and is fenced, where a busy group counts it for longer. A record shows nothing:
-    others can forge it. `deaf`: the status topic cannot be read.
+    Only its place in the group shows that it lives: the group has expired a dead member after `expiry` seconds. That no status
+    record came for `silent` seconds shows that it is dead, and is fenced, even if a busy group counts it for longer. A record
+    shows nothing: others can forge it. `deaf`: the status topic cannot be read.
     """
-    outlasted = waited > session_seconds + EXPIRY_SECONDS
+    outlasted = waited > expiry
     if deaf:
         return True if outlasted else None
     if waited < SILENT_SECONDS or TELLING_SECONDS <= silent <= SILENT_SECONDS:
@@ -112,8 +112,7 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
     with contextlib.closing(Notices(settings, own=heartbeats.hear)) as notices:
         while not stopping.wait(LISTEN_SECONDS) and (members := _of_replica(settings, admin)):
             now = time.monotonic()
-            session_seconds = settings.kafka.session_timeout_ms / 1_000
-            lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, session_seconds)
+            lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, expiry_seconds(settings))
             if lives:
                 raise taken("a live process", settings.replica, settings.name)
             if lives is False:

@@ -8,8 +8,9 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.process.replica_claim import ReplicaClaim, ReplicaGuard
+from scorer.process.replica_claim import ReplicaClaim, ReplicaGuard, expiry_seconds
 from tests.support.waiting import until
+from tests.unit.scorer.minimal import minimal
 
 SETTLED = 12.0
 
@@ -104,3 +105,10 @@ def test_the_guard_asks_the_group_once_there_is_a_member(ask: Callable[[], Set[s
         guard.member = "m"
         until((lambda: guard.lost) if lost else (lambda: asked), "an answer")
         assert guard.lost is lost
+
+
+@pytest.mark.parametrize(("protocol", "seconds"), [("classic", 8.0), ("consumer", 47.0)])
+def test_a_dead_member_expires_after_its_session_which_the_broker_decides_under_the_newer_protocol(
+    protocol: str, seconds: float
+) -> None:
+    assert expiry_seconds(minimal(kafka={"group_protocol": protocol, "session_timeout_ms": 6_000})) == seconds

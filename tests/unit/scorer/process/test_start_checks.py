@@ -3,11 +3,10 @@
 import pytest
 
 from scorer.observe.status import SILENT_SECONDS
-from scorer.process.replica_claim import EXPIRY_SECONDS
 from scorer.process.start_checks import TELLING_SECONDS, twin_lives
 
-SESSION_SECONDS = 15.0
-OUTLASTED = SESSION_SECONDS + EXPIRY_SECONDS + 0.1
+EXPIRY = 17.0
+OUTLASTED = EXPIRY + 0.1
 
 
 @pytest.mark.parametrize(
@@ -27,9 +26,8 @@ OUTLASTED = SESSION_SECONDS + EXPIRY_SECONDS + 0.1
 def test_a_member_that_outlasts_its_session_lives_and_one_that_is_silent_is_dead(
     waited: float, silent: float, lives: bool | None
 ) -> None:
-    assert twin_lives(waited, silent, False, SESSION_SECONDS) is lives
+    assert twin_lives(waited, silent, False, EXPIRY) is lives
 
 
 def test_where_nothing_can_be_heard_one_that_outlasts_its_session_lives() -> None:
-    limit = SESSION_SECONDS + EXPIRY_SECONDS
-    assert [twin_lives(waited, waited, True, SESSION_SECONDS) for waited in (0.0, limit, limit + 0.1)] == [None, None, True]
+    assert [twin_lives(waited, waited, True, EXPIRY) for waited in (0.0, EXPIRY, OUTLASTED)] == [None, None, True]
