@@ -37,16 +37,16 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
+def test_of_two_that_start_together_one_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     twins = [rig.start("a"), rig.start("a")]
     with flowing(rig) as written:
         until(lambda: any(twin.process.poll() is not None for twin in twins), "the end of one")
         (survivor,) = (twin for twin in twins if twin.process.poll() is None)
-        (younger,) = (twin for twin in twins if twin is not survivor)
-        assert younger.process.returncode == 3, younger.said
-        assert HINT in younger.said
-        assert "another live process runs" in younger.said or "a live process runs" in younger.said
+        (ended,) = (twin for twin in twins if twin is not survivor)
+        assert ended.process.returncode == 3, ended.said
+        assert HINT in ended.said
+        assert "another live process runs" in ended.said or "a live process runs" in ended.said
         survivor.ready()
         until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
         commits = survivor.metric("scorer_commits_total")
