@@ -6,9 +6,10 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from publisher.positions import ORIGIN
 from scorer.events.batch import Batch
 from scorer.events.decoder import Poison, Reason
-from scorer.events.identity import DEADLINE_DIGITS, NO_FACTS, Facts, event_id
+from scorer.events.identity import CE_ID, DEADLINE_DIGITS, NO_FACTS, Facts, event_id, field_ids
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.columns import pick, placed
@@ -31,7 +32,7 @@ class HeaderFacts:
         return self._facts is not None
 
     def by_deadline(self, rows: list[int], now_ms: int) -> tuple[list[int], list[int], dict[int, Poison]]:
-        """The rows in time, the rows that are too late, and those whose deadline cannot be read."""
+        """Return the rows in time, the rows that are too late, and the rows whose id or deadline cannot be read."""
         if len(rows) == len(self._batch) and self._all_in_time(now_ms):
             return rows, [], {}
         headers = pick(self._batch.headers, rows)
@@ -43,7 +44,9 @@ class HeaderFacts:
         expired: list[int] = []
         bad: dict[int, Poison] = {}
         for row, facts in zip(rows, found, strict=True):
-            if facts.bad_deadline is not None:
+            if facts.bad_id is not None:
+                bad[row] = Poison(Reason.NOT_UTF8, facts.bad_id)
+            elif facts.bad_deadline is not None:
                 error = f"header deadline is {facts.bad_deadline!r:.100}, not a time in Unix ms"
                 bad[row] = Poison(Reason.BAD_DEADLINE, error)
             else:
@@ -54,8 +57,8 @@ class HeaderFacts:
         """The ids of these rows, whose configured fields are given."""
         if self._facts is None and self.names is not None:
             return [(name or b"").decode() for name in pick(self.names, rows)]
-        if self._facts is None and None not in fields:
-            return list(map(str, fields))
+        if self._facts is None and (names := field_ids(fields)) is not None:
+            return names
         facts = pick(self._facts, rows) if self._facts else repeat(NO_FACTS, len(rows))
         places, offsets = pick(self._batch.places, rows), pick(self._batch.offsets, rows)
         return [
@@ -67,12 +70,12 @@ class HeaderFacts:
         """Whether the headers are columns that say no more than names, and deadlines that are all to come."""
         if self._columns is None:
             return False
-        names, deadlines = self._columns.get("ce_id"), self._columns.get("deadline")
-        if names is None and "x-origin" in self._columns:
+        names, deadlines = self._columns.get(CE_ID), self._columns.get("deadline")
+        if names is None and ORIGIN in self._columns:
             return False
         if deadlines is not None and ((times := numbers(deadlines)) is None or (times < now_ms).any()):
             return False
-        if names is not None and not plain(names):
+        if names is not None and not (plain(names) and names.certainly_not_blank()):
             return False
         self.names = names
         return True

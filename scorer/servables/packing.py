@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from scorer.events.batch import Batch
-from scorer.events.identity import lane
+from scorer.events.identity import field_ids, lane
 from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
 from scorer.events.native.scanner import Ids
@@ -131,18 +131,24 @@ def _with_carried(
 
 
 def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:
-    """The ids between their quotation marks; None where some events have one and others have none."""
+    """The ids between their quotation marks; None where some events have one and others have none, or a blank one."""
     if isinstance(ids, Texts):
-        return [Piece(ids)]
+        return _named(ids)
     if isinstance(ids, Plain):
-        return [Piece(ids.texts)]
+        return _named(ids.texts)
     if isinstance(ids, Ids) and (texts := ids.texts()) is not None:
-        return [Piece(texts)]
+        return _named(texts)
     absent = len(columns) if isinstance(ids, Ids) and ids.absent() else list(ids).count(None)
     if absent == len(columns):
         prefixes = [orjson.dumps(lane(region, *place))[1:-1] for place in columns.places]
         return [chosen(prefixes, columns.lanes), Piece(numbers=columns.offsets)]
-    return None if absent else _listed(list(map(str, ids)))
+    names = None if absent else field_ids(ids)
+    return None if names is None else _listed(names)
+
+
+def _named(ids: Texts) -> list[Piece] | None:
+    """The ids as they are, None if one may be blank: an id that identifies nothing counts as absent."""
+    return [Piece(ids)] if ids.certainly_not_blank() else None
 
 
 def _listed(ids: list[str]) -> list[Piece] | None:

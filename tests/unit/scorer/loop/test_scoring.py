@@ -128,3 +128,11 @@ def test_an_event_that_is_given_up_is_not_looked_at() -> None:
     found = scoring.give_up(batch([b"1"], unreadable), cast(Servable, Fake({})), lambda: 1, "was ended by SIGSEGV")
     assert found.reasons == {"crashes-scorer": 1}
     assert (found.records[0][5] or [])[0] == unreadable[0][0]
+
+
+def test_an_event_whose_id_is_not_utf8_is_a_dead_letter() -> None:
+    headers: Any = [[("ce_id", b"a\xff")], [("ce_id", b"a\xfe")], [("ce_id", b"")], None, [("x-origin", b"\xff")]]
+    found = scored(batch([b"1", b"2", b"3", b"4", b"5"], headers), Fake({}))
+    assert [record[0] for record in found.records] == ["dead", "dead", "out", "out", "dead"]
+    assert found.reasons == {"not-utf8": 3}
+    assert dict(found.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8"
