@@ -25,6 +25,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
+from scorer.events.decoder import decode_patiently
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import ListedParts
 from scorer.rollout.labels.classes import Classes
@@ -166,7 +167,7 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
         if settings.input.tombstones == "skip":
             messages = [message for message in messages if message.value() is not None]
         values = [message.value() for message in messages]
-        decoded = servable.loaded.decoder.decode(values, ListedParts.of(messages))
+        decoded = decode_patiently(servable.loaded.decoder, values, ListedParts.of(messages))
         good = len(decoded.rows)
         if not values:
             none = f"no event came of its newest {offsets} offsets" if offsets else "it is empty"

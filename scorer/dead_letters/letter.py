@@ -66,7 +66,7 @@ def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
         raise Unfit("no topic took more of the event than its place; it may still be in its input topic")
     originals = original_headers(headers)
     known = Facts.of(originals)
-    id_ = event_id(known, ids.of(message.value()), source.region, source[1:])
+    id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])
     if known.ce_id is None:
         originals.append((ID_HEADER, id_.encode()))
     late = known.deadline is not None and known.deadline < now_ms

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.paths import Step
+from scorer.events.batch import Headers
 from scorer.events.decoder import Decoded, Decoder
 from scorer.events.record_parts import Parts
 from scorer.settings.carry import CarriedField, Row
@@ -15,27 +16,36 @@ Path = Sequence[Step]
 class PathReader(Protocol):
     """Reads what stands at some paths of an event."""
 
-    def values(self, event: bytes) -> Sequence[Any]:
-        """One value a path, None where there is nothing. Never raises for what producers wrote."""
+    def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
+        """Return one value a path, None if there is nothing. `headers` may name the event's schema.
+
+        Never raises for what producers wrote.
+        """
 
 
 class CarryingDecoder:
-    """A decoder whose good events come with their carried fields."""
+    """A decoder whose good events come with their carried fields. `marks` are in the names of headers that name a schema."""
 
-    def __init__(self, decoder: Decoder, reader: PathReader, fields: Sequence[CarriedField]) -> None:
+    def __init__(
+        self, decoder: Decoder, reader: PathReader, fields: Sequence[CarriedField], marks: Sequence[bytes] = ()
+    ) -> None:
         self._decoder = decoder
         self._reader = reader
         self._fields = fields
+        self._marks = marks
 
     def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values, parts)
         events = list(values)
-        decoded.carried = [self._row(events[row] or b"") for row in decoded.rows]
+        headers: Sequence[Headers] = [None] * len(events)
+        if parts is not None and parts.mention(self._marks):
+            headers = parts.listed().every_header
+        decoded.carried = [self._row(events[row] or b"", headers[row]) for row in decoded.rows]
         return decoded
 
-    def _row(self, event: bytes) -> Row:
-        found = self._reader.values(event)
+    def _row(self, event: bytes, headers: Headers) -> Row:
+        found = self._reader.values(event, headers)
         return [field.fitted(value) for field, value in zip(self._fields, found, strict=True)]
 
 

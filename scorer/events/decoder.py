@@ -1,6 +1,8 @@
 """What a decoder is: bytes of events in, the tensors that a signature names out, and every bad event told apart."""
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self
@@ -8,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from publisher.process.outages import SCHEMA_REGISTRY, Away
 from scorer.events.record_parts import Parts
 from scorer.settings.carry import Row
 
@@ -53,6 +56,16 @@ class Unsuited(Exception):
     """The format cannot carry what the signature names. The message says what."""
 
 
+class LookUpsPending(Away):
+    """The schemas of a batch are not all looked up yet. Decode the same batch again: the look-ups go on meanwhile."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(SCHEMA_REGISTRY, message, retry_seconds=0.0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LookUpsPending, (str(self),)
+
+
 @dataclass(slots=True)
 class Decoded:
     """`rows` are the indices of the good events; `ids` (the configured field, or None) and every tensor have one entry each.
@@ -77,7 +90,28 @@ class Decoder(Protocol):
 
     def decode(self, values: Sequence[bytes | None], parts: Parts | None = None, /) -> Decoded:
         """Decode a batch; `parts` is what its records have beside their values, None: nothing. Never raises for what producers
-        wrote."""
+        wrote. Raises LookUpsPending while schemas are looked up; Away and Fatal where the schema registry answers nothing."""
+
+
+def decode_patiently(
+    decoder: Decoder,
+    values: Sequence[bytes | None],
+    parts: Parts | None = None,
+    alive: Callable[[], None] = lambda: None,
+    seconds: float = math.inf,
+) -> Decoded:
+    """Decode a batch, and wait for look-ups of schemas; `alive` is called at least once a second meanwhile.
+
+    Raises LookUpsPending after so many seconds.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return decoder.decode(values, parts)
+        except LookUpsPending:
+            if time.monotonic() >= until:
+                raise
+            alive()
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:

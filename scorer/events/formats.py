@@ -5,10 +5,12 @@ from typing import Protocol
 
 from model_registry.package import sources
 from model_registry.package.signature import Signature
+from scorer.events.batch import Headers
 from scorer.events.carrying import CarryingDecoder, Path, PathReader
 from scorer.events.decoder import Decoder, Unsuited
 from scorer.events.elsewhere import ElsewhereDecoder
 from scorer.settings import Settings
+from scorer.settings.sections import SCHEMA_FORMATS
 
 WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
 
@@ -16,8 +18,8 @@ WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
 class IdReader(Protocol):
     """Reads the id that stands in an event, which may be anything at all."""
 
-    def of(self, value: bytes | None) -> str | int | None:
-        """The id, or None where the event has none that can be read."""
+    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:
+        """Return the id, or None if the event has none that can be read. `headers` may name the event's schema."""
 
 
 def decoder(settings: Settings, signature: Signature) -> Decoder:
@@ -32,7 +34,17 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
         plain = ElsewhereDecoder(plain, signature)
     if not settings.output.carry:
         return plain
-    return CarryingDecoder(plain, path_reader(settings, [field.path for field in settings.output.carry]), settings.output.carry)
+    carry = settings.output.carry
+    return CarryingDecoder(plain, path_reader(settings, [field.path for field in carry]), carry, _marks(settings))
+
+
+def _marks(settings: Settings) -> Sequence[bytes]:
+    """What is in the names of headers that name an event's schema; nothing in a format without schemas."""
+    if settings.input.format not in SCHEMA_FORMATS:
+        return ()
+    from scorer.events.schemas.header_ids import MARKS
+
+    return MARKS
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:

@@ -27,6 +27,9 @@ class Parts(Protocol):
     def header(self, name: str) -> Sequence[Text]:
         """The values of a header; of one that stands there several times the last."""
 
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        """Whether one of these strings may be in the name of a header. A few microseconds for a batch without it."""
+
     def listed(self) -> "ListedParts":
         """The same, as it travels from one process to another."""
 
@@ -59,6 +62,9 @@ class ListedParts:
     def header(self, name: str) -> Sequence[Text]:
         return [_last(headers, name) for headers in self.every_header]
 
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        return _mention(self.every_header, marks)
+
     def listed(self) -> "ListedParts":
         return self
 
@@ -82,6 +88,12 @@ class BatchParts:
         column = self._columns.get(name)
         return [None] * len(self._rows) if column is None else self._picked(column)
 
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        if isinstance(self._batch, PackedBatch):
+            headers = self._batch.columns.headers
+            return headers is not None and headers.mention(marks)
+        return _mention(self._batch.headers, marks)
+
     def listed(self) -> ListedParts:
         return ListedParts(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
 
@@ -92,6 +104,11 @@ class BatchParts:
 
     def _picked(self, column: Sequence[T]) -> Sequence[T]:
         return column if len(self._rows) == len(self._batch) else [column[row] for row in self._rows]
+
+
+def _mention(every_header: Sequence[Headers], marks: Sequence[bytes]) -> bool:
+    names = {name for headers in every_header if headers for name, _ in headers}
+    return any(mark in name.encode() for name in names for mark in marks)
 
 
 def _last(headers: Headers, name: str) -> Text:

@@ -73,6 +73,26 @@ class Limiter:
         return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / (self._record_bytes * self._share))))
 
 
+class LookUpLimit:
+    """How many events a batch may have, 1 to `max_events`, while the look-ups of their schemas take long.
+
+    A batch whose schemas are not found out in time is taken again, half as large. The look-ups go on meanwhile, so a batch
+    gets through at the latest when it is one event. Each batch that is answered doubles the limit.
+    """
+
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
+        self.limit = max_events
+
+    def exceeded(self, events: int) -> None:
+        """A batch of so many events has waited for long enough."""
+        self.limit = max(1, events // 2)
+
+    def answered(self) -> None:
+        """A batch has its records."""
+        self.limit = min(self._max_events, 2 * self.limit)
+
+
 def _risen(known: float, seen: float) -> float:
     """What is known once this is seen: it rises at once and falls by and by."""
     return max(seen, known + EWMA * (seen - known))

@@ -15,6 +15,7 @@ from publisher.process.outages import COMMITS, Away
 from scorer.backends import ModelBroken
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.batch import Batch
+from scorer.events.decoder import LookUpsPending
 from scorer.intake.claims import Claims
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
@@ -176,6 +177,7 @@ class Loop:
             if lives:
                 quarantine.put_down()
         quarantine.answered(batch)
+        self._taking.look_ups.answered()
         if candidate:
             self._assigning.observe(candidate.label, scored.asked, scored.failed)
         origin = servable.encoder.provenance
@@ -187,6 +189,9 @@ class Loop:
         """The batch without who is away: dead letters for one event that killed two examiners, or the fallback's answers; None
         where the batch has to be taken again. Raises Aborted."""
         self._settle()
+        if isinstance(error, LookUpsPending):
+            self._cut(batch, error)
+            return None
         if self._absence.cover(error):
             return self._with.scoring.fall_back(batch, servable, now_ms, self._with.progress.alive, arms)
         self._session.checkpoint()
@@ -199,6 +204,13 @@ class Loop:
         else:
             self._absence.begin(error)
         return None
+
+    def _cut(self, batch: Batch, error: LookUpsPending) -> None:
+        """Take the batch again, in smaller parts: events with known schemas do not wait for the others. Raises Aborted."""
+        self._session.checkpoint()
+        self._taking.look_ups.exceeded(len(batch))
+        self._with.traces.fail(error)
+        self._intake.rewind(batch.epochs)
 
     def _publish(self, work: Published) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""

@@ -5,6 +5,7 @@ halved until the guilty event stands alone, which becomes a dead letter. What te
 Where a canary has a share of the keys, its events are worked apart (`candidate.py`), into the same slots.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from publisher.session.protocol import Record
 from scorer.backends import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
 from scorer.events.batch import Batch
-from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.decoder import Decoded, Poison, Reason, decode_patiently
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
 from scorer.events.record_parts import BatchParts
@@ -75,12 +76,13 @@ class Scored:
 
 
 class Scoring:
-    """Scores batches for one configuration."""
+    """Scores batches for one configuration. A batch waits `look_up_seconds` for the schemas of its events."""
 
-    def __init__(self, settings: Settings, output: Target, dead: Target) -> None:
+    def __init__(self, settings: Settings, output: Target, dead: Target, *, look_up_seconds: float = math.inf) -> None:
         self.settings = settings
         self.output = output
         self.dead = dead
+        self.look_up_seconds = look_up_seconds
         self.internal_errors = InternalErrors()
         self.fallback = Constant.of(settings.model.fallback)
 
@@ -96,7 +98,7 @@ class Scoring:
     ) -> Scored:
         """A record for every event of the batch (none for a tombstone that is skipped). `servable` is the champion, `arms` says
         which events are not its. `now_ms` is the wall clock; `alive` is called before each time that a model is asked; without
-        `deadlines` no event comes too late. Raises Away.
+        `deadlines` no event comes too late. Raises Away, and LookUpsPending if the schemas of its events take too long.
         """
         work = Work(self, batch, servable, now_ms, arms)
         work.deadlines = deadlines
@@ -206,12 +208,12 @@ class Work:
         self.rejected |= bad
         if missing := self.skipped():
             fresh = [row for row in fresh if row not in missing]
-        decoded = self.decode(fresh, self.rejected)
+        decoded = self.decode(fresh, self.rejected, alive)
         decoded_at = time.perf_counter()
         answers = [self._inferred(decoded, alive)] if decoded.rows else []
         inferred_at = time.perf_counter()
         if expired:
-            self.decode(expired, {})  # for the ids alone
+            self.decode(expired, {}, alive)  # for the ids alone
             count = len(expired)
             answers.append((expired, Answer("expired", [b"null"] * count, [None] * count)))
         made = [self._told(at, answer) for at, answer in answers]
@@ -241,9 +243,10 @@ class Work:
         encoded = time.perf_counter()
         self.scored.stages.update({"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred})
 
-    def decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
+    def decode(self, rows: list[int], rejected: dict[int, Poison], alive: Callable[[], None]) -> Decoded:
         """The tensors of these rows, as the version that answers reads them; ids and carried fields are kept."""
-        decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows), BatchParts(self.batch, rows))
+        values, parts = pick(self.batch.values, rows), BatchParts(self.batch, rows)
+        decoded = decode_patiently(self.servable.loaded.decoder, values, parts, alive, self.scoring.look_up_seconds)
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = list(pick(rows, decoded.rows))
         self.records.learn(decoded)

@@ -4,7 +4,7 @@ import time
 
 from publisher.kafka.clients import LARGEST_BATCH
 from scorer.events.batch import Batch
-from scorer.loop.batching import Limiter, full
+from scorer.loop.batching import Limiter, LookUpLimit, full
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.pacing import Pacing
 from scorer.servables.servable import Servable
@@ -22,6 +22,7 @@ class Taking:
         self._max_events = settings.batching.max_events
         target = settings.batching.latency_target_ms / 1_000
         self.pacing = Pacing(target)
+        self.look_ups = LookUpLimit(self._max_events)
         self.limiter = Limiter(
             target=target,
             deadline=settings.model.deadline_ms / 1_000,
@@ -49,5 +50,5 @@ class Taking:
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         self.pacing.take(age)
-        at_most = self._quarantine.most(self._max_events)
+        at_most = self._quarantine.most(self.look_ups.limit)
         return self.limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self.pacing.interval)

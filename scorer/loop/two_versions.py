@@ -15,7 +15,7 @@ from publisher.errors import Aborted, Fatal, Retriable
 from publisher.process.outages import MODEL, Away
 from scorer.backends import InferenceFailed
 from scorer.crashes.examiner import ExaminerDied
-from scorer.events.decoder import Reason
+from scorer.events.decoder import LookUpsPending, Reason
 from scorer.events.packed import PackedBatch
 from scorer.loop.arms import AWAY, CRASH, Arms
 from scorer.servables import packing
@@ -64,7 +64,7 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bo
             refused = {row: str(work.rejected.pop(row).reason) for row in rows if row in work.rejected}
             failed |= refused
             good = good or len(refused) < len(rows)
-        except ExaminerDied:
+        except (ExaminerDied, LookUpsPending):
             raise
         except (Away, Retriable) as error:
             spans.append(rows)
@@ -98,7 +98,7 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
         _, expired, bad = work.facts.by_deadline(rows, work.now_ms())
         if expired or bad:
             return False
-        decoded = work.decode(rows, {})
+        decoded = work.decode(rows, {}, alive)
         if len(decoded.rows) < len(rows):
             return False
         decoded_at = time.perf_counter()
@@ -111,6 +111,8 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
             parts.append(Part(at, scores, servable.encoder))
         inferred_at = time.perf_counter()
         records = work.records.columns(parts)
+    except LookUpsPending:
+        raise
     except (Aborted, Fatal, Retriable):
         return False  # whoever is away, or worse, is asked again by itself
     except Exception:  # noqa: BLE001 - whose fault it is shows arm by arm

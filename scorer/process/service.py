@@ -60,6 +60,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
+LOOK_UP_SECONDS = 5.0  # a batch waits so long for the schemas of its events: heartbeats and revocations wait as long
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
 
 
@@ -73,7 +74,7 @@ class Parts:
     make_consumer: Callable[..., Consumer] = kafka.consumer
     make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
-    make_scoring: Callable[[Settings, Target, Target], Scoring] = Scoring
+    make_scoring: Callable[..., Scoring] = Scoring
     make_assigning: Callable[[Quarantine], Assigning] = Assigning
     candidate: Callable[[Sequence[Role]], Role | None] = roles.canary
     make_beginnings: Callable[..., Beginnings] = Beginnings
@@ -199,7 +200,7 @@ class Service:
         producer = parts.make_status_producer(settings.kafka, settings.owner)
         telling = reporter(settings, producer, progress, session.counters, versions, lambda: guard.lost)
         stop.callback(telling.close)  # first: the fleet is told that we stop
-        scoring = parts.make_scoring(settings, output, dead)
+        scoring = parts.make_scoring(settings, output, dead, look_up_seconds=LOOK_UP_SECONDS)
         parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
         return _Running(Loop(parted, parts.make_assigning(quarantine)), commits, telling, guard)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from scorer.events.batch import Headers
 from scorer.events.carrying import Path, followed
 
 
@@ -20,7 +21,7 @@ class JsonCarried:
         rename = {f"c{i}": name for i, name in enumerate(names)}
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Event", fields, rename=rename, gc=False)).decode
 
-    def values(self, event: bytes) -> Sequence[Any]:
+    def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:  # noqa: ARG002 - JSON needs no schema
         try:
             found = msgspec.structs.astuple(self._decode(event))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

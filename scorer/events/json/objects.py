@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from model_registry.package.signature import Signature
+from scorer.events.batch import Headers
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.json.float_arrays import FloatArrays, wide
 from scorer.events.json.rows import JsonRows, an_object
@@ -50,7 +51,7 @@ class IdField:
         self._row = fields.row
         self._named = path is not None
 
-    def of(self, value: bytes | None) -> str | int | None:
+    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
         """The id, or None where the event has none that can be read."""
         try:
             found: str | int | None = self._row(self._decode(value or b""))[0] if self._named else None

@@ -2,6 +2,7 @@
 
 import ctypes
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,6 +189,11 @@ class HeaderColumns:
         except UnicodeDecodeError:
             return None
         return {name: self._of(at, each) for at, name in enumerate(names)}
+
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        """Whether one of these strings is in the names, which lie one behind the other."""
+        names = self._names.text.data.tobytes()
+        return any(mark in names for mark in marks)
 
     def _of(self, at: int, each: int) -> Texts:
         values = self._values

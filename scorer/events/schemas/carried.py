@@ -5,10 +5,11 @@ from functools import cache
 from typing import Any
 
 from model_registry.package.signature import Signature
+from scorer.events.batch import Headers
 from scorer.events.carrying import Path
 from scorer.events.decoder import Poison
 from scorer.events.fields import Fields
-from scorer.events.schemas.sources import Source, source
+from scorer.events.schemas.sources import Key, Source, source, start_of
 from scorer.settings import Settings
 
 
@@ -20,14 +21,14 @@ class SchemaCarried:
         fields = Fields(Signature((), ()), None, settings.input.max_event_bytes)
         found = schemas or source(settings)
         self._nothing = [None] * len(paths)
-        self._header = found.header
-        self._at: Callable[[bytes], Callable[[bytes, int], list[Any]]] = cache(
-            lambda header: found.reader(header, fields, None).at(paths)
+        self._key = found.key
+        self._at: Callable[[Key], Callable[[bytes, int], list[Any]]] = cache(
+            lambda key: found.reader(key, fields, None).at(paths)
         )
 
-    def values(self, event: bytes) -> Sequence[Any]:
+    def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
         try:
-            header = self._header(event)
-            return self._at(header)(event, len(header))
+            key = self._key(event, headers)
+            return self._at(key)(event, start_of(key))
         except Poison:
             return self._nothing

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -18,6 +19,22 @@ COMPILE_SECONDS = 10  # far more than it takes
 
 def compiled(schema: Schema) -> FileDescriptor:
     """The file that a schema's text, or its descriptor set, describes. Raises BadSchema with what protoc says."""
+    found = _compiled_once(schema)
+    if isinstance(found, str):
+        raise BadSchema(found)
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def _compiled_once(schema: Schema) -> FileDescriptor | str:
+    """The file, or what is wrong: protoc takes 100 ms, and events may name every message of a schema, or a bad schema often."""
+    try:
+        return _compiled(schema)
+    except BadSchema as error:
+        return str(error)
+
+
+def _compiled(schema: Schema) -> FileDescriptor:
     if isinstance(schema.text, bytes):
         return described(schema.text)
     with tempfile.TemporaryDirectory() as folder:

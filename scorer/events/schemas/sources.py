@@ -1,22 +1,29 @@
-"""The reader of an event's schema: of the one file that is configured, or of the id that stands in the event."""
+"""The reader of an event's schema: of the one file that is configured, or of the id in the event's value or headers."""
 
 import functools
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from publisher.errors import Fatal
+from scorer.events.batch import Headers
 from scorer.events.carrying import Path
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
+from scorer.events.schemas import header_ids
 from scorer.events.schemas import registry as schemas
 from scorer.events.schemas.fixed_layout import Layout
-from scorer.events.schemas.registry import ID_BYTES, BadSchema, Registry, Schema
+from scorer.events.schemas.header_ids import HeaderFrame
+from scorer.events.schemas.registry import BadSchema, Registry, Schema, SchemaId
 from scorer.events.schemas.varints import message_path
 from scorer.events.tensors import Row
 from scorer.settings import Settings
 from scorer.settings.sections import SchemaRegistrySettings
 
+ID_BYTES = 5  # of Confluent's prefix: a zero byte, then the schema's id, big-endian
+Key = bytes | HeaderFrame
+"""The schema and message of an event: the prefix of its value, or what its headers name."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
 """What the extras bring."""
 MALFORMED = Poison(Reason.MALFORMED, "the event does not begin with a zero byte and the id of its schema")
@@ -35,11 +42,23 @@ class Reader(Protocol):
 
 
 class Source(Protocol):
-    def header(self, value: bytes) -> bytes:
-        """The bytes at the start of an event that say which schema it has. Raises Poison."""
+    """Readers of events. `reads_headers`: headers may name the schema."""
 
-    def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:
-        """The reader of events with that header. Raises Poison where there is none, Fatal where it cannot be asked for."""
+    reads_headers: bool
+
+    def key(self, value: bytes, headers: Headers = None) -> Key:
+        """Return the key of an event. Raises Poison if it has none, or it is unclear which."""
+
+    def look_up(self, keys: Iterable[Key]) -> None:
+        """Find out about the schemas of these keys. Raises LookUpsPending, Away and Fatal as `Registry.look_up`."""
+
+    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:
+        """Return the reader of events with that key. Raises Poison if there is none; Away and Fatal as `Registry.schema`."""
+
+
+def start_of(key: Key) -> int:
+    """How many bytes of a value stand before the event."""
+    return len(key if isinstance(key, bytes) else key.before)
 
 
 def source(settings: Settings) -> Source:
@@ -63,10 +82,15 @@ class FileSource:
         self._data = data
         self._message = message
 
-    def header(self, value: bytes) -> bytes:  # noqa: ARG002 - every event has the same
+    reads_headers = False
+
+    def key(self, value: bytes, headers: Headers = None) -> Key:  # noqa: ARG002 - every event has the same
         return b""
 
-    def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:  # noqa: ARG002
+    def look_up(self, keys: Iterable[Key]) -> None:
+        """Do nothing: the schema is here."""
+
+    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:  # noqa: ARG002
         """Raises Fatal where the file is no schema."""
         described = self._format == "protobuf" and not self._name.endswith(".proto")
         try:
@@ -77,14 +101,21 @@ class FileSource:
 
 
 class RegistrySource:
-    """Schemas by the id in each event."""
+    """Schemas by the id in each event's value or headers."""
+
+    reads_headers = True
 
     def __init__(self, format_: str, registry: Registry) -> None:
         self._format = format_
         self._registry = registry
 
-    def header(self, value: bytes) -> bytes:
-        """A zero byte, the id, and for Protobuf the path of the message. Raises Poison."""
+    def key(self, value: bytes, headers: Headers = None) -> Key:
+        """Return the key that the headers name, else the value's prefix: a zero byte, the id, for Protobuf the message's path.
+
+        Raises Poison, also if the value has a prefix too and can be read by both.
+        """
+        if headers and (found := header_ids.frame(headers, self._format)) is not None:
+            return _with_reference(found, value)
         if len(value) < ID_BYTES or value[0] != 0:
             raise MALFORMED
         if self._format == "avro":
@@ -94,14 +125,32 @@ class RegistrySource:
         except IndexError:
             raise MALFORMED from None
 
-    def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:
-        number = int.from_bytes(header[1:ID_BYTES], "big")
-        schema = self._registry.schema(number, self._format)
-        path = message_path(header, ID_BYTES)[0] if self._format == "protobuf" else None
+    def look_up(self, keys: Iterable[Key]) -> None:
+        self._registry.look_up(map(_schema_id, keys))
+
+    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:
+        schema_id = _schema_id(key)
+        schema = self._registry.schema(schema_id, self._format)
+        message: str | list[int] | None = None
+        if isinstance(key, HeaderFrame):
+            message = list(key.message) if isinstance(key.message, tuple) else key.message
+        elif self._format == "protobuf":
+            message = message_path(key, ID_BYTES)[0]
         try:
-            return _reader(schema, path, fields, id_field)
+            return _reader(replace(schema, format=self._format), message, fields, id_field)
         except BadSchema as error:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number}: {error}") from None
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: {error}") from None
+
+
+def _schema_id(key: Key) -> SchemaId:
+    return key.schema_id if isinstance(key, HeaderFrame) else SchemaId("id", int.from_bytes(key[1:ID_BYTES], "big"))
+
+
+def _with_reference(found: HeaderFrame, value: bytes) -> HeaderFrame:
+    """The frame of a value that may begin with the name of its Protobuf message."""
+    if isinstance(found.message, str) and value.startswith(before := header_ids.reference(found.message)):
+        return found._replace(before=before)
+    return found
 
 
 def _reader(schema: Schema, message: str | list[int] | None, fields: Fields, id_field: str | None) -> Reader:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from publisher.errors import Aborted, Fatal, Retriable
 from scorer.backends import InferenceFailed
-from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.decoder import Decoded, Poison, Reason, decode_patiently
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.record_parts import Parts
 from scorer.scores.outputs import Scores
@@ -38,7 +38,7 @@ class Answers:
 def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: Parts) -> Answers:
     """The answers of this version, those of a scorer but for deadlines, which are not minded. Raises Away."""
     found = Answers(len(values))
-    decoded = loaded.decoder.decode(values, parts)
+    decoded = decode_patiently(loaded.decoder, values, parts)
     found.rejected = dict(decoded.rejected)
     for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
         found.ids[row] = id_

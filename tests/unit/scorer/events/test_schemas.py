@@ -13,7 +13,7 @@ from publisher.errors import Fatal
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.schemas import proto_files
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
-from scorer.events.schemas.registry import Registry, Schema
+from scorer.events.schemas.registry import LookUpFailed, Registry, Schema, SchemaId
 from scorer.events.schemas.sources import RegistrySource
 from scorer.settings.sections import SchemaRegistrySettings
 from tests.unit.scorer.events.formats import signature_of
@@ -29,11 +29,15 @@ class Shelf:
         self.schemas = dict(schemas)
         self.asked: list[int] = []
 
-    def __call__(self, _: SchemaRegistrySettings, number: int) -> Schema:
+    def schema(self, schema_id: SchemaId) -> Schema:
+        number = int(schema_id.value)
         self.asked.append(number)
         if number not in self.schemas:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"no schema {number}")
+            raise LookUpFailed(f"no schema {number}", 404)
         return self.schemas[number]
+
+    def probe(self) -> None:
+        """Answer."""
 
 
 def registry(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> RegistrySource:
@@ -179,4 +183,4 @@ def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
     assert [ids.of(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == ["one", None, None, None]
     assert SchemaIdField(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
     with pytest.raises(Poison):
-        registry(shelf, "protobuf").header(b"\0\0\0\0\1\xff")
+        registry(shelf, "protobuf").key(b"\0\0\0\0\1\xff")
