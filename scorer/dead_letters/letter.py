@@ -51,7 +51,7 @@ class Letter:
 def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
 
-    The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none. Its timestamp
+    The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none that identifies it. Its timestamp
     is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has passed at
     `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
     """
@@ -68,7 +68,7 @@ def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     known = Facts.of(originals)
     id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])
     if known.ce_id is None:
-        originals.append((ID_HEADER, id_.encode()))
+        originals = [*((name, held) for name, held in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
     late = known.deadline is not None and known.deadline < now_ms
     if late:
         originals = [(name, held) for name, held in originals if name != DEADLINE_HEADER]

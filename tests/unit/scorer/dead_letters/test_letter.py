@@ -58,6 +58,8 @@ def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
         ([("x-origin", b"us/e/0/1"), ("x-copied-to", b"others/2")], b"{}", None, "eu/events/2/77"),
         ([], b'{"id": "e1"', "id", "eu/events/2/77"),
         ([], b"\xff", "id", "eu/events/2/77"),
+        ([("ce_id", b"\xff")], b'{"id": "e1"}', None, "eu/events/2/77"),
+        ([("ce_id", b""), ("ce_id", None)], b'{"id": "e1"}', "id", "e1"),
         ([], None, "id", "eu/events/2/77"),
         ([], b"[" * 100_000, "id", "eu/events/2/77"),
     ],

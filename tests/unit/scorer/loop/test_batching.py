@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from publisher.kafka.headers import Headers
 from publisher.session.protocol import Record
 from scorer.events.batch import End
-from scorer.loop.batching import FEWEST, Limiter, full, within_deadline, within_target
+from scorer.loop.batching import FEWEST, Limiter, LookUpLimit, full, within_deadline, within_target
 from scorer.servables.cost import CostModel
 from tests.unit.scorer.servables.test_cost import expected, fitted
 
@@ -157,3 +157,16 @@ def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
 def test_no_batch_is_expected_to_outlast_its_deadline(a: float, b: float, seconds: float, most: int) -> None:
     cost = fitted((size, a + b * size) for size in (1, 10, 100))
     assert within_deadline(cost, seconds, 4_096) == pytest.approx(most, abs=1)
+
+
+def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
+    limit = LookUpLimit(1_000)
+    seen = []
+    for _ in range(11):
+        limit.exceeded(limit.limit)
+        seen.append(limit.limit)
+    assert seen[:3] == [500, 250, 125]
+    assert seen[-1] == 1
+    for _ in range(11):
+        limit.answered()
+    assert limit.limit == 1_000

@@ -9,6 +9,8 @@ import pytest
 
 from publisher.errors import Aborted
 from publisher.process.outages import MODEL_SERVERS, Away
+from scorer.events.batch import Batch
+from scorer.events.decoder import LookUpsPending
 from scorer.intake.beginnings import AnswersFrom
 from scorer.intake.marks import Mark
 from scorer.loop.scoring import Scored
@@ -94,6 +96,31 @@ def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
     assert looped.metrics.outages.is_away(MODEL_SERVERS)
     assert looped.metrics.outages.told() is None
     assert looped.group.intake.partitions.committed() == {HERE: 9}
+
+
+def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts() -> None:
+    looped = Looped()
+    answer, sizes = looped.scoring.score.side_effect, []
+
+    def score(batch: Batch, *rest: object) -> Scored:
+        sizes.append(len(batch))
+        if len(batch) > 1:
+            raise LookUpsPending("5 look-ups to go")
+        scored: Scored = answer(batch, *rest)
+        return scored
+
+    looped.scoring.score.side_effect = score
+    for _ in range(2):
+        looped.group.reads.clear()
+        looped.group.waiting += [event(offset) for offset in range(7, 11)]
+        looped.loop.step()
+        assert looped.group.reads == {HERE: 7}
+        assert looped.metrics.outages.told() is None  # the registry answers
+        looped.group.waiting.clear()
+    looped.group.waiting += [event(offset) for offset in range(7, 11)]
+    looped.loop.step()
+    assert sizes == [4, 2, 1]
+    assert looped.group.intake.partitions.committed() == {HERE: 8}
 
 
 def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
