@@ -51,9 +51,9 @@ class Letter:
 def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
 
-    The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none that identifies it. Its timestamp
-    is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has passed at
-    `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
+    The event goes to the partition it was in, with its key, value and headers, and `ce_id` if it had none that can be read. Its
+    timestamp is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has
+    passed at `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
     """
     (found,), unread = headers_of([message])
     headers = found or []

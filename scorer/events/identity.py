@@ -16,7 +16,7 @@ READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
 class Facts:
     """The facts in one event's headers.
 
-    `ce_id` and `origin` are None if the header is absent, null or blank: such a text identifies nothing. `bad_id` names the
+    `ce_id` and `origin` are None if the header is absent, null or empty: it identifies nothing. `bad_id` names the
     header of the id that is not UTF-8, with its value. `deadline` is Unix ms; `bad_deadline` is the text that is no such
     number; `copied_to` is the partition that a relay wrote the event to.
     """
@@ -47,24 +47,21 @@ NO_FACTS = Facts()
 def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the id: header ce_id, else the configured field, else the position in x-origin, else the event's own position.
 
-    `source` is (topic, partition, offset). A blank field counts as absent. An `x-origin` that was forwarded from a copy in
+    `source` is (topic, partition, offset). An empty field counts as absent. An `x-origin` that was forwarded from a copy in
     another partition does not count: several events may carry it.
     """
     if facts.ce_id is not None:
         return facts.ce_id
-    if field is not None and (name := str(field)).strip():
-        return name
+    if field not in (None, ""):
+        return str(field)
     if facts.origin and facts.copied_to in (None, f"{source[0]}/{source[1]}"):
         return facts.origin
     return f"{lane(region, source[0], source[1])}{source[2]}"
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
-    """Return the ids of events that each have one in the configured field, None if a field is absent or blank."""
-    if None in fields:
-        return None
-    names = list(map(str, fields))
-    return names if all(map(str.strip, names)) else None
+    """Return the ids of events that each have one in the configured field, None if a field is absent or empty."""
+    return None if None in fields or "" in fields else list(map(str, fields))
 
 
 @lru_cache(maxsize=4_096)
@@ -87,7 +84,7 @@ def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str |
             value = value.decode()
         except UnicodeDecodeError:
             return None, f"header {name} is {value[:100]!r}, which is not UTF-8"
-    return (value if value and value.strip() else None), None
+    return value or None, None
 
 
 def _text(value: str | bytes | None) -> str:

@@ -75,7 +75,7 @@ class HeaderFacts:
             return False
         if deadlines is not None and ((times := numbers(deadlines)) is None or (times < now_ms).any()):
             return False
-        if names is not None and not (plain(names) and names.certainly_not_blank()):
+        if names is not None and (names.any_empty() or not plain(names)):
             return False
         self.names = names
         return True

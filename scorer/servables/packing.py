@@ -131,7 +131,7 @@ def _with_carried(
 
 
 def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:
-    """The ids between their quotation marks; None where some events have one and others have none, or a blank one."""
+    """The ids between their quotation marks; None where some events have one and others have none, or an empty one."""
     if isinstance(ids, Texts):
         return _named(ids)
     if isinstance(ids, Plain):
@@ -147,8 +147,8 @@ def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | 
 
 
 def _named(ids: Texts) -> list[Piece] | None:
-    """The ids as they are, None if one may be blank: an id that identifies nothing counts as absent."""
-    return [Piece(ids)] if ids.certainly_not_blank() else None
+    """The ids as they are, None if one is empty: it identifies nothing, and counts as absent."""
+    return None if ids.any_empty() else [Piece(ids)]
 
 
 def _listed(ids: list[str]) -> list[Piece] | None:

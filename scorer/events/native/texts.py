@@ -13,7 +13,6 @@ PADDING = bytes(32)
 """Zeros that have to follow a text which is scanned: SCANNER_PADDING."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
 """For each byte, whether it stands in a JSON string as it is."""
-SPACE = 0x20  # bytes up to it are blank, or control characters
 Column = Sequence[bytes | None]
 """A string a row, or None: `Texts`, or a list."""
 
@@ -101,11 +100,9 @@ class Texts(Lazy[bytes | None]):
         """How many bytes the largest has."""
         return int(self.lengths().max(initial=0))
 
-    def certainly_not_blank(self) -> bool:
-        """Whether each text begins with a byte that is no space, so that it can be the id of an event."""
-        if not (self.lengths() > 0).all():
-            return False
-        return bool((self.text[self.starts] > SPACE).all())
+    def any_empty(self) -> bool:
+        """Whether one of them is empty, or None."""
+        return not self.lengths().all()
 
     def __len__(self) -> int:
         return len(self.ends)
