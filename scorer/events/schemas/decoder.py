@@ -106,14 +106,14 @@ class SchemaDecoder:
                     if FEWEST_PREFIX <= int.from_bytes((value := values[row] or b"")[:ID_BYTES], "big") < MOST_PREFIX:
                         suspects[row] = key, self._source.key(value)
         self._source.look_up(prefix for _, prefix in suspects.values() if prefix not in self._readers)
-        found: dict[int, Poison] = {}
+        ambiguous: dict[int, Poison] = {}
         for row, (key, prefix) in suspects.items():
             if self._is_read(values[row] or b"", key) and self._is_read(values[row] or b"", prefix):
                 number = int.from_bytes(prefix[:ID_BYTES], "big") if isinstance(prefix, bytes) else 0
                 named = key.schema_id if isinstance(key, HeaderFrame) else ""
                 error = f"headers name {named}, and the value is a whole event behind the prefix of schema {number} too"
-                found[row] = Poison(Reason.UNKNOWN_SCHEMA, error)
-        return found
+                ambiguous[row] = Poison(Reason.UNKNOWN_SCHEMA, error)
+        return ambiguous
 
     def _is_read(self, value: bytes, key: Key) -> bool:
         """Whether the value is a whole record of that schema, whatever fields it has."""

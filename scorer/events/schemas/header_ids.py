@@ -35,10 +35,10 @@ class HeaderFrame(NamedTuple):
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
     """Return the schema that an event's headers name, None if they name none. Raises Poison if it is unclear which."""
     read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
-    found = _frame(read, format_) if read else None
-    if isinstance(found, str):
-        raise Poison(Reason.UNKNOWN_SCHEMA, found)
-    return found
+    frame_or_error = _frame(read, format_) if read else None
+    if isinstance(frame_or_error, str):
+        raise Poison(Reason.UNKNOWN_SCHEMA, frame_or_error)
+    return frame_or_error
 
 
 def reference(message: str) -> bytes:
@@ -52,14 +52,14 @@ def reference(message: str) -> bytes:
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
     """The frame, or the error; the headers are different ones."""
     naming = [(name, value) for name, value in headers if name in NAMING]
-    known = [one for one in naming if one[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
+    supported = [one for one in naming if one[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:
         return None
-    if len(known) > 1:
-        return f"headers name different schemas: {', '.join(f'{name} {value[:32]!r}' for name, value in known)}"
-    if not known:
+    if len(supported) > 1:
+        return f"headers name different schemas: {', '.join(f'{name} {value[:32]!r}' for name, value in supported)}"
+    if not supported:
         return f"header {naming[0][0]} names a schema in a way that is not supported; write {CONFLUENT} or {CONTENT_ID}"
-    [(name, value)] = known
+    [(name, value)] = supported
     try:
         return _confluent(value, format_) if name == CONFLUENT else _apicurio(name, value, dict(headers), format_)
     except (ValueError, IndexError):

@@ -19,10 +19,10 @@ COMPILE_SECONDS = 10  # far more than it takes
 
 def compiled(schema: Schema) -> FileDescriptor:
     """The file that a schema's text, or its descriptor set, describes. Raises BadSchema with what protoc says."""
-    found = _compiled_once(schema)
-    if isinstance(found, str):
-        raise BadSchema(found)
-    return found
+    file_or_error = _compiled_once(schema)
+    if isinstance(file_or_error, str):
+        raise BadSchema(file_or_error)
+    return file_or_error
 
 
 @lru_cache(maxsize=1_000)

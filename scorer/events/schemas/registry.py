@@ -147,7 +147,7 @@ class Registry:
         return schema
 
     def look_up(self, wanted: Iterable[SchemaId]) -> None:
-        """Find out about these ids; `schema` then returns or raises at once.
+        """Look up these ids, those of them that are not known yet; `schema` then returns or raises at once.
 
         Raises LookUpsPending if that takes longer than SLICE_SECONDS: call again. Raises Away if the registry answers nothing,
         Fatal if it rejects everything and has never answered this process.

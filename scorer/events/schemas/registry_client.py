@@ -69,14 +69,14 @@ class RegistryClient:
 
     def _by_confluent(self, schema_id: SchemaId) -> Schema:
         session, value = self._session, schema_id.value
-        found = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
+        schema = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
         references = tuple(
             (one.name or "", session.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")
-            for one in found.references or []
+            for one in schema.references or []
         )
         if isinstance(value, int):
             self._good = value
-        return Schema((found.schema_type or "AVRO").lower(), found.schema_str or "", references)
+        return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
 
     def _native(self, schema_id: SchemaId) -> Schema:
         """Its own API names no format for the id of a content: the schema is then read as the configured one."""

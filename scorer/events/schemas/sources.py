@@ -50,7 +50,7 @@ class Source(Protocol):
         """Return the key of an event. Raises Poison if it has none, or it is unclear which."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Find out about the schemas of these keys. Raises LookUpsPending, Away and Fatal as `Registry.look_up`."""
+        """Look up the schemas of these keys. Raises LookUpsPending, Away and Fatal as `Registry.look_up`."""
 
     def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:
         """Return the reader of events with that key. Raises Poison if there is none; Away and Fatal as `Registry.schema`."""
@@ -112,10 +112,10 @@ class RegistrySource:
     def key(self, value: bytes, headers: Headers = None) -> Key:
         """Return the key that the headers name, else the value's prefix: a zero byte, the id, for Protobuf the message's path.
 
-        Raises Poison, also if the value has a prefix too and can be read by both.
+        Raises Poison.
         """
-        if headers and (found := header_ids.frame(headers, self._format)) is not None:
-            return _with_reference(found, value)
+        if headers and (frame := header_ids.frame(headers, self._format)) is not None:
+            return _with_reference(frame, value)
         if len(value) < ID_BYTES or value[0] != 0:
             raise MALFORMED
         if self._format == "avro":
@@ -146,11 +146,11 @@ def _schema_id(key: Key) -> SchemaId:
     return key.schema_id if isinstance(key, HeaderFrame) else SchemaId("id", int.from_bytes(key[1:ID_BYTES], "big"))
 
 
-def _with_reference(found: HeaderFrame, value: bytes) -> HeaderFrame:
-    """The frame of a value that may begin with the name of its Protobuf message."""
-    if isinstance(found.message, str) and value.startswith(before := header_ids.reference(found.message)):
-        return found._replace(before=before)
-    return found
+def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
+    """Return the frame of a value that may begin with the name of its Protobuf message."""
+    if isinstance(frame.message, str) and value.startswith(before := header_ids.reference(frame.message)):
+        return frame._replace(before=before)
+    return frame
 
 
 def _reader(schema: Schema, message: str | list[int] | None, fields: Fields, id_field: str | None) -> Reader:
