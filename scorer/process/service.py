@@ -42,7 +42,6 @@ from scorer.loop.arms import Assigning
 from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
-from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
