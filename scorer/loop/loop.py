@@ -50,7 +50,10 @@ class Loop:
         self._taking = Taking(collaborators)
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
-        self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
+        versions = collaborators.versions
+        self._fence = RevisionFence(
+            intake, versions.hurry, metrics.fence_timeouts, time.monotonic, strict=versions.signed_moves
+        )
         self._assigning = assigning or Assigning(collaborators.quarantine)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000

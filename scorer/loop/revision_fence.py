@@ -1,6 +1,7 @@
 """Keeps a partition from going back to an older revision: if a newer one has scored it, it waits until that is served here."""
 
 import logging
+import math
 from collections.abc import Callable
 
 from prometheus_client import Counter
@@ -16,9 +17,18 @@ HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 class RevisionFence:
     """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
-    monotonic seconds."""
+    monotonic seconds. `strict`: a partition that waited in vain waits on, because an older revision may be a forged one."""
 
-    def __init__(self, intake: Intake, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        hurry: Callable[[], None],
+        timeouts: Counter,
+        clock: Callable[[], float],
+        *,
+        strict: bool = False,
+    ) -> None:
+        self._strict = strict
         self._intake = intake
         self._hurry = hurry
         self._timeouts = timeouts
@@ -46,8 +56,12 @@ class RevisionFence:
         reached = {p for p in self._until if partitions.mark(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached
         if late:
-            log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
+            outcome = "still waiting" if self._strict else "going on"
+            log.error("revision not reached in %d s, %s with %d: %s", WAIT_SECONDS, outcome, revision, sorted(late))
             self._timeouts.inc(len(late))
+        if self._strict:
+            self._until |= dict.fromkeys(late, math.inf)
+            late = set()
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:
             del self._until[partition]
