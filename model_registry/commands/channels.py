@@ -146,7 +146,7 @@ def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[Move], str |
 
 
 def _shown(move: "Move", signed_by: str | None) -> str:
-    return signed_by or ("no" if move.signature is None else "not verified")
+    return signed_by or ("no" if move.signature is None else "unverified")
 
 
 def watch(

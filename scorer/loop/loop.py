@@ -50,10 +50,7 @@ class Loop:
         self._taking = Taking(collaborators)
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
-        versions = collaborators.versions
-        self._fence = RevisionFence(
-            intake, versions.hurry, metrics.fence_timeouts, time.monotonic, strict=versions.signed_moves
-        )
+        self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
         self._assigning = assigning or Assigning(collaborators.quarantine)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
@@ -134,7 +131,7 @@ class Loop:
             self._settle()
             self._claims.claim(arrivals)
             self._fence.admit(revision)
-        self._fence.look(revision)
+        self._fence.look(revision, self._versions.trusted_revision)
 
     def _leave_out(self) -> None:
         """Go on at the end of partitions in which it is too late for what waits. Raises Aborted."""

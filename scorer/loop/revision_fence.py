@@ -17,18 +17,9 @@ HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 class RevisionFence:
     """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
-    monotonic seconds. `strict`: a partition that waited in vain waits on, because an older revision may be a forged one."""
+    monotonic seconds."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        hurry: Callable[[], None],
-        timeouts: Counter,
-        clock: Callable[[], float],
-        *,
-        strict: bool = False,
-    ) -> None:
-        self._strict = strict
+    def __init__(self, intake: Intake, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
         self._intake = intake
         self._hurry = hurry
         self._timeouts = timeouts
@@ -47,21 +38,27 @@ class RevisionFence:
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
-    def look(self, revision: int) -> None:
-        """Let those go that wait for no newer revision than this one, or have waited for too long."""
+    def look(self, revision: int, trusted: float = math.inf) -> None:
+        """Resume the partitions that wait for no newer revision than this one, or have waited for too long.
+
+        A partition beyond `trusted` waits on: a revision that was accepted here before, or elsewhere, has gone from the channel
+        without a move, and an older state may have been put back on purpose.
+        """
         if not self._until:
             return
         now, partitions = self._clock(), self._intake.partitions
         self._until = {p: until for p, until in self._until.items() if p in partitions}
         reached = {p for p in self._until if partitions.mark(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached
+        held = {p for p in late if partitions.mark(p).revision > trusted}
+        if held:
+            log.error("revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held))
+            self._timeouts.inc(len(held))
+            self._until |= dict.fromkeys(held, now + WAIT_SECONDS)
+            late -= held
         if late:
-            outcome = "still waiting" if self._strict else "going on"
-            log.error("revision not reached in %d s, %s with %d: %s", WAIT_SECONDS, outcome, revision, sorted(late))
+            log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
             self._timeouts.inc(len(late))
-        if self._strict:
-            self._until |= dict.fromkeys(late, math.inf)
-            late = set()
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:
             del self._until[partition]

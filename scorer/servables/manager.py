@@ -9,6 +9,7 @@ both write the same records, and no partition goes back to an older revision whe
 """
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,12 +52,14 @@ class Refusal:
 class _Shared:
     """What both threads see; every change holds the lock.
 
-    `named` is the last seen state of the channel, `fault` the reason why that state itself is refused. `aspired` is what is to
+    `named` is the last seen state of the channel, `fault` the reason why that state itself is refused, and `accepted_revision`
+    the highest revision of which it was not. `aspired` is what is to
     be served: `named`, or an earlier state of the channel where `named` is refused; empty where no state can be served.
     """
 
     named: Resolution | None = None
     fault: Refusal | None = None
+    accepted_revision: int = 0
     aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
     serving: dict[str, Servable] = field(default_factory=dict)  # by role
@@ -172,9 +175,10 @@ class VersionManager:
         return named.revision if named else 0
 
     @property
-    def signed_moves(self) -> bool:
-        """Whether the policy accepts signed moves of the channel alone."""
-        return self._moves.signed
+    def trusted_revision(self) -> float:
+        """The highest revision of the channel that a partition may be at: the highest that was seen with a signed move, where
+        the policy accepts signed moves alone; else any."""
+        return self._shared.accepted_revision if self._moves.signed else math.inf
 
     @property
     def refuses_channel(self) -> bool:
@@ -300,6 +304,7 @@ class VersionManager:
             for one in aspired.values():
                 self._shared.refused.pop(one.digest, None)
             self._shared.named, self._shared.fault = resolution, None
+            self._shared.accepted_revision = max(self._shared.accepted_revision, resolution.revision)
             self._shared.aspired, self._shared.reason = aspired, reason
         self._earlier, self._before = None, resolution.revision
 

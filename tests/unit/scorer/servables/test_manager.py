@@ -233,6 +233,7 @@ def test_a_refused_candidate_refuses_the_revision_while_scorers_run_and_stops_no
         assert manager.canary
         assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
         assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+        assert manager.refuses_channel
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
         assert manager.refusals() == [Refusal("2.0.0", "it kills")]
