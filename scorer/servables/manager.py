@@ -315,10 +315,10 @@ class VersionManager:
                 return
             self._shared.named, self._shared.fault, self._shared.aspired = named, refusal, {}
         self._earlier, self._before = None, before
-        self._report(refusal, hint)
+        self._report("the state of the channel", refusal, hint)
 
-    def _report(self, refusal: Refusal, hint: str) -> None:
-        log.error("version %s is refused: %s%s", refusal.version, refusal.reason, f" (hint: {hint})" if hint else "")
+    def _report(self, what: str, refusal: Refusal, hint: str) -> None:
+        log.error("%s is refused: %s%s", what, refusal.reason, f" (hint: {hint})" if hint else "")
         self._on_refused(refusal)
 
     def _forget_refusals(self) -> None:
@@ -420,7 +420,7 @@ class VersionManager:
             refusal = Refusal(aspired.version, str(error))
             with self._lock:
                 self._shared.refused[digest] = refusal
-            self._report(refusal, error.hint if isinstance(error, RegistryError) else "")
+            self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")
             return
         with self._lock:
             if load is not self._load:  # its model was closed meanwhile

@@ -87,24 +87,3 @@ def test_a_refused_version_and_an_unsigned_move_stop_no_scorer_at_deaths_and_a_s
     until(lambda: rig.answered() == 400, "scores of the signed move's version")
     rig.assert_clean(events=400, scored=400, version_regressions=0)
     assert another.metric("scorer_revision_fence_timeouts_total") == 0
-
-
-def test_a_scorer_of_which_no_version_was_ever_good_waits_alive_and_starts_with_the_first_good_one(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    wrong = models.linear_package(rig.folder / "1.0.0", 2.0)
-    (wrong / "golden.jsonl").write_text('{"event": {"a": 1, "b": 2}, "score": 77.0, "tolerance": 0.001}\n')
-    rig.push_unchecked(wrong, "1.0.0")
-    rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
-    rig.promote("1.0.0")
-    rig.create(code=1)
-    workers = rig.start("w")
-    until(lambda: "golden example 1 must score 77.0" in workers.said, "the refusal")
-    assert workers.get("/livez")[0] == 200
-    until(lambda: workers.get("/readyz")[0] == 503, "the reason")
-    until(lambda: "model: no model version to serve: 1.0.0: golden example 1" in workers.get("/readyz")[1], "the reason")
-    assert workers.metric("scorer_channel_refused") == 1
-    rig.promote("2.0.0")
-    workers.ready()
-    rig.emit(events(10))
-    until(lambda: rig.answered() == 10, "the scores")
-    assert {record["version"] for record in rig.scores()} == {"2.0.0"}
