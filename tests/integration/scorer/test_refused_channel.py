@@ -68,9 +68,10 @@ def test_a_refused_version_and_an_unsigned_move_stop_no_scorer_at_deaths_and_a_s
     assert served(rig) == {("1.0.0", 1)}
 
     rig.run("model-registry", "promote", REPO, "--to", "3.0.0", "--reason", "by a writer without the key")
+    assert "has no signature" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
     until(lambda: all("has no signature" in reason for reason in refusals(rig)), "the refusals in the status records")
     kill(rig, workers, 0)
-    another = rig.start("b", "--set", "model.cache=./empty").ready()
+    another = rig.start("b", "--set", f"model.cache={rig.folder}/empty").ready()
     assert another.metric("scorer_channel_refused") == 1
     assert another.metric("scorer_versions_refused_total") == 2
     until(lambda: len(refusals(rig)) == 3, "the third scorer's record")
