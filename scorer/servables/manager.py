@@ -260,9 +260,7 @@ class VersionManager:
             try:
                 if self._shared.moving:
                     self._move()
-                self._look()
-                self._work()
-                self._step_back()
+                self._follow()
                 self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
@@ -270,6 +268,23 @@ class VersionManager:
                 log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.champion.label, error)
             except Exception:
                 log.exception("following the model's tag failed; %s goes on", self.champion.label)
+
+    def _follow(self) -> None:
+        """Make ready what the channel names, or an earlier state where that is refused.
+
+        Raises RegistryError; for a tag that names no version once an earlier state was looked for.
+        """
+        failed: RegistryError | None = None
+        try:
+            self._look()
+        except RegistryError as error:
+            if error.transient:
+                raise
+            failed = error
+        self._work()
+        self._step_back()
+        if failed is not None:
+            raise failed
 
     def _look(self) -> None:
         """Aspire to what the tag names, if that may have changed and is accepted. Raises RegistryError for a tag that names no
@@ -282,7 +297,8 @@ class VersionManager:
                 self._read_policy()
                 self._forget_refusals()
         except RegistryError as error:
-            if not error.transient:
+            missing = isinstance(error, NotFound) and self._shared.serving  # some registries replace a tag in two steps
+            if not error.transient and not missing:
                 self._tag.forget()
                 self._reject(self._shared.named, None, Refusal(self._settings.model.tag, str(error)), error.hint)
             raise

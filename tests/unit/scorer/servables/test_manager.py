@@ -436,6 +436,20 @@ def signed_site(tmp_path: Path) -> Site:
     return site
 
 
+def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_scorer_that_runs(site: Site) -> None:
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(manager.flip, "the second version")
+        forge_tag(site, "3.0.0")
+        until(manager.refusals, "the refusal")
+        assert "no entry of its history" in manager.refusals()[0].reason
+        assert not manager.flip()
+        assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
+        site.promote("3.0.0")
+        until(manager.flip, "the move")
+        assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
+
+
 def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_path: Path) -> None:
     site = signed_site(tmp_path)
     site.promote("2.0.0")
