@@ -106,7 +106,7 @@ class PublishSection(Section):
     channel: str | None = None
     """The channel that is promoted; default: the scorer's `model.tag`."""
     key_file: Path | None = None
-    """The private key that attests and signs, made by `model-registry keygen`. A run needs it."""
+    """The private key that attests, and signs versions and moves, made by `model-registry keygen`. A run needs it."""
     password_file: Path | None = None
     """Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD."""
     rollout: Path | None = None

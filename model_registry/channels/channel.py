@@ -9,19 +9,24 @@ pipeline, one person at a time) is the rule that keeps it from happening.
 """
 
 import io
+import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from model_registry.channels import roles
-from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode
+from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode, sign
 from model_registry.channels.roles import Role
 from model_registry.channels.standing import Standing, read, stands
 from model_registry.channels.targets import Target, beside, check_complete, shadowed, whole
-from model_registry.errors import BadReference, Conflict, NotFound, Refused, RegistryError
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store, select
+from model_registry.trust import bundle
+from model_registry.trust.keys import PrivateKey
+
+log = logging.getLogger(__name__)
 
 MAX_TEXT = 4096  # characters of an actor or a reason
 MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
@@ -85,11 +90,13 @@ def promote(
     shadow: str | None = None,
     pairs: int = 0,
     evidence: bytes | None = None,
+    key: PrivateKey | None = None,
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns. With `canary`, in
     percent, the version answers that share of the keys, and the champion stays; with `shadow`, that version scores unseen
     beside it. Without them, a canary or a shadow that there was is over. `pairs` is the percent of the keys that both versions
     are to score, 0: as whoever runs the shadow has set it. `evidence` is a JSON document that is kept with the history entry.
+    `key` signs the move.
 
     Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
     or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
@@ -108,7 +115,7 @@ def promote(
             return shadowed(store, version, found, shadow, whole(store, standing.there, shadow), pairs)
         return Target(found, version, {version: found.digest})
 
-    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence, key=key)
 
 
 def rollback(
@@ -121,6 +128,7 @@ def rollback(
     to_revision: int | None = None,
     expected: Expected = Expected(),
     evidence: bytes | None = None,
+    key: PrivateKey | None = None,
 ) -> Move:
     """Move a channel back to the champion of a revision, by default of the one before the current: a new, higher revision.
 
@@ -138,13 +146,36 @@ def rollback(
         check_complete(store, at.champion)
         return Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
 
-    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence, key=key)
 
 
 def history(store: Store, channel: str, after: int = 0) -> list[Move]:
     """The moves of a channel behind revision `after`, oldest first; empty where the tag is no channel."""
     revisions = tags.revisions(store.tags(), channel)
     return [read(store, channel, revision) for revision in reversed(revisions) if revision > after]
+
+
+def past(store: Store, channel: str, before: int | None = None) -> Iterator[Move]:
+    """The moves before a revision (default: all) that took place, newest first, each read when it is asked for.
+
+    A move that was interrupted before the tag was moved did not take place. An entry that cannot be read is left out. Raises
+    what the store raises for its tags, and Unreachable.
+    """
+    follows: Move | None = None  # the next newer move that took place, where it could be read
+    for revision in tags.revisions(store.tags(), channel):
+        try:
+            move = read(store, channel, revision)
+        except (Corrupt, NotFound) as error:
+            log.warning("revision %d of the channel %r is left out: %s", revision, channel, error)
+            follows = None
+            continue
+        if before is not None and revision > before:
+            continue
+        if follows is not None and move.to_digest != follows.from_digest:
+            continue
+        follows = move
+        if revision != before:
+            yield move
 
 
 def _move(
@@ -157,6 +188,7 @@ def _move(
     now: datetime,
     expected: Expected,
     evidence: bytes | None,
+    key: PrivateKey | None,
 ) -> Move:
     """Plan and write, until nobody else has moved the channel in between."""
     tags.check_channel(channel)
@@ -176,7 +208,13 @@ def _move(
             evidence=None if evidence is None else told.digest,
         )  # fmt: skip
         store.push_blob(told, io.BytesIO(document))
-        entry = store.push_manifest(encode(move, told, to.descriptor))
+        signature = None
+        if key is not None:
+            statement = sign(move, store.repository, key)
+            signature = manifest.content(bundle.MEDIA_TYPE, statement)
+            store.push_blob(signature, io.BytesIO(statement))
+            move = replace(move, signature=signature.digest)
+        entry = store.push_manifest(encode(move, told, to.descriptor, signature))
         tag = tags.history_tag(channel, move.revision)
         try:
             expect = {tag: None, channel: standing.digest, **to.tags}

@@ -11,6 +11,8 @@ from model_registry.channels.roles import Role
 from model_registry.errors import Corrupt, NotFound, Refused
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
+from model_registry.trust import bundle
+from model_registry.trust.keys import PrivateKey
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
 EVIDENCE_TYPE = "application/vnd.scorestream.evidence.v1+json"
@@ -20,6 +22,7 @@ NAMES = {
     "from_version": "from-version", "to_digest": "to", "to_version": "to-version", "roles": "roles", "restores": "restores",
 }  # fmt: skip
 """What the annotations of a history entry call the attributes of its move."""
+EVIDENCE = "evidence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Move:
 
     `roles` is empty where the channel names a version alone; else `to_digest` is an index's. `restores` is the revision that
     a rollback went back to, None for a promotion. `evidence` is the digest of the document that the move was decided by, where
-    there is one.
+    there is one. `signature` is the digest of the signed statement about the move, where its entry has one; it is not
+    verified.
     """
 
     channel: str
@@ -43,6 +47,7 @@ class Move:
     roles: tuple[Role, ...] = ()
     restores: int | None = None
     evidence: str | None = None
+    signature: str | None = None
 
     @property
     def champion(self) -> str:
@@ -50,25 +55,45 @@ class Move:
         return self.roles[0].digest if self.roles else self.to_digest
 
 
-def encode(move: Move, content: Descriptor, subject: Descriptor) -> bytes:
-    """The history entry's manifest. `content` is the evidence, or the empty blob; `subject` what the channel names from now."""
-    stated: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
-    stated["at"] = move.at.isoformat(timespec="milliseconds")
-    stated["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
-    annotations = {NOTE + name: str(value) for name, value in stated.items() if value is not None}
-    return manifest.build(HISTORY_TYPE, content, (content,), annotations, subject=subject)
+def stated(move: Move) -> dict[str, str]:
+    """What a history entry states of its move, by the names of its annotations; the digest of the evidence too."""
+    values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
+    values["at"] = move.at.isoformat(timespec="milliseconds")
+    values["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
+    values[EVIDENCE] = move.evidence
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def model_name(repository: str) -> str:
+    """The name of the model in a repository: the last part, which a copy of the repository has too."""
+    return repository.rpartition("/")[2]
+
+
+def sign(move: Move, repository: str, key: PrivateKey) -> bytes:
+    """A signed statement (a bundle) about everything that the entry of a move in this repository states."""
+    predicate = {"model": model_name(repository), **stated(move)}
+    return bundle.build(bundle.build_statement(move.to_digest, bundle.MOVED, predicate), key)
+
+
+def encode(move: Move, content: Descriptor, subject: Descriptor, signature: Descriptor | None = None) -> bytes:
+    """The history entry's manifest. `content` is the evidence, or the empty blob; `subject` what the channel names from now;
+    `signature` the signed statement about the move, where there is one."""
+    annotations = {NOTE + name: value for name, value in stated(move).items() if name != EVIDENCE}
+    layers = (content,) if signature is None else (content, signature)
+    return manifest.build(HISTORY_TYPE, content, layers, annotations, subject=subject)
 
 
 def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     """The entry of this channel and revision. Raises Corrupt, naming `what`, where it is another entry, or none."""
     parsed = manifest.parse(data)
-    stated: dict[str, Any] = {a: parsed.annotations[NOTE + n] for a, n in NAMES.items() if NOTE + n in parsed.annotations}
+    found: dict[str, Any] = {a: parsed.annotations[NOTE + n] for a, n in NAMES.items() if NOTE + n in parsed.annotations}
     try:
-        stated["roles"] = msgspec.json.decode(stated.get("roles", "[]"))
-        stated["at"] = datetime.fromisoformat(stated["at"]).astimezone(UTC)
-        stated |= {number: int(stated[number]) for number in ("revision", "restores") if number in stated}
-        stated["evidence"] = next((each.digest for each in parsed.layers if each.media_type == EVIDENCE_TYPE), None)
-        move = msgspec.convert({"from_digest": None, "from_version": None, **stated}, Move)
+        found["roles"] = msgspec.json.decode(found.get("roles", "[]"))
+        found["at"] = datetime.fromisoformat(found["at"]).astimezone(UTC)
+        found |= {number: int(found[number]) for number in ("revision", "restores") if number in found}
+        found["evidence"] = next((each.digest for each in parsed.layers if each.media_type == EVIDENCE_TYPE), None)
+        found["signature"] = next((each.digest for each in parsed.layers if each.media_type == bundle.MEDIA_TYPE), None)
+        move = msgspec.convert({"from_digest": None, "from_version": None, **found}, Move)
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{what} does not read: {error!r}") from None
     if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):

@@ -4,16 +4,19 @@ import sys
 import time
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from model_registry.commands import options, output
-from model_registry.commands.options import Channel, Json, Reason, Repo, open_repository
-from model_registry.errors import BadReference, NotFound, Refused, RegistryError
+from model_registry.commands.options import Channel, Json, Keys, MoveKey, PasswordFile, Reason, Repo, open_repository
+from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError
 from model_registry.oci import tags
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from model_registry.channels.history import Move
     from model_registry.channels.prune import Removal
     from model_registry.stores import Store
@@ -51,16 +54,18 @@ def promote(
     shadow: Shadow = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
+    key: MoveKey = None,
+    password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
     """Point a channel at a version, or add it as a canary. Each move has the next revision. `scorer promote` also tells the
     scorers. A canary or a shadow that there was is over."""
     from model_registry.channels import channel as channels
 
-    share = canary_share(canary, shadow)
+    share, by = canary_share(canary, shadow), _by(reason, key, password_file)
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(expect_digest, expect_revision)
-    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, shadow=shadow, **_by(reason)))
+    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, shadow=shadow, **by))
 
 
 def canary_share(canary: str | None, shadow: str | None) -> int | None:
@@ -80,26 +85,30 @@ def rollback(
     to_revision: ToRevision = None,
     reason: Reason = "",
     expect_revision: ExpectRevision = None,
+    key: MoveKey = None,
+    password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
     """Point a channel at what it served before, as a new revision: canary and shadow end. A second one goes one step back."""
     from model_registry.channels import channel as channels
 
+    by = _by(reason, key, password_file)
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(revision=expect_revision)
-    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **_by(reason)))
+    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **by))
 
 
-def _by(reason: str) -> dict[str, Any]:
-    return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
+def _by(reason: str, key: Path | None, password_file: Path | None) -> dict[str, Any]:
+    private = options.private_key(key, password_file)
+    return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC), "key": private}
 
 
 def _show_move(json: bool, made: "Move") -> None:
     output.show(json, output.move(made), output.move_line(made))
 
 
-def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", json: Json = False) -> None:
-    """Show every move of a channel, the newest last."""
+def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys = None, json: Json = False) -> None:
+    """Show every move of a channel, the newest last, and which of these keys signed it."""
     from model_registry.channels import channel as channels
     from model_registry.channels import roles
 
@@ -107,13 +116,37 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", json: Jso
     moves = channels.history(store, channel)
     if not moves:
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
-    rows = []
+    rows, values = [], []
+    signed = _signed(store, key)
     for m in moves:
         note = f"{m.reason} (back to revision {m.restores})".strip() if m.restores else m.reason
         to = roles.shown(m.roles) or m.to_version
-        rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, note])
-    table = output.table(["revision", "at", "from", "to", "actor", "reason"], rows)
-    output.show(json, {"channel": channel, "moves": [output.move(move) for move in moves]}, table)
+        by = signed(m)
+        rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, _shown(m, by), note])
+        values.append(output.move(m) | {"signed_by": by})
+    table = output.table(["revision", "at", "from", "to", "actor", "signed", "reason"], rows)
+    output.show(json, {"channel": channel, "moves": values}, table)
+
+
+def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[Move], str | None]":
+    """Which of these keys signed a move; None where none did."""
+    from model_registry.channels import signed_move
+
+    keys = options.trusted_keys(paths)
+
+    def signer(move: "Move") -> str | None:
+        if not keys or move.signature is None:
+            return None
+        try:
+            return signed_move.verify(store, move.channel, move.revision, keys, datetime.now(UTC)).key_id
+        except (Refused, NotFound, Corrupt):
+            return None
+
+    return signer
+
+
+def _shown(move: "Move", signed_by: str | None) -> str:
+    return signed_by or ("no" if move.signature is None else "unverified")
 
 
 def watch(
@@ -142,17 +175,18 @@ def watch(
         output.show_line(json, output.move(move), line.rstrip())
 
 
-def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
-    """Show the channels, what they name and who moved them last. `scorer status` shows which scorers run what."""
+def status(ctx: typer.Context, repo: Repo, key: Keys = None, json: Json = False) -> None:
+    """Show the channels, what they name, who moved them last, and which of these keys signed the move. `scorer status` shows
+    which scorers run what."""
     store, _ = open_repository(ctx, repo)
-    channels = _channels(store)
-    columns = ["channel", "revision", "serves", "moved", "by", "reason"]
-    keys = ["channel", "revision", "serves", "at", "by", "reason"]
+    channels = _channels(store, _signed(store, key))
+    columns = ["channel", "revision", "serves", "moved", "by", "signed", "reason"]
+    keys = ["channel", "revision", "serves", "at", "by", "signed", "reason"]
     text = output.table(columns, [[c[key] for key in keys] for c in channels])
     output.show(json, {"repository": store.repository, "channels": channels}, text)
 
 
-def _channels(store: "Store") -> list[dict[str, Any]]:
+def _channels(store: "Store", signed: "Callable[[Move], str | None]") -> list[dict[str, Any]]:
     from model_registry.channels import channel, roles
 
     rows: list[dict[str, Any]] = []
@@ -165,7 +199,15 @@ def _channels(store: "Store") -> list[dict[str, Any]]:
         row = {"channel": name, "revision": found.revision, "version": found.version, "digest": found.digest}
         parts = [{"role": p.role, "version": p.version, "digest": p.digest, "weight": p.weight} for p in found.roles]
         row |= {"serves": roles.shown(found.roles) or found.version, "roles": parts}
-        rows.append(row | {"at": f"{last.at:%Y-%m-%dT%H:%M:%SZ}", "by": last.actor, "reason": last.reason})
+        rows.append(
+            row
+            | {
+                "at": f"{last.at:%Y-%m-%dT%H:%M:%SZ}",
+                "by": last.actor,
+                "reason": last.reason,
+                "signed": _shown(last, signed(last)),
+            }
+        )
     return rows
 
 

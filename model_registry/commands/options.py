@@ -18,6 +18,8 @@ from model_registry.oci.reference import Reference
 
 if TYPE_CHECKING:
     from model_registry.stores import Progress, Store
+    from model_registry.trust.keys import PrivateKey
+    from model_registry.trust.signing import TrustedKey
 
 TIMEOUT_SECONDS = 30.0
 NAMELESS = "?"  # no tag, and so no version, is called so
@@ -28,6 +30,16 @@ Ref = Annotated[
 Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLDER, one a model.", show_default=False)]
 Channel = Annotated[str, typer.Option(help="The tag that moves, for instance prod, or prod.eu-west for one region.")]
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
+MoveKey = Annotated[
+    Path | None, typer.Option("--key", metavar="FILE", help="Sign the move with this private key.", show_default=False)
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
+]
+Keys = Annotated[
+    list[Path] | None, typer.Option("--key", metavar="FILE", help="A trusted public key; repeatable.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 PlainHosts = Annotated[
     list[str] | None,
@@ -110,6 +122,25 @@ def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
     if stated == NAMELESS:
         raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]
+
+
+def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | None":
+    """The key that signs a move; None where no key is named. Raises BadFile, BadReference."""
+    from model_registry.trust import keys
+
+    if path is None:
+        if password_file is not None:
+            raise BadReference("--password-file is for a key", "name the key: --key FILE")
+        return None
+    return keys.read_private(path, keys.read_password(password_file))
+
+
+def trusted_keys(paths: list[Path] | None) -> "list[TrustedKey]":
+    """Public keys, each under the name of its file. Raises BadFile."""
+    from model_registry.trust import keys
+    from model_registry.trust.signing import TrustedKey
+
+    return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
 
 
 def actor() -> str:

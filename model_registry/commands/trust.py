@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from model_registry.commands import options, output
-from model_registry.commands.options import Json, Ref, open_repository
+from model_registry.commands.options import Json, Keys, PasswordFile, Ref, open_repository
 from model_registry.errors import BadReference
+from model_registry.oci import tags
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
     from model_registry.trust.keys import PrivateKey
-    from model_registry.trust.signing import TrustedKey
+    from model_registry.trust.policy import Policy
 
 Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
-Keys = Annotated[
-    list[Path] | None, typer.Option("--key", metavar="FILE", help="A trusted public key; repeatable.", show_default=False)
-]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
-]
 Type = Annotated[
     str,
     typer.Option(
@@ -70,7 +64,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
-    trusted, held = _trusted(key), read(policy) if policy else None
+    trusted, held = options.trusted_keys(key), read(policy) if policy else None
     store, target = open_repository(ctx, ref)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
@@ -78,12 +72,27 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     if held:
         gate = Gate(held, None)
         signer = gate.check(store, digest, name.rpartition(":")[2], now)
-        signers, told = [signer] if signer else [], {"comparison": gate.compared(store, digest, now)}
+        told = {"comparison": gate.compared(store, digest, now)}
+        told |= {"move": _mover(held, store, target.tag, now)} if held.signed_moves else {}
+        signers = [signer] if signer else []
     else:
         signers = signing.verify(store, digest, trusted, now, name)
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
     text += f"; it passed a comparison, says {told['comparison']}" if told.get("comparison") else ""
+    text += f"; {target.tag} was moved to it by {told['move']}" if told.get("move") else ""
     output.show(json, {"digest": digest, "keys": signers, **told}, output.plain(text))
+
+
+def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
+    """The key that signed the move of a channel to what it names, under this policy; None where `tag` is no channel.
+
+    Raises Refused where no trusted key signed the move.
+    """
+    from model_registry.channels import channel, signed_move
+
+    if not tag or not tags.revisions(store.tags(), tag):
+        return None
+    return signed_move.MoveGate(policy, None).check(store, tag, channel.resolve(store, tag), now)
 
 
 def attest(
@@ -109,7 +118,7 @@ def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[s
     """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
     from model_registry.trust import attestation
 
-    found = attestation.attestations(store, digest, _trusted(key), datetime.now(UTC))
+    found = attestation.attestations(store, digest, options.trusted_keys(key), datetime.now(UTC))
     return [
         {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
         for one in found
@@ -120,10 +129,3 @@ def _private(path: Path, password_file: Path | None) -> "PrivateKey":
     from model_registry.trust import keys
 
     return keys.read_private(path, keys.read_password(password_file))
-
-
-def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
-    from model_registry.trust import keys
-    from model_registry.trust.signing import TrustedKey
-
-    return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from model_registry.commands import options, output
-from model_registry.commands.options import Json, Ref, Repo, open_repository
-from model_registry.commands.trust import Keys
+from model_registry.commands.options import Json, Keys, Ref, Repo, open_repository
 from model_registry.oci import tags
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ MAX_BYTES = 1 << 20
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 STATEMENT_TYPES = (STATEMENT_TYPE, "https://in-toto.io/Statement/v0.1")
 SIGNED = "https://sigstore.dev/cosign/sign/v1"
+MOVED = "https://scorestream.io/attestations/move/v1"
+"""The type of a signed move of a channel (model_registry/channels/signed_move.py)."""
 
 
 class _Subject(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) and a passed
-comparison are required, and the digests that are never loaded, even if signed. model_registry/README.md describes it.
+comparison are required, whether the moves of the channel must be signed, and the digests that are never loaded, even if signed.
+model_registry/README.md describes it. A key is for both versions and moves, unless its `use` names one of them.
 
 Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
 end, UTC): what only it signed has to be signed again by its successor before then.
@@ -26,7 +27,7 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy file as it was read from `path`."""
+    """A policy file as it was read from `path`. `keys` vouch for versions, `move_keys` for moves of channels."""
 
     path: Path
     required: bool
@@ -34,6 +35,8 @@ class Policy:
     denied: frozenset[str]
     named: bool = False
     compared: bool = False
+    signed_moves: bool = False
+    move_keys: tuple[TrustedKey, ...] = ()
 
 
 def _until(raw: Any) -> datetime | None:
@@ -57,6 +60,7 @@ class _Key(Part):
     kind = "mapping"
     id: Text
     file: Text
+    use: Literal["versions", "moves"] | None = None
     not_after: Annotated[datetime | None, BeforeValidator(_until)] = None
 
 
@@ -65,6 +69,7 @@ class _Document(Part):
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
     comparisons: Literal["required", "optional"] = "optional"
+    moves: Literal["signed", "optional"] = "optional"
     keys: list[_Key] | None = None
     denied: list[Annotated[str, BeforeValidator(_digest)]] | None = None
 
@@ -75,19 +80,24 @@ def read(path: Path) -> Policy:
         found = _Document.model_validate(_load(path))
     except ValidationError as error:
         _fail(path, documents.fault(error, "the policy"))
-    stated = found.keys or []
-    trusted = tuple(TrustedKey(one.id, keys.read_public(path.parent / one.file), one.not_after) for one in stated)
+    trusted = [
+        (one.use, TrustedKey(one.id, keys.read_public(path.parent / one.file), one.not_after)) for one in found.keys or []
+    ]
     try:
-        documents.each_once((one.id for one in trusted), "keys: the id")
-        documents.each_once((one.key.fingerprint for one in trusted), "keys: the key")
+        documents.each_once((key.id for _, key in trusted), "keys: the id")
+        documents.each_once((key.key.fingerprint for _, key in trusted), "keys: the key")
     except ValueError as error:
         _fail(path, str(error))
+    version_keys = tuple(key for use, key in trusted if use != "moves")
+    move_keys = tuple(key for use, key in trusted if use != "versions")
     for what, asked in (("signatures", found.signatures), ("comparisons", found.comparisons)):
-        if asked == "required" and not trusted:
-            _fail(path, f"{what} are required, but there are no keys; list at least one under keys")
+        if asked == "required" and not version_keys:
+            _fail(path, f"{what} are required, but there are no keys for versions; list at least one under keys")
+    if found.moves == "signed" and not move_keys:
+        _fail(path, "moves must be signed, but there are no keys for moves; list at least one under keys")
     denied = frozenset(found.denied or ())
     required, named, compared = (asked == "required" for asked in (found.signatures, found.names, found.comparisons))
-    return Policy(path, required, trusted, denied, named, compared)
+    return Policy(path, required, version_keys, denied, named, compared, found.moves == "signed", move_keys)
 
 
 class _Loader(yaml.SafeLoader):

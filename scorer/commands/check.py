@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
+from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
 from model_registry.package import Package
 from model_registry.trust.gate import admission
@@ -68,6 +69,8 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         found = yield from _broker(settings, admin, create, partitions)
     try:
         package, resolution = pulled(settings)
+        moves = move_admission(settings.model.policy, open_cache(settings.model).root)
+        moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
         servable = make(package, resolution, loader(settings), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)

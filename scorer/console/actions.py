@@ -25,6 +25,7 @@ from scorer.rollout.controller import topic
 from scorer.rollout.controller.entries import Verb
 from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.status_topic import notify
+from scorer.servables.source import move_key
 from scorer.settings import Settings
 
 UNFIT_SHOWN = 3
@@ -81,7 +82,7 @@ class Actions:
 
     def _move(self, make: Callable[..., Move], actor: str, reason: str) -> str:
         """Make a move, and tell the scorers. One that cannot be told is seen at their next poll."""
-        move = make(actor=actor, reason=reason, now=datetime.now(UTC))
+        move = make(actor=actor, reason=reason, now=datetime.now(UTC), key=move_key(self._settings))
         said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
         self._moved()
         try:

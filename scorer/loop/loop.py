@@ -132,7 +132,7 @@ class Loop:
             self._settle()
             self._claims.claim(arrivals)
             self._fence.admit(revision)
-        self._fence.look(revision)
+        self._fence.look(revision, self._versions.trusted_revision)
 
     def _leave_out(self) -> None:
         """Go on at the end of partitions in which it is too late for what waits. Raises Aborted."""

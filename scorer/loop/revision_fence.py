@@ -1,6 +1,7 @@
 """Keeps a partition from going back to an older revision: if a newer one has scored it, it waits until that is served here."""
 
 import logging
+import math
 from collections.abc import Callable
 
 from prometheus_client import Counter
@@ -37,14 +38,24 @@ class RevisionFence:
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
-    def look(self, revision: int) -> None:
-        """Let those go that wait for no newer revision than this one, or have waited for too long."""
+    def look(self, revision: int, trusted: float = math.inf) -> None:
+        """Resume the partitions that wait for no newer revision than this one, or have waited for too long.
+
+        A partition beyond `trusted` waits on: a revision that was accepted here before, or elsewhere, has gone from the channel
+        without a move, and an older state may have been put back on purpose.
+        """
         if not self._until:
             return
         now, partitions = self._clock(), self._intake.partitions
         self._until = {p: until for p, until in self._until.items() if p in partitions}
         reached = {p for p in self._until if partitions.mark(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached
+        held = {p for p in late if partitions.mark(p).revision > trusted}
+        if held:
+            log.error("revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held))
+            self._timeouts.inc(len(held))
+            self._until |= dict.fromkeys(held, now + WAIT_SECONDS)
+            late -= held
         if late:
             log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
             self._timeouts.inc(len(late))

@@ -114,6 +114,8 @@ class Metrics:
         told = "Events that a shadow left out because it was too far behind."
         self.skipped = Counter("scorer_shadow_skipped_events", told, registry=at)
         self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
+        told = "1 while the channel names a version, or was moved in a way, that is refused here: an earlier one is served."
+        self.channel_refused = Gauge("scorer_channel_refused", told, registry=at)
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
         )

@@ -5,7 +5,7 @@ from collections import Counter
 from scorer.loop.recovery import backoff
 
 STEADY_SECONDS = 60.0  # a worker that has served so long begins anew at the first
-FOR_ALL = (2, 3)  # exit codes that the next start would meet again: the configuration is wrong, or the worker is refused
+LASTING = (2, 3)  # exit codes that the next start would meet again: the configuration is wrong, or the worker is refused
 
 
 class Restarts:
@@ -24,11 +24,12 @@ class Restarts:
     def ended(self, worker: int, code: int, now: float) -> float | None:
         """When to start a worker again that nobody asked to end, by its exit code or negated signal; None where all are to end.
 
-        Until one of them has served everything is as with a single process: the first end is the end. After that only what
-        would be the same at the next start ends all; any other end is followed by a restart, later and later in a row.
+        Until one of them has served everything is as with a single process: the first end is the end. After that an end is
+        followed by a restart, later and later in a row. Only what would be the same at the next start ends the command, and
+        only when no other worker serves: a policy file that was damaged since they started, for instance, harms none of them.
         """
         since = self._serving.pop(worker, now)
-        if code in FOR_ALL or not self._anyone_served:
+        if not self._anyone_served or (code in LASTING and not self._serving):
             return None
         self._failures[worker] = 1 if now - since >= STEADY_SECONDS else self._failures[worker] + 1
         return now + backoff(self._failures[worker])

@@ -217,6 +217,7 @@ class Service:
             candidate=self._parts.candidate,
         )
         stop.callback(versions.close)
+        metrics.channel_refused.set_function(lambda: versions.refuses_channel)
         self._progress.state = "making a version of the model ready"
         self._waiting.repeated(versions.start)
         return quarantine, versions

@@ -16,13 +16,14 @@ from model_registry.channels import channel
 from model_registry.channels.history import Move
 from model_registry.commands import options, output
 from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevision, Shadow, To, ToRevision, canary_share
-from model_registry.commands.options import Reason
+from model_registry.commands.options import MoveKey, PasswordFile, Reason
+from model_registry.trust.keys import PrivateKey
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process.command_line import Config, Json, Set
 from scorer.rollout import progress
 from scorer.rollout.progress import FLIPPED, WAITING, Verdict
 from scorer.rollout.status_topic import StatusTopic, notify
-from scorer.servables.source import open_source
+from scorer.servables.source import move_key, open_source
 from scorer.settings import load
 
 Wait = Annotated[bool, typer.Option("--wait", help="Until every scorer has flipped; exit code 3 refused, 1 not in time.")]
@@ -38,14 +39,18 @@ def promote(
     shadow: Shadow = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
+    key: MoveKey = None,
+    password_file: PasswordFile = None,
     wait: Wait = False,
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
     """Move the channel that the scorers follow (model.tag) to a version, or add it as a canary, and tell them at once."""
     expected, share = channel.Expected(expect_digest, expect_revision), canary_share(canary, shadow)
-    make = partial(channel.promote, version=to, expected=expected, canary=share, shadow=shadow)
-    _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
+    make = partial(
+        channel.promote, version=to, expected=expected, canary=share, shadow=shadow, key=options.private_key(key, password_file)
+    )
+    _carry_out(config, settings, reason, make, options.private_key(key, password_file), wait_seconds if wait else None, json)
 
 
 def rollback(
@@ -54,23 +59,32 @@ def rollback(
     to_revision: ToRevision = None,
     reason: Reason = "",
     expect_revision: ExpectRevision = None,
+    key: MoveKey = None,
+    password_file: PasswordFile = None,
     wait: Wait = False,
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
     """Move the channel that the scorers follow (model.tag) back to what it served before, and tell them at once."""
     make = partial(channel.rollback, to_revision=to_revision, expected=channel.Expected(revision=expect_revision))
-    _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
+    _carry_out(config, settings, reason, make, options.private_key(key, password_file), wait_seconds if wait else None, json)
 
 
 def _carry_out(
-    config: Path, flags: list[str] | None, reason: str, make: Callable[..., Move], wait_seconds: float | None, json: bool
+    config: Path,
+    flags: list[str] | None,
+    reason: str,
+    make: Callable[..., Move],
+    key: PrivateKey | None,
+    wait_seconds: float | None,
+    json: bool,
 ) -> None:
     """Make a move, tell the scorers, wait for them and print it all. Ends with 1 (not in time) or 3 (refused)."""
     settings = load(config, flags or []).settings
+    signer = key or move_key(settings)
     store = open_source(settings)
     with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: a broker that does not answer moves nothing
-        made = make(store, settings.model.tag, actor=options.actor(), reason=reason, now=datetime.now(UTC))
+        made = make(store, settings.model.tag, actor=options.actor(), reason=reason, now=datetime.now(UTC), key=signer)
         if not json:
             typer.echo(output.move_line(made))
         began = time.monotonic()

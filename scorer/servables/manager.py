@@ -2,23 +2,30 @@
 
 Two threads: one of its own does everything slow; the thread that scores calls `flip`, which only exchanges references.
 The registry being down never stops scoring: the serving version goes on, and a start falls back on the last one known good.
+
+Where the channel names a version that is refused, or a move that the policy does not accept, a scorer serves the newest good
+revision of the channel's history, under that revision. A running scorer usually serves it already; one that starts loads it. So
+both write the same records, and no partition goes back to an older revision when it changes its owner.
 """
 
 import logging
+import math
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from model_registry.channels import roles
+from model_registry.channels import channel, roles
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CHAMPION, Role
-from model_registry.errors import RegistryError
+from model_registry.channels.signed_move import move_admission
+from model_registry.errors import NotFound, RegistryError
+from model_registry.oci import tags
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
-from publisher.errors import Fatal
-from publisher.process.outages import MODEL_REGISTRY, Away, Outages
+from publisher.errors import USAGE, Fatal
+from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
 from scorer.servables import policy
 from scorer.servables.servable import Canary, Load, Servable, make
@@ -29,6 +36,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0  # between tries to load a model again that is served
+KNOWN_GOOD = "last known good"
 JITTER = 0.2  # polls of many scorers spread by themselves
 
 
@@ -42,8 +50,16 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Shared:
-    """What both threads see; every change holds the lock."""
+    """What both threads see; every change holds the lock.
 
+    `named` is the last seen state of the channel, `fault` the reason why that state itself is refused, and `accepted_revision`
+    the highest revision of which it was not. `aspired` is what is to
+    be served: `named`, or an earlier state of the channel where `named` is refused; empty where no state can be served.
+    """
+
+    named: Resolution | None = None
+    fault: Refusal | None = None
+    accepted_revision: int = 0
     aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
     serving: dict[str, Servable] = field(default_factory=dict)  # by role
@@ -77,17 +93,24 @@ class VersionManager:
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
         self._tag = FollowedTag(settings.model, self._store, self._cache)
-        self._admission = admission(settings.model.policy, self._cache.root)
+        self._read_policy()
         self._shared = _Shared()
+        self._earlier: Iterator[tuple[Resolution, str]] | None = None  # states of the channel that were not tried yet
+        self._before: int | None = None  # they are older than this revision
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
-    def start(self) -> None:
-        """Make the aspired version ready and serve it, then follow the tag.
+    def _read_policy(self) -> None:
+        policy_file, folder = self._settings.model.policy, self._cache.root
+        self._admission, self._moves = admission(policy_file, folder), move_admission(policy_file, folder)
 
-        Raises Fatal where there is none to serve; Away where that may change by itself: then call it again.
+    def start(self) -> None:
+        """Make the aspired version ready and serve it, else the last good one of the channel's history; then follow the tag.
+
+        Raises Away where no version can be served until something changes: then call it again. Raises Fatal for a configuration
+        that has to be corrected, and for a channel that does not exist.
         """
         try:
             self._begin()
@@ -98,21 +121,37 @@ class VersionManager:
             raise Fatal(said, error.hint, exit_code=error.exit_code) from error
         self.flip()
         if not self._shared.serving:
-            reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
-            raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
-        self._tag.note(self.champion.resolution, self.champion.label)
+            reasons = "; ".join(f"{refusal.version}: {refusal.reason}" for refusal in self.refusals())
+            raise Away(MODEL, f"no model version to serve: {reasons}", "promote a version that passes")
+        champion = self.champion
+        if self.refuses_channel:
+            log.warning(
+                "the channel names what is refused; serving %s of revision %d", champion.label, champion.resolution.revision
+            )
+        self._tag.note(champion.resolution, champion.label)
         self._thread.start()
 
     def _begin(self) -> None:
-        """Make the aspired version ready, or the last one known good where the registry does not tell."""
+        """Make ready what the channel names, or what it named before where that is refused or the registry does not answer."""
+        failed: RegistryError | None = None
         try:
             self._look()
         except RegistryError as error:
-            if (known := self._tag.known_good()) is None:
+            failed = error
+            if error.exit_code == USAGE:
                 raise
-            log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
-            self._aspire(known, "last known good")
+            if error.transient:
+                if (known := self._tag.known_good()) is None:
+                    raise
+                log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
+                self._aspire(known, KNOWN_GOOD)
         self._work()
+        self._step_back()
+        if isinstance(failed, NotFound) and not self._shared.aspired and not self._has_history():
+            raise failed
+
+    def _has_history(self) -> bool:
+        return bool(tags.revisions(self._store.tags(), self._settings.model.tag))
 
     @property
     def serving(self) -> Mapping[str, Servable]:
@@ -131,14 +170,28 @@ class VersionManager:
 
     @property
     def aspired_revision(self) -> int:
-        """The channel's revision that was seen last."""
-        aspired = self._shared.aspired
-        return aspired[CHAMPION].revision if aspired else 0
+        """The channel's revision that was seen last, whether it is served, refused or being loaded."""
+        named = self._shared.named
+        return named.revision if named else 0
+
+    @property
+    def trusted_revision(self) -> float:
+        """The highest revision of the channel that a partition may be at: the highest that was seen with a signed move, where
+        the policy accepts signed moves alone; else any."""
+        return self._shared.accepted_revision if self._moves.signed else math.inf
+
+    @property
+    def refuses_channel(self) -> bool:
+        """Whether the channel names a version, or was moved in a way, that is refused here."""
+        with self._lock:
+            named = self._shared.named
+            wanted = self._by_role(named).values() if named else ()
+            return self._shared.fault is not None or any(one.digest in self._shared.refused for one in wanted)
 
     def refusals(self) -> list[Refusal]:
-        """The versions refused so far that the tag still asked for when they were."""
+        """The versions refused so far that the tag still asked for when they were, and the refused state of the channel."""
         with self._lock:
-            return list(self._shared.refused.values())
+            return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def flip(self) -> bool:
         """Between two batches: serve the aspired versions if they are ready. Whether there was a flip."""
@@ -207,8 +260,7 @@ class VersionManager:
             try:
                 if self._shared.moving:
                     self._move()
-                self._look()
-                self._work()
+                self._follow()
                 self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
@@ -217,20 +269,139 @@ class VersionManager:
             except Exception:
                 log.exception("following the model's tag failed; %s goes on", self.champion.label)
 
+    def _follow(self) -> None:
+        """Make ready what the channel names, or an earlier state where that is refused.
+
+        Raises RegistryError; for a tag that names no version once an earlier state was looked for.
+        """
+        failed: RegistryError | None = None
+        try:
+            self._look()
+        except RegistryError as error:
+            if error.transient:
+                raise
+            failed = error
+        self._work()
+        self._step_back()
+        if failed is not None:
+            raise failed
+
     def _look(self) -> None:
-        """Aspire to what the tag names, if that may have changed."""
-        if found := self._tag.look():
-            self._aspire(*found)
+        """Aspire to what the tag names, if that may have changed and is accepted. Raises RegistryError for a tag that names no
+        version, and for a registry that does not answer."""
+        try:
+            if (found := self._tag.look()) is None:
+                return
+            resolution, reason = found
+            if not self._shared.serving:  # all was refused: a policy or a signature may have been corrected since
+                self._read_policy()
+                self._forget_refusals()
+        except RegistryError as error:
+            missing = isinstance(error, NotFound) and self._shared.serving  # some registries replace a tag in two steps
+            if not error.transient and not missing:
+                self._tag.forget()
+                self._reject(self._shared.named, None, Refusal(self._settings.model.tag, str(error)), error.hint)
+            raise
+        try:
+            self._moves.check(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
+        except RegistryError as error:
+            if error.transient:
+                self._tag.forget()
+                raise
+            self._reject(resolution, resolution.revision, Refusal(resolution.version, str(error)), error.hint)
+            return
+        if self._shared.named != resolution or self._shared.fault or not self._shared.aspired:
+            self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
+        """Aspire to what the channel names."""
         with self._lock:
-            aspired = {CHAMPION: resolution}
-            if role := self._candidate(resolution.roles):
-                aspired[role.role] = replace(resolution, digest=role.digest, version=role.version)
-            if aspired != self._shared.aspired:
-                for one in aspired.values():
-                    self._shared.refused.pop(one.digest, None)
+            aspired = self._by_role(resolution)
+            for one in aspired.values():
+                self._shared.refused.pop(one.digest, None)
+            self._shared.named, self._shared.fault = resolution, None
+            self._shared.accepted_revision = max(self._shared.accepted_revision, resolution.revision)
             self._shared.aspired, self._shared.reason = aspired, reason
+        self._earlier, self._before = None, resolution.revision
+
+    def _reject(self, named: Resolution | None, before: int | None, refusal: Refusal, hint: str) -> None:
+        """Note a state of the channel that is not accepted. States before this revision may be served instead."""
+        with self._lock:
+            if self._shared.fault == refusal:
+                return
+            self._shared.named, self._shared.fault, self._shared.aspired = named, refusal, {}
+        self._earlier, self._before = None, before
+        self._report("the state of the channel", refusal, hint)
+
+    def _report(self, what: str, refusal: Refusal, hint: str) -> None:
+        log.error("%s is refused: %s%s", what, refusal.reason, f" (hint: {hint})" if hint else "")
+        self._on_refused(refusal)
+
+    def _forget_refusals(self) -> None:
+        with self._lock:
+            self._shared.refused.clear()
+            self._shared.fault, self._shared.aspired = None, {}
+        self._earlier = None
+
+    def _by_role(self, resolution: Resolution) -> dict[str, Resolution]:
+        by_role = {CHAMPION: resolution}
+        if role := self._candidate(resolution.roles):
+            by_role[role.role] = replace(resolution, digest=role.digest, version=role.version)
+        return by_role
+
+    def _step_back(self) -> None:
+        """Aspire to earlier states of the channel, the newest first, while what is aspired to is refused."""
+        while True:
+            with self._lock:
+                if not policy.is_refused(self._snapshot()):
+                    return
+            if self._earlier is None:
+                self._earlier = self._earlier_states()
+            try:
+                state = next(self._earlier, None)
+            except RegistryError:
+                self._earlier = None
+                raise
+            if state is None:
+                return
+            with self._lock:
+                self._shared.aspired, self._shared.reason = self._by_role(state[0]), state[1]
+            self._work()
+
+    def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
+        """The states of the channel before the named one, newest first, that are newer than what is served; with each, why the
+        channel was moved there. Where nothing is served, the last one known good is among them."""
+        serving, tag = self._shared.serving, self._settings.model.tag
+        served = serving[CHAMPION].resolution.revision if serving else -1
+        known = None if serving else self._tag.known_good()
+        try:
+            for move in channel.past(self._store, tag, self._before):
+                if move.revision <= served:
+                    return
+                if known is not None and known.revision >= move.revision:
+                    if known.revision > move.revision:
+                        yield known, KNOWN_GOOD
+                    known = None
+                resolution = Resolution(move.champion, move.to_version, move.revision, move.roles)
+                if self._may_step_back_to(resolution):
+                    yield resolution, move.reason
+        except RegistryError as error:
+            if known is None:
+                raise
+            log.warning("the history of %s cannot be read: %s", tag, error)
+        if known is not None:
+            yield known, KNOWN_GOOD
+
+    def _may_step_back_to(self, resolution: Resolution) -> bool:
+        """Whether the policy accepts the move to an earlier state. Raises RegistryError where that is not known."""
+        try:
+            self._moves.check_earlier(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
+        except RegistryError as error:
+            if error.transient:
+                raise
+            log.warning("revision %d of the channel is left out: %s", resolution.revision, error)
+            return False
+        return True
 
     def _work(self) -> None:
         """Do what the policy asks for, until it asks for what only the scoring thread may do."""
@@ -263,11 +434,9 @@ class VersionManager:
                 raise
             self._cache.release(digest)
             refusal = Refusal(aspired.version, str(error))
-            hint = f" (hint: {error.hint})" if isinstance(error, RegistryError) and error.hint else ""
-            log.error("version %s is refused: %s%s", aspired.version, error, hint)  # noqa: TRY400 - a finding, not a bug
             with self._lock:
                 self._shared.refused[digest] = refusal
-            self._on_refused(refusal)
+            self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")
             return
         with self._lock:
             if load is not self._load:  # its model was closed meanwhile
@@ -281,7 +450,7 @@ class VersionManager:
         known |= dict.fromkeys(shared.refused, policy.State.REFUSED)
         return policy.Snapshot(
             aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
-            aspired_revision=self.aspired_revision,
+            aspired_revision=shared.aspired[CHAMPION].revision if shared.aspired else 0,
             serving={role: servable.digest for role, servable in shared.serving.items()},
             serving_revision=shared.serving[CHAMPION].resolution.revision if shared.serving else 0,
             known=known,

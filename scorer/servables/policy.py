@@ -61,6 +61,14 @@ class Snapshot:
     known: Mapping[str, State]
 
 
+def is_refused(now: Snapshot) -> bool:
+    """Whether the aspired versions cannot be served, because one of them is refused, or because there are none."""
+    if not now.aspired:
+        return True
+    refused = any(now.known.get(digest) is State.REFUSED for digest in now.aspired.values())
+    return refused and isinstance(next_action(now), Wait | Unload)
+
+
 def next_action(now: Snapshot) -> Action:
     """The one next step towards the aspired versions."""
     if not now.aspired:

@@ -3,6 +3,7 @@
 from model_registry.cache import Cache
 from model_registry.oci import reference
 from model_registry.stores import Store, StoreOptions, open_store
+from model_registry.trust.keys import PrivateKey, read_password, read_private
 from scorer.settings import Settings
 from scorer.settings.sections import ModelSettings
 
@@ -14,6 +15,12 @@ def open_source(settings: Settings) -> Store:
     model = settings.model
     options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
     return open_store(reference.parse(model.source), options=options)
+
+
+def move_key(settings: Settings) -> PrivateKey | None:
+    """The key that signs moves of the channel; None where the settings name none. Raises BadFile."""
+    rollout = settings.rollout
+    return None if rollout.key_file is None else read_private(rollout.key_file, read_password(rollout.password_file))
 
 
 def open_cache(model: ModelSettings) -> Cache:

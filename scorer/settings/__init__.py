@@ -177,6 +177,7 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     sections: list[tuple[Any, Sequence[str]]] = [
         (values.get("input"), ("schema_file",)),
         (model, ("cache", "ca_file", "policy", "server_folder")),
+        (values.get("rollout"), ("key_file", "password_file")),
         (model.get("server_tls"), ("ca_file", "certificate_file", "key_file")),
     ]
     for section, keys in sections:

@@ -182,3 +182,13 @@ class HttpSettings(Section):
 class RolloutSettings(Section):
     listen: Listen = "127.0.0.1:9764"
     """Where `scorer rollout run` serves what a scorer does at `http.listen`."""
+    key_file: Path | None = None
+    """The private key that signs moves of the channel, for the controller, the console, `promote` and `rollback`."""
+    password_file: Path | None = None
+    """Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD."""
+
+    @model_validator(mode="after")
+    def _password_of_a_key(self) -> "RolloutSettings":
+        if self.password_file is not None and self.key_file is None:
+            raise ValueError("password_file is for a key; name key_file, or leave it out")
+        return self

@@ -42,11 +42,21 @@ def test_the_pages_commands_work_with_its_policy(tmp_path: Path, monkeypatch: py
     (tmp_path / "policy.yaml").write_text(pages.blocks(PAGE)["policy"])
     lines = [line.split() for line in pages.lines(PAGE, "sign")]
     assert [line[1] for line in lines] == ["keygen", "push", "sign", "attest", "inspect", "verify"]
+    assert "is signed by release-2026" in outputs(lines)[-1]
+    (tmp_path / "policy.yaml").write_text(pages.blocks(PAGE)["policy-moves"])
+    *_, verified, history = outputs([line.split() for line in pages.lines(PAGE, "moves")])
+    assert "is signed by release-2026; prod was moved to it by operators" in verified
+    assert "operators" in history
+
+
+def outputs(lines: list[list[str]]) -> list[str]:
+    """What these commands of model-registry print."""
+    results = []
     for program, *arguments in lines:
         assert program == "model-registry"
-        result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == 0, result.output
-    assert "is signed by release-2026" in result.stdout
+        results.append(CliRunner().invoke(app, arguments))
+        assert results[-1].exit_code == 0, results[-1].output
+    return [result.stdout for result in results]
 
 
 def test_the_pages_comparison_is_one() -> None:

@@ -11,6 +11,7 @@ from model_registry.channels.history import Move
 from model_registry.errors import Conflict, NotFound, Refused
 from model_registry.oci import tags
 from model_registry.stores import Store
+from model_registry.trust.keys import PrivateKey
 
 ATTEMPTS = 5
 
@@ -62,9 +63,19 @@ def reason_of(run: str) -> str:
 
 
 def promote_once(
-    store: Store, channel: str, version: str, digest: str, judged: Judged, run: str, actor: str, now: datetime
+    store: Store,
+    channel: str,
+    version: str,
+    digest: str,
+    judged: Judged,
+    run: str,
+    actor: str,
+    now: datetime,
+    key: PrivateKey | None = None,
 ) -> Promoted | Overtaken:
-    """Move a channel to a version. A move of this run that stands in the history is brought to its end, and not made again.
+    """Move a channel to a version, and sign the move with a key.
+
+    A move of this run that stands in the history is brought to its end, and not made again.
 
     Raises Refused where the version is not that digest, or the channel is no channel; NotFound where the version is not there
     as a whole; Conflict where others move the channel all the time; Unreachable.
@@ -80,7 +91,9 @@ def promote_once(
             expected = Expected(digest, newest)
             try:
                 return Promoted(
-                    channels.promote(store, channel, version, actor=actor, reason=reason_of(run), now=now, expected=expected)
+                    channels.promote(
+                        store, channel, version, actor=actor, reason=reason_of(run), now=now, expected=expected, key=key
+                    )
                 )
             except Refused:
                 if _newest(store, channel) == newest:

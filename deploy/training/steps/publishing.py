@@ -65,7 +65,7 @@ def promote(run: Run) -> Promotion:
                 raise Fatal(f"the channel {run.channel!r} serves nothing that a rollout could begin beside", hint, REFUSED)
             raise Moved
         return Promotion("rollout", run.channel, None, begun)
-    promoted = promote_once(run.store, run.channel, version, digest, judged, name, actor(), _now())
+    promoted = promote_once(run.store, run.channel, version, digest, judged, name, actor(), _now(), run.key)
     if isinstance(promoted, Overtaken):
         raise Moved
     return Promotion("promoted", run.channel, promoted.move.revision, None)

@@ -11,6 +11,7 @@ from model_registry.channels.history import Move
 from model_registry.errors import RegistryError
 from model_registry.oci import digests
 from model_registry.stores import Store
+from model_registry.trust.keys import PrivateKey
 from scorer.rollout.controller import entries
 from scorer.rollout.controller.entries import Entry, Planned
 
@@ -19,8 +20,11 @@ class Overtaken(Exception):
     """Somebody else has moved the channel meanwhile."""
 
 
-def carry_out(store: Store, name: str, intended: Entry) -> Move:
-    """The move of the channel `name` that an entry intended, made now or found made. Raises Overtaken, RegistryError."""
+def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None = None) -> Move:
+    """The move of the channel `name` that an entry intended, made now, and signed with a key, or found made.
+
+    Raises Overtaken, RegistryError.
+    """
     planned = intended.move or Planned(0)
     evidence = entries.encode(intended)
     moves = channel.history(store, name, planned.expects)
@@ -32,23 +36,33 @@ def carry_out(store: Store, name: str, intended: Entry) -> Move:
         raise Overtaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
     newest = max((move.revision for move in moves), default=planned.expects)  # one that was broken off has left its entry
     try:
-        return _make(store, name, intended, planned, evidence, newest)
+        return _make(store, name, intended, planned, evidence, newest, key)
     except RegistryError:
         if channel.resolve(store, name).revision != current:
-            return carry_out(store, name, intended)
+            return carry_out(store, name, intended, key)
         raise
 
 
-def _make(store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int) -> Move:
+def _make(
+    store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int, key: PrivateKey | None
+) -> Move:
     said = f"{intended.verdict}: {'; '.join(intended.why)}"[: channel.MAX_TEXT]
     who, now = f"rollout {intended.rollout}", datetime.now(UTC)
     if planned.restores is not None:
         expected = Expected(revision=revision)
         back = planned.restores
         return channel.rollback(
-            store, name, actor=who, reason=said, now=now, to_revision=back, expected=expected, evidence=evidence
+            store,
+            name,
+            actor=who,
+            reason=said,
+            now=now,
+            to_revision=back,
+            expected=expected,
+            evidence=evidence,
+            key=key,
         )
     return channel.promote(
         store, name, planned.to, actor=who, reason=said, now=now, expected=Expected(planned.digest, revision),
-        canary=planned.canary, shadow=planned.shadow, pairs=planned.pairs, evidence=evidence,
+        canary=planned.canary, shadow=planned.shadow, pairs=planned.pairs, evidence=evidence, key=key,
     )  # fmt: skip

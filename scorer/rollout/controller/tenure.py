@@ -31,7 +31,7 @@ from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.controller.moving import Overtaken, carry_out
 from scorer.rollout.controller.topic import LedgerTopic
 from scorer.rollout.status_topic import StatusTopic, notify
-from scorer.servables.source import open_source
+from scorer.servables.source import move_key, open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Tenure:
         """`to_end`: each look reads the answers to their end. `waiting` is called now and then while the broker is away at the
         beginning, and may raise. `wrote` is called with each entry that was written."""
         self._settings, self._controller = settings, controller
-        self._store = open_source(settings)
+        self._store, self._key = open_source(settings), move_key(settings)
         self._wrote = wrote
         self._told_at = 0.0
         self._told: object = None
@@ -196,7 +196,7 @@ class Tenure:
     def _carry_out(self, rollout: Rollout, intended: Entry) -> None:
         """Make the move that was intended, and write how it ended."""
         try:
-            move = carry_out(self._store, self._settings.model.tag, intended)
+            move = carry_out(self._store, self._settings.model.tag, intended, self._key)
         except Overtaken as error:
             ended = Next(Act.END, (str(error),), intended.step, outcome=Outcome.OVERTAKEN)
             self._write(self._entry(rollout, Kind.ENDED, ended, None))

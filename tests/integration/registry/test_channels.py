@@ -3,18 +3,22 @@
 import threading
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from model_registry.channels import channel, prune
 from model_registry.channels.history import EVIDENCE_TYPE, Move
 from model_registry.channels.prune import Rules
-from model_registry.errors import Conflict
+from model_registry.channels.signed_move import MoveGate
+from model_registry.errors import Conflict, Refused
 from model_registry.oci import manifest, tags
 from model_registry.oci.digests import of_bytes
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
+from model_registry.trust.policy import Policy
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
+from tests.unit.model_registry.keyring import ONE, TWO, trusted
 
 pytestmark = pytest.mark.debian("docker-registry")
 
@@ -40,6 +44,25 @@ def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: Re
     seen = list(islice(channel.watch(remote, "prod", 1, pause), 2))
     assert [(move.revision, move.to_digest) for move in seen] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
     assert looks == [None]
+
+
+def test_a_signed_move_is_verified_and_stays_verified_when_versions_are_pruned(
+    remote: RemoteStore, digests: dict[str, str], tmp_path: Path
+) -> None:
+    promote(remote, "1.0.0", key=ONE)
+    promote(remote, "2.0.0", canary=5, key=ONE)
+    policy = Policy(tmp_path, False, (), frozenset(), signed_moves=True, move_keys=tuple(trusted(ONE)))
+    gate = MoveGate(policy, tmp_path)
+    assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
+    survey = prune.survey(remote)
+    going = prune.manifests(remote, prune.plan(survey, Rules(revisions=1)))
+    remote.delete(going, expect=survey.tags, grace_seconds=0)
+    assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
+    back = promote(remote, "1.0.0", key=TWO)
+    with pytest.raises(Refused, match="no trusted key signed it"):
+        gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW)
+    assert [move.revision for move in channel.past(remote, "prod", back.revision)] == [2]
+    assert digests["1.0.0"] == back.to_digest
 
 
 def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, digests: dict[str, str]) -> None:

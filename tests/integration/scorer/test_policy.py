@@ -35,22 +35,23 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     rig.create(code=1)
     assert "nowhere.pub" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     policy(rig)
-    assert "it has no signature" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+    first = rig.start("a")
+    until(lambda: "it has no signature" in first.said, "the refusal")
     digest = sign(rig, "1.0.0")
     rig.run("scorer", "check", "scorer.yaml")
-
-    first = rig.start("a").ready()
+    rig.promote("1.0.0", "signed now")
+    first.ready()
     sign(rig, "2.0.0", "stranger")
     rig.promote("2.0.0")
-    until(lambda: first.metric("scorer_versions_refused_total") == 1, "the refusal")
+    until(lambda: first.metric("scorer_versions_refused_total") == 2, "the refusal")
     assert "no trusted key signed it" in first.said
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores of the version that is trusted")
     sign(rig, "2.0.0")
     rig.promote("2.0.0", "signed now")
-    until(lambda: first.metric("scorer_model_revision") == 3, "the signed version")
+    until(lambda: first.metric("scorer_model_revision") == 4, "the signed version")
     rig.promote("1.0.0")
-    until(lambda: first.metric("scorer_model_revision") == 4, "the way back")
+    until(lambda: first.metric("scorer_model_revision") == 5, "the way back")
     assert first.stop() == 0
 
     shutil.move(rig.folder / "registry", rig.folder / "away")
@@ -58,7 +59,11 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     assert "last version known good" in second.said
     assert second.stop() == 0
     policy(rig, denied=[digest])
-    assert "is denied by the policy" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+    third = rig.start("c")
+    until(lambda: "is denied by the policy" in third.said, "the refusal")
+    until(lambda: third.get("/readyz")[0] == 503, "the reason")
+    assert "no model version to serve" in third.get("/readyz")[1]
+    assert third.stop() == 0
 
 
 def attest(rig: Rig, version: str, digest: str, verdict: str = "passed") -> None:
@@ -76,22 +81,22 @@ def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_
     rig.promote("1.0.0")
     policy(rig, comparisons="required")
     rig.create(code=1)
-    refused = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
-    assert "it has no comparison" in refused
-    assert f"@{digests['1.0.0']} --type comparison" in refused
+    first = rig.start("a")
+    until(lambda: "it has no comparison" in first.said, "the refusal")
+    assert f"@{digests['1.0.0']} --type comparison" in first.said
     attest(rig, "1.0.0", digests["1.0.0"])
     rig.run("scorer", "check", "scorer.yaml")
-
-    first = rig.start("a").ready()
+    rig.promote("1.0.0", "compared now")
+    first.ready()
     attest(rig, "2.0.0", digests["2.0.0"], "refused")
     rig.promote("2.0.0")
-    until(lambda: first.metric("scorer_versions_refused_total") == 1, "the refusal")
+    until(lambda: first.metric("scorer_versions_refused_total") == 2, "the refusal")
     assert "'release' says 'refused': the rule not-worse did not pass" in first.said
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores of the version that passed")
     attest(rig, "2.0.0", digests["2.0.0"])
     rig.promote("2.0.0", "compared again")
-    until(lambda: first.metric("scorer_model_revision") == 3, "the version that passed since")
+    until(lambda: first.metric("scorer_model_revision") == 4, "the version that passed since")
     assert first.stop() == 0
 
     shutil.move(rig.folder / "registry", rig.folder / "away")

@@ -66,7 +66,8 @@ class Controller(Service):
 @pytest.fixture
 def rig(make_rig: MakeRig) -> Rig:
     """Versions 1.0.0, 2.0.0 (the same model) and 3.0.0 (which halves all scores)."""
-    rig = make_rig(shadow={"max_lag_seconds": 600}, rollout={"listen": "127.0.0.1:0"})
+    rig = make_rig(shadow={"max_lag_seconds": 600}, rollout={"listen": "127.0.0.1:0", "key_file": "./moves.key"})
+    rig.run("model-registry", "keygen", "moves")
     for version, factor in (("1.0.0", 1.0), ("2.0.0", 1.0), ("3.0.0", 0.5)):
         rig.push(models.linear_package(rig.folder / version, factor), version)
     rig.promote("1.0.0")
@@ -98,9 +99,8 @@ def ended(rig: Rig, seconds: float = 120.0) -> dict[str, Any]:
 
 
 def history(rig: Rig) -> list[dict[str, Any]]:
-    moves: list[dict[str, Any]] = json.loads(rig.run("model-registry", "history", "oci:./registry/model", "--json").stdout)[
-        "moves"
-    ]
+    shown = rig.run("model-registry", "history", "oci:./registry/model", "--key", "moves.pub", "--json").stdout
+    moves: list[dict[str, Any]] = json.loads(shown)["moves"]
     return moves
 
 
@@ -123,6 +123,7 @@ def assert_went_all_the_way(rig: Rig, good: dict[str, Any]) -> None:
         [],
     ]
     assert [move["evidence"] is not None for move in history(rig)] == [False, True, True, True, True]
+    assert [move["signed_by"] for move in history(rig)] == [None, *["moves.pub"] * 4]
     judged = [entry["seq"] for entry in good["log"] if entry.get("judgement")]
     assert len(judged) == 3
     for seq in judged:

@@ -35,7 +35,7 @@ def test_a_version_is_swapped_between_two_batches_while_events_flow(make_rig: Ma
     assert [scorer.metric("scorer_swaps_total") for scorer in scorers] == [1, 1]
 
 
-def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: MakeRig) -> None:
+def test_a_start_without_a_channel_ends_clearly_and_one_without_a_good_version_waits_for_it(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.create(code=1)
     scorer = rig.start()
@@ -45,8 +45,15 @@ def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: Mak
     assert scorer.wait() == 3
     assert "prod" in scorer.said
     rig.promote("1.0.0")
-    said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
-    assert "golden example 1" in said
+    waiting = rig.start("b")
+    reason = "model: no model version to serve: 1.0.0: golden example 1"
+    until(lambda: "golden example 1" in waiting.said and reason in waiting.get("/readyz")[1], "the reason")
+    assert (waiting.get("/livez")[0], waiting.get("/readyz")[0]) == (200, 503)
+    assert waiting.metric("scorer_channel_refused") == 1
+    rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
+    rig.promote("2.0.0")
+    waiting.ready()
+    assert (waiting.metric("scorer_model_revision"), waiting.metric("scorer_channel_refused")) == (2, 0)
     rig.configure(model={"device": "cuda", "backend": "onnx-runtime", "tag": "prod"})
     said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     assert "CPUExecutionProvider" in said

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model_registry.channels import channel
+from model_registry.channels import channel, signed_move
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import tags
 from model_registry.oci.manifest import Descriptor
@@ -25,6 +25,7 @@ from tests.support.publishing import (
     records,
 )
 from tests.unit.model_registry.conftest import make_package, promote, store
+from tests.unit.model_registry.keyring import ONE, trusted
 from training.publish.promoting import Judged, Overtaken, Promoted, judged_by, promote_once, standing
 from training.publish.versions import push
 from training.snapshot.files import Copied
@@ -61,6 +62,12 @@ def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
     promote(store, "by-hand")
     assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
     assert channel.resolve(store, "prod").version == "by-hand"
+
+
+def test_the_move_of_a_run_is_signed_with_its_key(store: LayoutStore, pushed: str) -> None:
+    made = promote_once(store, "prod", VERSION, pushed, Judged(), RUN, "training@host", AT, ONE)
+    assert isinstance(made, Promoted)
+    assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == made.move
 
 
 def test_a_move_in_between_is_told_with_what_to_judge_against(

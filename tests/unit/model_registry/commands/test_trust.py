@@ -110,6 +110,27 @@ def test_verify_says_what_scorers_with_a_policy_do(folder: Path) -> None:
     assert "nowhere.yaml" in run("verify", REF, "--policy", "nowhere.yaml", code=2).stderr
 
 
+def test_a_signed_move_is_shown_and_verified() -> None:
+    Path("policy.yaml").write_text("signatures: optional\nmoves: signed\nkeys: [{id: ops, file: release.pub}]\n")
+    run("promote", REPO, "--to", "1.0.0")
+    refused = run("verify", f"{REPO}:prod", "--policy", "policy.yaml", code=3)
+    assert "(revision 1) is not signed by a trusted key: its history entry has no signature" in refused.stderr
+    assert answer("verify", REF, "--policy", "policy.yaml")["move"] is None, "a version is not moved"
+    run("keygen", "stranger")
+    for key in ("stranger.key", "release.key"):
+        assert answer("promote", REPO, "--to", "1.0.0", "--key", key)["signature"].startswith("sha256:")
+    assert answer("rollback", REPO, "--to-revision", "1", "--key", "release.key")["revision"] == 4
+    assert answer("verify", f"{REPO}:prod", "--policy", "policy.yaml")["move"] == "ops"
+    assert "prod was moved to it by ops" in run("verify", f"{REPO}:prod", "--policy", "policy.yaml").stdout
+    moves = answer("history", REPO, "--key", "release.pub")["moves"]
+    assert [move["signed_by"] for move in moves] == [None, None, "release.pub", "release.pub"]
+    assert [move["signature"] is not None for move in moves] == [False, True, True, True]
+    assert "unverified" in run("history", REPO, "--key", "release.pub").stdout
+    assert answer("status", REPO, "--key", "release.pub")["channels"][0]["signed"] == "release.pub"
+    assert answer("status", REPO)["channels"][0]["signed"] == "unverified"
+    assert "name the key: --key FILE" in run("promote", REPO, "--to", "1.0.0", "--password-file", "x", code=2).stderr
+
+
 def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_one(folder: Path) -> None:
     (folder / "policy.yaml").write_text("signatures: optional\ncomparisons: required\nkeys: [{id: runs, file: release.pub}]\n")
     refused = run("verify", REF, "--policy", "policy.yaml", code=3).stderr

@@ -28,6 +28,26 @@ def read(folder: Path, text: str) -> policy.Policy:
     return policy.read(path)
 
 
+def test_a_key_is_for_versions_and_moves_unless_its_use_names_one_of_them(folder: Path) -> None:
+    both = read(folder, "signatures: required\nmoves: signed\nkeys: [{id: a, file: one.pub}]")
+    assert both.signed_moves
+    assert both.keys == both.move_keys
+    keys = "[{id: a, file: one.pub, use: versions}, {id: b, file: two.pub, use: moves}]"
+    apart = read(folder, f"signatures: required\nmoves: signed\nkeys: {keys}")
+    assert [[key.id for key in keys] for keys in (apart.keys, apart.move_keys)] == [["a"], ["b"]]
+    assert not read(folder, "signatures: required\nkeys: [{id: a, file: one.pub}]").signed_moves
+    for text in (
+        "signatures: optional\nmoves: signed",
+        "signatures: optional\nmoves: signed\nkeys: [{id: a, file: one.pub, use: versions}]",
+    ):
+        with pytest.raises(BadFile, match="moves must be signed, but there are no keys for moves"):
+            read(folder, text)
+    with pytest.raises(BadFile, match="no keys for versions"):
+        read(folder, "signatures: required\nkeys: [{id: a, file: one.pub, use: moves}]")
+    with pytest.raises(BadFile, match="moves"):
+        read(folder, "signatures: optional\nmoves: required")
+
+
 def test_a_policy_is_read_with_its_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     found = read(

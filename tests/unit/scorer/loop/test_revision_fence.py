@@ -1,5 +1,7 @@
 """A partition that a newer revision has scored waits, but not for ever."""
 
+import math
+
 from prometheus_client import CollectorRegistry, Counter
 
 from scorer.intake.marks import Mark
@@ -28,10 +30,10 @@ class Fenced:
         """How many partitions waited in vain."""
         return self._registry.get_sample_value("timeouts_total")
 
-    def paused_after(self, seconds: float, revision: int = 4) -> set[int]:
+    def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf) -> set[int]:
         """The partitions that are not read so much later, where this revision is served."""
         self.now += seconds
-        self._fence.look(revision)
+        self._fence.look(revision, trusted)
         return self.group.paused()
 
 
@@ -63,3 +65,12 @@ def test_a_partition_that_went_is_not_waited_for() -> None:
     fenced.group.revoke(1)
     assert fenced.paused_after(WAIT_SECONDS + 1) == set()
     assert (fenced.hurries, fenced.timeouts()) == (0, 0)
+
+
+def test_a_partition_at_a_revision_that_was_never_accepted_waits_on_and_is_counted_again() -> None:
+    fenced = Fenced()
+    for count in (1, 2):
+        assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=4) == {1}
+        assert fenced.timeouts() == count
+    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "accepted here since, and refused"
+    assert fenced.timeouts() == 3

@@ -17,9 +17,17 @@ def restarts(*serving: int) -> Restarts:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, -9, -11, 70])
-def test_all_end_where_none_has_served_or_the_next_start_would_meet_the_same_again(code: int) -> None:
+def test_all_end_where_none_has_served_or_the_next_start_of_the_last_would_meet_the_same_again(code: int) -> None:
     assert restarts().ended(0, code, NOW) is None
-    assert restarts(0, 1).ended(1, code, NOW) == (None if code in (2, 3) else NOW + FIRST_SECONDS)
+    assert restarts(0).ended(0, code, NOW) == (None if code in (2, 3) else NOW + FIRST_SECONDS)
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_no_worker_ends_because_another_is_refused(code: int) -> None:
+    policy = restarts(0, 1)
+    assert policy.ended(1, code, NOW) == NOW + FIRST_SECONDS
+    assert policy.ended(1, code, NOW) == NOW + 2 * FIRST_SECONDS
+    assert policy.ended(0, code, NOW) is None, "no worker serves"
 
 
 def test_a_worker_that_keeps_ending_waits_longer_and_longer_by_itself() -> None:

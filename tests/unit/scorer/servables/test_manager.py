@@ -1,6 +1,8 @@
 """Following a tag of a real registry folder, with models that only note what becomes of them."""
 
 import contextlib
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -12,8 +14,12 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel
+from model_registry.errors import RegistryError
+from model_registry.oci import tags
 from model_registry.package import Package
 from model_registry.stores.layout import LayoutStore
+from model_registry.trust import keys, signing
+from model_registry.trust.keys import PrivateKey
 from publisher.errors import Fatal
 from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
@@ -44,9 +50,10 @@ class Site:
         self.decoders: dict[str, object] = {}
         self.outages = Outages()
         self.refused: list[Refusal] = []
+        self.key: PrivateKey | None = None
 
     def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
-        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary)
+        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary, key=self.key)
 
     def load(self, found: Package) -> Any:
         self.loads.append(found.version)
@@ -144,12 +151,6 @@ def test_a_start_without_a_version(tmp_path: Path, there: bool, raised: type[Exc
     assert isinstance(ended.value, Away) is not there
 
 
-def test_every_version_refused_is_no_start(site: Site) -> None:
-    site.fails["1.0.0"] = ModelRefused("wrong scores")
-    with pytest.raises(Fatal, match=r"1\.0\.0: wrong scores"), site.manager():
-        pass
-
-
 def test_what_is_served_moves_into_this_process(site: Site) -> None:
     moved: list[str] = []
 
@@ -232,9 +233,259 @@ def test_a_refused_candidate_refuses_the_revision_while_scorers_run_and_stops_no
         assert manager.canary
         assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
         assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+        assert manager.refuses_channel
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
         assert manager.refusals() == [Refusal("2.0.0", "it kills")]
         site.promote("2.0.0", canary=5)
         until(manager.flip, "the candidate, promoted again")
         assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])
+
+
+def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_scorer_does(site: Site) -> None:
+    site.promote("2.0.0", "good")
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as running:
+        site.promote("3.0.0", "bad")
+        until(running.refusals, "the refusal")
+        assert not running.flip()
+        shutil.rmtree(site.settings.model.cache or "")
+        site.refused.clear()
+        with site.manager() as started:
+            assert version(started) == version(running) == ("2.0.0", 2)
+            assert started.champion.encoder.revision == 2
+            assert started.champion.reason == "good"
+            assert started.refusals() == site.refused == [Refusal("3.0.0", "wrong scores")]
+            assert (started.aspired_revision, started.refuses_channel) == (3, True)
+            site.promote("1.0.0")
+            until(started.flip, "the next good version")
+            assert (version(started), started.refuses_channel) == (("1.0.0", 4), False)
+
+
+def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(site: Site) -> None:
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.settings = minimal(model=site.settings.model.model_dump() | {"poll_seconds": 3_600})
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        site.promote("3.0.0")
+        manager.hurry()
+        until(manager.flip, "the good revision between")
+        assert version(manager) == ("2.0.0", 2)
+        assert (manager.aspired_revision, manager.refusals()) == (3, [Refusal("3.0.0", "wrong scores")])
+
+
+def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
+    site.promote("2.0.0", canary=5)
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 2)
+        assert manager.canary
+        assert (manager.canary.version, manager.canary.percent) == ("2.0.0", 5)
+
+
+def test_a_move_that_was_interrupted_is_no_state_to_go_back_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as interrupted:
+        real = LayoutStore.move_tags
+
+        def entry_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
+            real(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
+
+        interrupted.setattr(LayoutStore, "move_tags", entry_only)
+        with contextlib.suppress(RegistryError):
+            site.promote("2.0.0")
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert (version(manager), manager.aspired_revision) == (("1.0.0", 1), 3)
+
+
+def delete_version(site: Site, number: str) -> None:
+    digest = site.store.resolve(number).digest
+    (site.registry / "m" / "blobs" / "sha256" / digest.removeprefix("sha256:")).unlink()
+
+
+def forge_tag(site: Site, number: str) -> None:
+    site.store.move_tags({"prod": site.store.resolve(number)}, expect={})
+
+
+def forget_tag(site: Site, _: str) -> None:
+    index = site.registry / "m" / "index.json"
+    document = json.loads(index.read_text())
+    name = "org.opencontainers.image.ref.name"
+    document["manifests"] = [one for one in document["manifests"] if one.get("annotations", {}).get(name) != "prod"]
+    index.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [(delete_version, "sha256:"), (forge_tag, "no entry of its history"), (forget_tag, "prod")],
+)
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_channel_whose_state_is_damaged_is_refused_and_the_last_good_one_is_served(
+    site: Site, damage: Callable[[Site, str], None], reason: str, cached: bool
+) -> None:
+    with site.manager():
+        pass
+    if damage is delete_version:
+        site.promote("2.0.0")
+    damage(site, "2.0.0")
+    if not cached:
+        shutil.rmtree(site.settings.model.cache or "")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        assert manager.refuses_channel
+        assert reason in manager.refusals()[-1].reason
+        assert site.refused
+
+
+def denied(site: Site, folder: Path) -> str:
+    digest = site.store.resolve("2.0.0").digest
+    (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
+    return "is denied by the policy"
+
+
+def unsigned(site: Site, folder: Path) -> str:
+    keys.generate(folder / "release", None)
+    (folder / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: release.pub}]\n")
+    signing.sign(site.store, site.store.resolve("1.0.0").digest, keys.read_private(folder / "release.key", None), NOW)
+    return "it has no signature"
+
+
+def too_large(site: Site, folder: Path) -> str:
+    (folder / "2.0.0" / "README.md").write_text("large" * 100_000)
+    package.push(site.store, folder / "2.0.0", "m", "2.0.1")
+    return "bytes"
+
+
+def without_signature(site: Site, folder: Path) -> str:
+    unchecked = package.read(folder / "2.0.0")
+    (folder / "2.0.0" / "signature.json").write_text('{"inputs": 7}')
+    package.push(site.store, unchecked, "m", "2.0.1")
+    return "signature.json"
+
+
+def wrong(site: Site, _: Path) -> str:
+    site.fails["2.0.0"] = ModelRefused("golden example 1 must score 1")
+    return "golden example 1"
+
+
+@pytest.mark.parametrize("make", [denied, unsigned, too_large, without_signature, wrong])
+def test_a_start_serves_the_last_good_version_for_each_kind_of_refusal(
+    site: Site, tmp_path: Path, make: Callable[[Site, Path], str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text("signatures: optional\n")
+    reason = make(site, tmp_path)
+    model = {"policy": tmp_path / "policy.yaml", "max_bytes": 400_000}
+    site.settings = minimal(model=site.settings.model.model_dump() | model)
+    site.promote("2.0.1" if "2.0.1" in site.store.tags() else "2.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        (refusal,) = manager.refusals()
+        assert reason in refusal.reason
+        assert manager.refuses_channel
+
+
+def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back_on(site: Site, tmp_path: Path) -> None:
+    site.promote("2.0.0")
+    with site.manager():
+        pass
+    denied(site, tmp_path)
+    site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+
+
+def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_good_one(site: Site) -> None:
+    site.fails["1.0.0"] = ModelRefused("wrong scores")
+    made = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
+    with contextlib.closing(made):
+        for _ in range(3):
+            with pytest.raises(Away, match=r"no model version to serve: 1\.0\.0: wrong scores"):
+                made.start()
+        assert (site.loads, site.refused) == (["1.0.0"], [Refusal("1.0.0", "wrong scores")])
+        site.promote("2.0.0")
+        made.start()
+        assert version(made) == ("2.0.0", 2)
+
+
+def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
+    site.fails["1.0.0"] = ModelRefused("not signed")
+    made = VersionManager(site.settings, site.load, site.outages)
+    with contextlib.closing(made):
+        with pytest.raises(Away, match="not signed"):
+            made.start()
+        site.fails.clear()
+        made.start()
+        assert version(made) == ("1.0.0", 1)
+
+
+def signed_site(tmp_path: Path) -> Site:
+    """One whose policy accepts moves that `moves` signed, and has accepted revision 1."""
+    site = Site(tmp_path)
+    keys.generate(tmp_path / "moves", None)
+    (tmp_path / "policy.yaml").write_text("signatures: optional\nmoves: signed\nkeys: [{id: ops, file: moves.pub}]\n")
+    site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
+    site.key = keys.read_private(tmp_path / "moves.key", None)
+    site.promote("1.0.0")
+    return site
+
+
+def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_scorer_that_runs(site: Site) -> None:
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(manager.flip, "the second version")
+        forge_tag(site, "3.0.0")
+        until(manager.refusals, "the refusal")
+        assert "no entry of its history" in manager.refusals()[0].reason
+        assert not manager.flip()
+        assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
+        site.promote("3.0.0")
+        until(manager.flip, "the move")
+        assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
+
+
+def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_path: Path) -> None:
+    site = signed_site(tmp_path)
+    site.promote("2.0.0")
+    with site.manager() as running:
+        site.key, key = None, site.key
+        site.promote("1.0.0")
+        until(running.refusals, "the refusal")
+        assert not running.flip()
+        (refusal,) = running.refusals()
+        assert refusal.version == "1.0.0"
+        assert "revision 3) is not signed by a trusted key: its history entry has no signature" in refusal.reason
+        assert (version(running), running.aspired_revision, running.refuses_channel) == (("2.0.0", 2), 3, True)
+        shutil.rmtree(site.settings.model.cache or "")
+        with site.manager() as started:
+            assert version(started) == ("2.0.0", 2)
+        assert site.refused == [refusal, refusal]
+        site.key = key
+        site.promote("1.0.0")
+        until(running.flip, "the signed move")
+        assert (version(running), running.refuses_channel) == (("1.0.0", 4), False)
+
+
+def test_an_earlier_state_that_is_put_back_without_a_move_is_refused(tmp_path: Path) -> None:
+    site = signed_site(tmp_path)
+    site.promote("2.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("2.0.0", 2)
+        tag = tags.history_tag("prod", 2)
+        entry = site.store.resolve(tag).digest
+        site.store.move_tags({"prod": site.store.resolve("1.0.0")}, expect={})
+        site.store.delete(
+            [entry], expect={name: site.store.resolve(name).digest for name in site.store.tags()}, grace_seconds=0
+        )
+        until(manager.refusals, "the refusal")
+        assert "names revision 1, and was at revision 2" in manager.refusals()[0].reason
+        assert not manager.flip()
+    with site.manager() as manager:
+        assert version(manager) == ("2.0.0", 2), "the highest accepted revision is kept in the cache"
+        assert "was at revision 2" in manager.refusals()[0].reason

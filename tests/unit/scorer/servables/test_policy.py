@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.servables.policy import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, next_action
+from scorer.servables.policy import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, is_refused, next_action
 
 digests = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -72,6 +72,17 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
             assert set(states.values()) == {State.READY} or not snapshot.serving
         case Load(digest):
             assert digest not in snapshot.known
+
+
+def test_what_is_aspired_to_is_refused_once_no_flip_to_it_is_possible() -> None:
+    aspired = {"champion": "a", "canary": "b"}
+    known = {"a": State.READY, "b": State.REFUSED}
+    assert is_refused(Snapshot({}, 0, {}, 0, known)), "nothing that could be served was seen"
+    assert is_refused(Snapshot(champion("b"), 2, {}, 0, known))
+    assert is_refused(Snapshot(aspired, 2, champion("a"), 1, known))
+    assert not is_refused(Snapshot(aspired, 2, {}, 0, known)), "at a start the champion answers for it"
+    assert not is_refused(Snapshot(champion("c"), 2, champion("a"), 1, known)), "it was not tried yet"
+    assert not is_refused(Snapshot(champion("a"), 2, champion("a"), 1, known))
 
 
 def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:

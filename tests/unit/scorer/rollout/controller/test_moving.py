@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model_registry.channels import channel
+from model_registry.channels import channel, signed_move
 from model_registry.channels.history import EVIDENCE_TYPE
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import manifest
@@ -17,6 +17,7 @@ from scorer.rollout.controller import entries
 from scorer.rollout.controller.entries import Entry, Kind, Planned
 from scorer.rollout.controller.moving import Overtaken, carry_out
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
+from tests.unit.model_registry.keyring import NOW, ONE, trusted
 
 
 class Killed(Exception):
@@ -55,6 +56,12 @@ def test_a_move_stands_in_the_history_with_its_evidence(store: LayoutStore) -> N
     assert channel.history(store, "prod")[-1] == move
     back = carry_out(store, "prod", intended(Planned(2, restores=1), 5))
     assert (back.revision, back.to_version, back.restores) == (3, "1.0.0", 1)
+
+
+def test_moves_forward_and_back_are_signed_where_there_is_a_key(store: LayoutStore) -> None:
+    for entry in (canary(), intended(Planned(2, restores=1), 5)):
+        move = carry_out(store, "prod", entry, ONE)
+        assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
 
 
 def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) -> None:
