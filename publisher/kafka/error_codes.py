@@ -94,6 +94,12 @@ NOT_NOW = Codes((KafkaError._STATE, "the partition has not begun to be fetched, 
 
 END = Codes((KafkaError._PARTITION_EOF, "everything that is there has been read"))
 OUT_OF_RANGE = Codes((KafkaError._AUTO_OFFSET_RESET, "the log does not hold the position, and `auto.offset.reset` is error"))
+UNDECODABLE = Codes(
+    (KafkaError._BAD_COMPRESSION, "it cannot be decompressed, or its records do not fit into receive.message.max.bytes"),
+    (KafkaError._NOT_IMPLEMENTED, "the client does not know its codec or its version"),
+    (KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than any fetch may be"),
+)
+"""A batch cannot be read. The client repeats the same fetch for ever."""
 ABSENT = Codes(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, "no topic of this name"),
     (KafkaError.UNKNOWN_TOPIC_ID, "no topic of this id"),

@@ -64,6 +64,8 @@ def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
         raise Unfit("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
     if said.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
         raise Unfit("no topic took more of the event than its place; it may still be in its input topic")
+    if said.get("reason") == Reason.UNREADABLE_BATCH:
+        raise Unfit("it stands for a batch that cannot be decompressed; its records are still in their input topic")
     originals = original_headers(headers)
     known = Facts.of(originals)
     id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])

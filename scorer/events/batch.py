@@ -1,6 +1,6 @@
 """A batch of events as columns: what intake hands to the loop. No Kafka client in here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,8 +29,9 @@ class Batch:
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
     of the take; the batch may only be published while they are unchanged. `leader_epochs`: of each partition's last event.
-    `unread` are the indices of events whose headers cannot be read: theirs are None. `carried`: headers that each event hands
-    on to its score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event
+    `unread` are the indices of events whose headers cannot be read: theirs are None. `unreadable` are entries that stand for a
+    batch of records that cannot be read, and why; the offset is its last. `carried`: headers that each event hands on to its
+    score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event
     here, and `reached` the offset that follows it.
     """
 
@@ -43,6 +44,7 @@ class Batch:
     headers: list[Headers]
     end: End = "empty"
     unread: Sequence[int] = ()
+    unreadable: Mapping[int, str] = field(default_factory=dict)
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     carried: list[list[tuple[str, str | bytes | None]]] | None = None
     epochs: dict[Place, int] = field(default_factory=dict)

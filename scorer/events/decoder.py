@@ -34,6 +34,7 @@ class Reason(StrEnum):
     CRASHES_SCORER = "crashes-scorer"
     INTERNAL_ERROR = "internal-error"
     RECORD_REFUSED = "record-refused"
+    UNREADABLE_BATCH = "unreadable-batch"
 
 
 class Poison(Exception):

@@ -21,6 +21,7 @@ class PackedBatch(Batch):
         self.columns = columns
         self.end = end
         self.unread = [] if columns.headers is None else columns.headers.unread()
+        self.unreadable = {}
         self.carried = None
         self.epochs = {}
         last = np.full(len(columns.places), -1)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from publisher.errors import Evicted, Fatal, MemberLost
-from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE
+from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
 from publisher.kafka.partitions import Partition
 from publisher.session.protocol import Session
 from scorer.events.batch import Batch
@@ -22,11 +22,13 @@ from scorer.intake.member import Member, Reason, pass_over
 from scorer.intake.partitions import Partitions
 from scorer.intake.pull import Failure, Pull
 from scorer.intake.queued import source_of
+from scorer.intake.suspects import Suspects
 from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
 
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
+BESIDE_SUSPECTS_SECONDS = 0.01  # a wait for an event while the sandbox reads
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
 
 
@@ -35,8 +37,9 @@ class Intake:
 
     `beginnings` says where a partition without a committed offset begins. `session` decides what is being committed before
     committed offsets are read, and before partitions go. `fence(partitions)` ends what dead owners left open, before positions
-    are read at an assignment. `waiting` is called now and then while no broker answers, and may raise Aborted. `renew` gives
-    another consumer for one that is no member any more. `offsets_command` is what a person moves the group with.
+    are read at an assignment, and returns those owners. `waiting` is called now and then while no broker answers, and may raise
+    Aborted. `renew` gives another consumer for one that is no member any more. `offsets_command` is what a person moves the
+    group with. `suspects` reads partitions that may end this process.
     """
 
     def __init__(
@@ -46,10 +49,11 @@ class Intake:
         beginnings: Beginnings,
         session: Session,
         *,
-        fence: Callable[[Sequence[TopicPartition]], object] = lambda _: None,
+        fence: Callable[[Sequence[TopicPartition]], Collection[str]] = lambda _: (),
         waiting: Callable[[], None] = lambda: None,
         renew: Callable[[], Consumer] | None = None,
         offsets_command: str = "scorer offsets CONFIG",
+        suspects: Suspects | None = None,
     ) -> None:
         self.partitions = Partitions()
         self.joined = self._closing = False
@@ -63,6 +67,9 @@ class Intake:
         self.unreadable = Unreadable()
         self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
+        self._suspects = suspects
+        self._undecodable: set[Partition] = set()  # what came of these before the batch that cannot be read is being scored
+        self._suspects_turn = False
         self._look_at = 0.0
         self._pull = Pull()
         self.group: Any = None
@@ -79,6 +86,10 @@ class Intake:
         self._unread |= self._beginnings.made_again(self.partitions.marks())
         if self._unread:
             self.rewind(self._unread)
+        if self._suspects is not None and (batch := self._take_suspects(self._suspects, limit)) is not None:
+            return batch
+        if self._suspects:
+            wait = min(wait, BESIDE_SUSPECTS_SECONDS)
         taken = self._pull.take(self._source, wait, limit, until)
         self.group = self._member.group()
         self._look_at_failures(taken.failures)
@@ -113,8 +124,11 @@ class Intake:
                 self._has_begun(beginning)
             else:
                 self.partitions.rewind(beginning)
+            if self._suspects is not None and self._member.pauses.has(place, "suspect"):
+                self._suspects.add(place, beginning.position.offset)
             if not self._member.seek(beginning.position):
                 unsought.add(place)
+        self._undecodable -= wanted
         self._unread = (self._unread - wanted) | unsought
         self._without_beginning(unbegun)
         self.group = self._member.group()
@@ -177,10 +191,34 @@ class Intake:
         """Leave the group, so that others take over at once."""
         self._closing = True
         self._beginnings.close()
+        if self._suspects is not None:
+            self._suspects.close()
         if not self.partitions and not self._unbegun:  # a cooperative consumer of nothing would not leave (librdkafka 2.16)
             self._consumer.unsubscribe()
         self._source.close()
         self._consumer.close()
+
+    def _take_suspects(self, suspects: Suspects, limit: Callable[[int], int]) -> Batch | None:
+        """Events of partitions that are read in the sandbox, every second time: the group is polled in between."""
+        for partition in self._undecodable:
+            suspects.add(partition, self.partitions.next(partition) or 0)
+        self._undecodable.clear()
+        self._suspects_turn = not self._suspects_turn and bool(suspects)
+        batch = suspects.take(limit, lambda p: self._member.pauses.only(p, "suspect"), 0.0) if self._suspects_turn else None
+        if batch is not None:
+            self.group = self._member.group()
+            self._begun(batch)
+        for partition in [p for p in suspects.cleared if p not in suspects]:
+            self._clear(suspects, partition)
+        return batch
+
+    def _clear(self, suspects: Suspects, partition: Partition) -> None:
+        """Have the consumer itself read a partition that is no suspect any longer."""
+        here = self.partitions.next(partition)
+        if here is None or self._member.seek(TopicPartition(*partition, here)):
+            suspects.cleared.discard(partition)
+            self.resume([partition], "suspect")
+            log.info("%s[%d] is no longer read in the sandbox", *partition)
 
     def _begun(self, batch: Batch) -> Batch:
         batch.epochs = self.partitions.epochs(batch.reached)
@@ -195,6 +233,8 @@ class Intake:
         for partition, offset, error in failures:
             if error in OUT_OF_RANGE:
                 outside[partition] = offset
+            elif error in UNDECODABLE and self._suspects is not None:
+                self._suspect(partition, error)
             elif error not in ABSENT:
                 pass_over(partition[0], error)
         if not outside:
@@ -206,6 +246,13 @@ class Intake:
                 again.add(partition)
         self._unread |= again
         self._pause_outside(outside.keys() - again)
+
+    def _suspect(self, partition: Partition, error: KafkaError) -> None:
+        """Read a partition in the sandbox whose next batch the client cannot read."""
+        if partition in self.partitions and not self._member.pauses.has(partition, "suspect"):
+            log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
+            self.pause([partition], "suspect")
+            self._undecodable.add(partition)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
         """Stop reading partitions whose position is out of range, with an alarm, while the others go on."""
@@ -231,8 +278,7 @@ class Intake:
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
             return
-        if partitions:
-            self._fence(partitions)
+        dead = self._fence(partitions) if partitions else ()
         try:
             beginnings = self._positions(partitions)
         except Evicted as error:
@@ -241,10 +287,22 @@ class Intake:
         self.partitions.assign(beginnings)
         unbegun = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
         waiting = [TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unbegun)]
+        suspects = self._suspects.among(beginnings, dead) if self._suspects is not None else {}
+        positions = [b.position for b in beginnings if (b.position.topic, b.position.partition) not in suspects]
+        waiting += [TopicPartition(*place, OFFSET_END) for place in suspects]  # nothing is fetched before the pause
         self._source.forward(partitions)
-        self._consumer.incremental_assign([beginning.position for beginning in beginnings] + waiting)
+        self._consumer.incremental_assign(positions + waiting)
         self._without_beginning(unbegun)
+        self._begin_suspects(suspects)
         log.info("assigned: %s", _names(partitions))
+
+    def _begin_suspects(self, suspects: dict[Partition, int]) -> None:
+        if self._suspects is None or not suspects:
+            return
+        self.pause(sorted(suspects), "suspect")
+        for partition, offset in suspects.items():
+            self._suspects.add(partition, offset)
+        log.info("%d partitions whose last owner died are read in the sandbox at first", len(suspects))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._session.release(partitions, lost=lost)
@@ -253,6 +311,9 @@ class Intake:
         self.unreadable.forget(places)
         self._unread.difference_update(places)
         self._unbegun.difference_update(places)
+        self._undecodable.difference_update(places)
+        if self._suspects is not None:
+            self._suspects.forget(places)
         self._member.pauses.forget(places)
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))

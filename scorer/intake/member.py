@@ -19,9 +19,9 @@ LACKING = {rights.TOPIC: "the right to read this topic", rights.GROUP: "the righ
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
-Reason = Literal["away", "out of range", "no leader", "revision"]
+Reason = Literal["away", "out of range", "no leader", "revision", "suspect"]
 """Servers are away that scoring needs; the position is not in the log; nobody tells where the partition begins; a newer
-revision has scored the partition."""
+revision has scored the partition; it is read in the sandbox."""
 
 
 class Pauses:
@@ -54,6 +54,14 @@ class Pauses:
                 free.append(partition)
         if free:
             self._consumer.resume([TopicPartition(*p) for p in free])
+
+    def has(self, partition: Partition, reason: Reason) -> bool:
+        """Whether the partition is not read for this reason, and maybe others."""
+        return reason in self._reasons.get(partition, ())
+
+    def only(self, partition: Partition, reason: Reason) -> bool:
+        """Whether this is the only reason why the partition is not read."""
+        return self._reasons.get(partition) == {reason}
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """They go to another owner; should they come back, they are read."""

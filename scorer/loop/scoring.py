@@ -75,6 +75,12 @@ class Scored:
             self.slots, self.packed = list(self.packed), None
 
 
+def not_read(batch: Batch) -> dict[int, Poison]:
+    """Why there is nothing to score in these entries of a batch."""
+    without = {row: Poison(Reason.UNREADABLE_BATCH, why) for row, why in batch.unreadable.items()}
+    return dict.fromkeys(batch.unread, UNREAD) | without
+
+
 class Scoring:
     """Scores batches for one configuration. A batch waits `look_up_seconds` for the schemas of its events."""
 
@@ -102,7 +108,7 @@ class Scoring:
         """
         work = Work(self, batch, servable, now_ms, arms)
         work.deadlines = deadlines
-        work.rejected = dict.fromkeys(batch.unread, UNREAD)
+        work.rejected = not_read(batch)
         if arms is None:
             work.answer_all(range(len(batch)), alive)
         else:
@@ -119,7 +125,7 @@ class Scoring:
     ) -> Scored:
         """The same, with `model.fallback` instead of what any model says."""
         work = Work(self, batch, servable, now_ms, arms, self.fallback)
-        work.rejected = dict.fromkeys(batch.unread, UNREAD)
+        work.rejected = not_read(batch)
         if arms is None:
             work.answer_all(range(len(batch)), alive)
         else:

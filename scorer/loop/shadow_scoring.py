@@ -41,7 +41,7 @@ class ShadowScoring(Scoring):
         candidate is asked for the others. Nobody waits for these: without `deadlines` no event comes too late."""
         work = Work(self, batch, servable, now_ms)
         work.deadlines = deadlines
-        if arms is None or arms.sampled is None:
+        if arms is None or arms.sampled is None or batch.unreadable:
             return work.scored
         for asked, arm, mine in ((arms.candidate, CHAMPION, ~arms.canary), (servable, CANARY, arms.canary)):
             rows = np.flatnonzero(arms.sampled & mine).tolist()

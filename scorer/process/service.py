@@ -21,6 +21,7 @@ from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
+from publisher.kafka.sandboxed import sandboxed
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
 from publisher.process.memory import few_arenas, keep_tidy
@@ -37,6 +38,7 @@ from scorer.intake.beginnings import Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
 from scorer.intake.queued import plugin
+from scorer.intake.suspects import Suspects
 from scorer.intake.takeover import fence_the_dead, wait_for_the_living
 from scorer.loop.arms import Assigning
 from scorer.loop.collaborators import Collaborators
@@ -269,6 +271,8 @@ class Service:
         )
 
     def _intake(self, commits: GroupCommits, session: Session) -> Intake:
+        settings = self._settings
+        sandbox = sandboxed(settings.kafka, settings.owner, settings.input.expanded_bytes)
         return self._parts.make_intake(
             commits.consumer,
             self._settings.input.topics,
@@ -277,5 +281,6 @@ class Service:
             fence=partial(fence_the_dead, self._settings),
             waiting=self._waiting,
             renew=commits.renew,
-            offsets_command=self._settings.offsets_command,
+            offsets_command=settings.offsets_command,
+            suspects=Suspects(sandbox, settings.owner),
         )

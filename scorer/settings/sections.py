@@ -38,6 +38,8 @@ class InputSettings(Section):
     """What becomes of an event without a value."""
     max_event_bytes: int = Field(default=1_000_000, ge=1)
     """Larger events are dead-lettered (`oversize`)."""
+    expanded_bytes: int = Field(default=268_435_456, ge=1_048_576, le=2_000_000_000)
+    """A compressed batch of records that takes more memory than this is dead-lettered whole (`unreadable-batch`)."""
 
     @property
     def id_field(self) -> str | None:

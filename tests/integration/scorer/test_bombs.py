@@ -1,0 +1,60 @@
+"""Compressed batches that expand: each is one dead letter that says where it is, and everything around it is scored."""
+
+import sys
+from pathlib import Path
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support.bombs import bomb
+
+LARGE_BATCHES, DEAD_BYTES = "50000000", "60000000"
+LIMIT = 32 << 20
+KILLING = 700 << 20  # beyond what a worker of `small.py` may take
+
+
+def with_bombs(make_rig: MakeRig, **overrides: object) -> Rig:
+    rig = make_rig(input={"expanded_bytes": LIMIT}, kafka={"session_timeout_ms": 1_500}, **overrides).stocked(2)
+    rig.alter(rig.dead_topic, "max.message.bytes", DEAD_BYTES)
+    rig.alter(rig.events_topic, "max.message.bytes", LARGE_BATCHES)
+    return rig
+
+
+def assert_scored_around(rig: Rig, count: int, places: list[tuple[int, int, int, str]]) -> None:
+    """All events are scored once; each bomb (partition, first and last offset, codec) is one dead letter."""
+    until(lambda: rig.answered() >= count + len(places), "all answers")
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{number}" for number in range(count))
+    letters = {letter["source"]: letter for letter in rig.dead()}
+    sources = {f"local/{rig.events_topic}/{partition}/{last}": (first, last, codec) for partition, first, last, codec in places}
+    assert {source: letter["reason"] for source, letter in letters.items()} == dict.fromkeys(sources, "unreadable-batch")
+    for source, (first, last, codec) in sources.items():
+        letter = letters[source]
+        assert letter["value"] is None
+        assert f"offsets {first} to {last} ({codec}, " in letter["error"]
+
+
+def test_a_partition_moves_past_batches_that_the_client_cannot_decompress(make_rig: MakeRig) -> None:
+    """Of one record, and of many small ones that take memory each."""
+    rig = with_bombs(make_rig)
+    rig.emit(events(100))
+    scorer = rig.start()
+    one = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20)
+    rig.emit(events(100, start=100))
+    two = bomb(rig.bootstrap_servers, rig.events_topic, 0, "zstd", 160 << 20, records=20)
+    rig.emit(events(100, start=200))
+    assert_scored_around(rig, 300, [(0, *one, "zstd"), (0, *two, "zstd")])
+    assert scorer.deaths == 0
+    assert scorer.stop() == 0
+
+
+def test_a_batch_that_kills_a_worker_while_it_is_fetched_costs_one_death(make_rig: MakeRig) -> None:
+    rig = with_bombs(make_rig)
+    rig.program = [sys.executable, str(Path(__file__).with_name("small.py"))]
+    rig.emit(events(100))
+    place = bomb(rig.bootstrap_servers, rig.events_topic, 1, "lz4", KILLING)
+    rig.emit(events(100, start=100))
+    scorer = rig.start()
+    assert_scored_around(rig, 200, [(1, *place, "lz4")])
+    assert scorer.deaths == 1
+    until(lambda: "is no longer read in the sandbox" in scorer.said, "the end of the suspicion")
+    rig.emit(events(100, start=200))
+    until(lambda: rig.answered() >= 301, "the scores of later events")
+    assert scorer.stop() == 0
