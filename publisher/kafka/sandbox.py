@@ -265,7 +265,7 @@ def private_bytes() -> int:
 
 
 def allowed(limit: int) -> int:
-    """Bytes that this process may take beside what it has: enough for a batch of `limit` bytes, less if the container has less."""
+    """Bytes that this process may take beside what it has: a batch of `limit` bytes, less if the container has less."""
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * available())))
 
 

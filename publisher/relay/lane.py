@@ -19,17 +19,19 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRefused
 from publisher.kafka import rights
 from publisher.kafka.clients import of_no_group
-from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNKNOWN_CLIENT
+from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
 from publisher.kafka.rights import READ, Right
+from publisher.kafka.sandboxed import Taken, sandboxed
 from publisher.relay.budget import Budget
 from publisher.relay.clients import SEE_CHECK, far_reader, refusal
 from publisher.relay.copy import Route, Rules, copy
 from publisher.relay.refusing import Fill, Refusing, places
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import session_of
+from publisher.relay.sides import now_ms, session_of
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.state import LaneState
+from publisher.relay.suspects import Suspects, carried_at_once, messages_of
 from publisher.relay.unfit import Unfit
 from publisher.session.exactly_once import Produce, TransactionSession
 from publisher.session.protocol import Record
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
+BESIDE_SUSPECTS_SECONDS = 0.01  # while the sandbox reads
 CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
 SEEN_SECONDS = 5.0  # the topics' ids were asked for no longer ago than this when a transaction begins; a busy broker takes 2
 USUAL_COMMIT_SECONDS = 0.005
@@ -79,7 +82,10 @@ class Lane:
         self._shared = shared
         self._settings = settings = shared.settings
         self._stopping = shared.stopping
-        self._refusing = Refusing(settings, state, self._publish, lambda: self._writing.recover())  # noqa: PLW0108 - it is open later
+        source = settings.source
+        self._suspects = Suspects(sandboxed(source.kafka, settings.lane_id(state.number), source.expanded_bytes), state.known)
+        recover = lambda: self._writing.recover()  # noqa: E731, PLW0108 - it is open later
+        self._refusing = Refusing(settings, state, self._publish, recover, self._suspects)
         self._registered: Record | None = None
         self._session: TransactionSession | None = None
         rate = settings.bytes_per_second
@@ -159,14 +165,59 @@ class Lane:
         rest = self._rest_until - time.monotonic()
         if rest > 0:
             self._stopping.wait(rest)
-        messages = consumer.consume(1, IDLE_SECONDS)
+        if (taken := self._suspects.take()) is not None:
+            self._carry(consumer, taken)
+        messages = consumer.consume(1, BESIDE_SUSPECTS_SECONDS if self._suspects else IDLE_SECONDS)
+        self._try(consumer, messages)
+        for place in self._suspects.reported() & self._refusing.active.keys():
+            consumer.incremental_unassign([TopicPartition(*place)])
+            self._suspects.add(self._refusing.active[place])
+        self._measure(consumer)
+
+    def _try(self, consumer: Consumer, messages: list[Message]) -> bool:
+        """Publish these and the messages behind them. False if one cannot be carried: all are read again, fewer at once."""
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
             try:
                 self._pay(*self._publish(partial(self._copy, consumer, messages)))
                 self._refusing.room.passed(self._refusing.active)
             except Unfit as unfit:
                 self._refusing.take_back(consumer, messages, unfit)
-        self._measure(consumer)
+                return False
+        return True
+
+    def _carry(self, consumer: Consumer, taken: Taken) -> None:
+        """Publish what the sandbox has read, and have the consumer read a partition that is no suspect any longer."""
+        route = self._refusing.active.get(taken.partition)
+        if route is None or not self._same_topics():
+            self._suspects.forget(taken.partition)
+        elif taken.unreadable is not None:
+            self._refusing.unreadable(consumer, taken.unreadable, now_ms())
+        else:
+            rows = carried_at_once(taken.rows, self._refusing.room.now)
+            messages = messages_of(taken.partition, rows)
+            unread = rows[0].unread if rows else None
+            if not (self._try(consumer, messages) if unread is None else self._refuse_unread(consumer, messages[0], unread)):
+                return
+            if taken.partition not in self._refusing.active:
+                return
+            if len(rows) < len(taken.rows):  # the others are read again
+                self._suspects.add(route)
+            elif taken.cleared:
+                consumer.incremental_assign(places([route]))
+
+    def _refuse_unread(self, consumer: Consumer, message: Message, why: str) -> bool:
+        """Refuse a record from the sandbox whose headers cannot be read. Returns what `_try` does."""
+
+        def refuse(produce: Produce) -> tuple[int, int]:
+            self._refusing.unread(consumer, produce, message, ValueError(why))
+            return 1, 0
+
+        try:
+            self._publish(refuse)
+        except Unfit as unfit:
+            self._refusing.take_back(consumer, [message], unfit)
+            return False
+        return True
 
     def _assign(self, consumer: Consumer) -> None:
         while not self._added.empty():
@@ -177,7 +228,7 @@ class Lane:
             added = {(route.topic, route.partition): route for route in routes}
             self._refusing.active |= added
             self.state.routes |= added
-            consumer.incremental_assign(places(routes))
+            consumer.incremental_assign(places(self._suspects.begin(routes)))
 
     def _same_topics(self) -> bool:
         """Wait until the topics are known to be the same ones; False where the lane ends before that."""
@@ -258,6 +309,11 @@ class Lane:
             if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
                 route.settle()
                 route.next = max(route.next, event.offset() or 0)
+        elif error in UNDECODABLE:
+            log.warning(
+                "lane %d reads %s[%s] in the sandbox: %s", self.state.number, event.topic(), event.partition(), error.str()
+            )
+            self._suspects.report(cast("Partition", (event.topic(), event.partition())))
         elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif REFUSED.why(error) == rights.TOPIC:
@@ -289,6 +345,7 @@ class Lane:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
         if self._session is not None:
             self._session.close()
+        self._suspects.close()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

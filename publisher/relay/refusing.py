@@ -13,11 +13,13 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from publisher.errors import Aborted
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
+from publisher.kafka.sandboxed import UnreadableBatch
 from publisher.positions import Position
 from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings
 from publisher.relay.state import LaneState
-from publisher.relay.unfit import UNREADABLE, Refusal, Room, Unfit
+from publisher.relay.suspects import Suspects
+from publisher.relay.unfit import UNREADABLE, UNREADABLE_BATCH, Refusal, Room, Unfit
 from publisher.session.exactly_once import Produce
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ class Refusing:
         state: LaneState,
         publish: Callable[[Fill], tuple[int, int]],
         recover: Callable[[], None],
+        suspects: Suspects,
     ) -> None:
         self.active: dict[Partition, Route] = {}
         self.room = Room(settings.transaction_records)
@@ -49,6 +52,7 @@ class Refusing:
         self._state = state
         self._publish = publish
         self._recover = recover
+        self._suspects = suspects
         self._before: dict[Partition, Route] = {}
         self._written: list[Refusal] = []
 
@@ -77,6 +81,13 @@ class Refusing:
         else:
             self._stop(consumer, found)
 
+    def unreadable(self, consumer: Consumer, batch: UnreadableBatch, now_ms: int) -> None:
+        """Refuse a whole batch, in a transaction of its own. `now_ms` is the wall clock."""
+        topic, number = batch.partition
+        last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
+        source = Position(self._settings.source.region, topic, number, batch.first)
+        self._refuse(consumer, Refusal(last, source, UNREADABLE_BATCH, str(batch), None), (True,))
+
     def take_back(self, consumer: Consumer, messages: list[Message], unfit: Unfit) -> None:
         """Give up a transaction that holds an unfit record, and go on with fewer; refuse one that was alone (`messages`)."""
         alone = self._written[0] if self._written else None
@@ -95,7 +106,9 @@ class Refusing:
                 self._refuse(consumer, alone, (True,))
             else:
                 self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
-        consumer.assign(places(self.active.values()))
+        for place in [place for place in self.active if place in self._suspects]:
+            self._suspects.add(self.active[place])
+        consumer.assign(places(route for place, route in self.active.items() if place not in self._suspects))
 
     def _refuse(self, consumer: Consumer, found: Refusal, forms: tuple[bool, ...]) -> None:
         """Refuse a record in a transaction of its own, bare as the last resort."""
@@ -125,7 +138,10 @@ class Refusing:
         """Copy no more of this partition in this life: nothing is lost, and what lies behind the record waits."""
         place = found.source.topic, found.source.partition
         del self.active[place]
-        consumer.incremental_unassign([TopicPartition(*place)])
+        if place in self._suspects:
+            self._suspects.forget(place)
+        else:
+            consumer.incremental_unassign([TopicPartition(*place)])
         why = f"stopped at offset {found.source.offset}, which cannot be carried: {found.reason} ({found.error})"
         self._state.stopped[place] = why
         log.error("lane %d: %s[%d] %s; %s", self._state.number, *place, why, WAYS_ON)

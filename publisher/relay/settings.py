@@ -76,6 +76,7 @@ class SourceSettings(ClusterSettings):
     groups: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     fetch_bytes: int = Field(default=393_216, ge=1_024, le=1_000_000_000)
     queue_bytes: int = Field(default=6_291_456, ge=65_536, le=2_000_000_000)
+    expanded_bytes: int = Field(default=268_435_456, ge=1_048_576, le=2_000_000_000)
     socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
 
 

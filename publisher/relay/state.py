@@ -15,7 +15,8 @@ SILENT_SECONDS = 2.0  # a source that was not heard for longer is behind by at l
 
 @dataclass
 class LaneState:
-    """What a lane did. Times are monotonic, in seconds. `stopped` says why, of partitions that are not copied any more."""
+    """What a lane did. Times are monotonic, in seconds. `stopped` says why, of partitions that are not copied any more;
+    `known` are those that were ever copied by this process."""
 
     number: int
     tally: Tally = field(default_factory=Tally)
@@ -25,6 +26,7 @@ class LaneState:
     checkpoint_at: float = field(default_factory=time.monotonic)
     routes: dict[Partition, Route] = field(default_factory=dict)
     stopped: dict[Partition, str] = field(default_factory=dict)
+    known: set[Partition] = field(default_factory=set)
 
     def lag_records(self) -> int:
         """Offsets of the source that are not at the destination yet, as far as known."""

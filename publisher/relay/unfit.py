@@ -15,6 +15,7 @@ from publisher.positions import COPIED_TO, Position
 from publisher.relay.copy import Headers, Route
 
 UNREADABLE = "unreadable-headers"
+UNREADABLE_BATCH = "unreadable-batch"
 SOURCE = "refused.source"
 LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
