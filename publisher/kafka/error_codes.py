@@ -100,6 +100,9 @@ UNDECODABLE = Codes(
     (KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than any fetch may be"),
 )
 """A batch cannot be read. The client repeats the same fetch for ever."""
+UNDECODABLE_HINT = (
+    "a batch there expands beyond receive.message.max.bytes, or is damaged: begin behind it, or delete what is before"
+)
 ABSENT = Codes(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, "no topic of this name"),
     (KafkaError.UNKNOWN_TOPIC_ID, "no topic of this id"),

@@ -11,7 +11,7 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, error_codes, rights, topics
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
-from publisher.kafka.error_codes import END, PASSING, Codes
+from publisher.kafka.error_codes import END, PASSING, UNDECODABLE, UNDECODABLE_HINT, Codes
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, Operations, Right
@@ -125,4 +125,5 @@ class Following:
             return
         if error in error_codes.REFUSED:
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic)])
-        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
+        hint = UNDECODABLE_HINT if error in UNDECODABLE else "see the broker's log"
+        raise Fatal(f"topic {topic} cannot be read: {error.str()}", hint, REFUSED)

@@ -18,7 +18,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER
+from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, UNDECODABLE, UNDECODABLE_HINT
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
@@ -212,4 +212,6 @@ def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
     if error in OUT_OF_RANGE:
         return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
+    if error in UNDECODABLE:
+        return Fatal(f"{name} cannot be read: {error.str()}", UNDECODABLE_HINT, exit_code=3)
     return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error in REFUSED else 4)

@@ -36,7 +36,7 @@ from publisher.kafka.sandbox import (
 
 log = logging.getLogger(__name__)
 
-ENOUGH_BYTES = 16 << 20  # of records: more than a reader has fetched and not yet committed
+ENOUGH_BYTES = 8 << 20  # of records: more than a reader usually has fetched and not yet committed
 SILENT_SECONDS = 3 * ANSWER_SECONDS
 RESTART_SECONDS = 1.0  # after a process that gave no answer
 BLIND_DEATHS = 2  # of careful processes at one position, without a word

@@ -1,0 +1,74 @@
+from collections import deque
+
+from confluent_kafka import TopicPartition
+
+from publisher.kafka.sandbox import Answer, Read, Records, Row, Unreadable
+from publisher.kafka.sandboxed import Sandboxed
+from scorer.intake.beginnings import Beginning
+from scorer.intake.marks import Mark
+from scorer.intake.suspects import Suspects
+
+PARTITION = ("flights", 0)
+
+
+class Answering:
+    """A process that gives these answers."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = deque(answers)
+
+    def ask(self, question: Read) -> None: ...
+
+    def answer(self, _: float) -> Answer | None:
+        return self._answers.popleft() if self._answers else None
+
+    def close(self) -> None: ...
+
+
+def suspects(*answers: Answer) -> Suspects:
+    child = Answering(*answers)
+    return Suspects(Sandboxed(lambda _: child), "scoring.a")
+
+
+def beginning(partition: int, owner: str) -> Beginning:
+    return Beginning("position", TopicPartition("flights", partition, 10 + partition), Mark(owner))
+
+
+def rows(*offsets: int) -> Records:
+    return Records([Row(offset, b"k", b"v", (1, 1_000), 3, None, None) for offset in offsets])
+
+
+def test_partitions_of_dead_owners_are_suspects() -> None:
+    begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
+    assert suspects().among(begun, {"scoring.dead"}) == {("flights", 0): 10}
+
+
+def test_those_of_an_earlier_process_of_this_name_are_suspects_once() -> None:
+    found = suspects()
+    assert found.among([beginning(0, "scoring.a")], ()) == {("flights", 0): 10}
+    assert found.among([beginning(0, "scoring.a")], ()) == {}
+
+
+def test_records_come_as_batches_within_the_limit() -> None:
+    found = suspects(rows(10, 11, 12))
+    found.add(PARTITION, 10)
+    batches = [found.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
+    assert [batch.offsets if batch else None for batch in batches] == [[10, 11], [12]]
+
+
+def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
+    found = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
+    found.add(PARTITION, 10)
+    batch = found.take(lambda _: 2, lambda _: True, 0.0)
+    assert batch is not None
+    assert batch.reached == {PARTITION: 41}
+    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0]
+
+
+def test_records_that_wait_are_forgotten_with_their_partition() -> None:
+    found = suspects(rows(10, 11))
+    found.add(PARTITION, 10)
+    assert found.take(lambda _: 1, lambda _: True, 0.0) is not None
+    found.forget([PARTITION])
+    assert not found
+    assert found.take(lambda _: 1, lambda _: True, 0.0) is None
