@@ -80,7 +80,8 @@ class Feed:
         elif error in error_codes.REFUSED:
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, partition[0])])
         else:
-            raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", "see the broker's log", REFUSED)
+            hint = error_codes.UNDECODABLE_HINT if error in error_codes.UNDECODABLE else "see the broker's log"
+            raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", hint, REFUSED)
 
 
 class Lag:
