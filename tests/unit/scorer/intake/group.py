@@ -14,6 +14,7 @@ from publisher.session.exactly_once import TransactionSession
 from scorer.intake.beginnings import AnswersFrom, Beginning, Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
+from scorer.intake.suspects import Suspects
 
 TOPIC = "flights"
 
@@ -30,7 +31,7 @@ class Group:
     """An intake, and what its client and its topics tell it. `committed` are the group's offsets with their marks, `waiting`
     are the messages to come. A callable among them is called in its turn. `reads` says from where each partition is read."""
 
-    def __init__(self, *, renew: Callable[[], Consumer] | None = None) -> None:
+    def __init__(self, *, renew: Callable[[], Consumer] | None = None, suspects: Suspects | None = None) -> None:
         self.committed: dict[Partition, tuple[int, Mark]] = {}
         self.waiting: deque[Message | Callable[[], None]] = deque()
         self.reads: dict[Partition, int] = {}
@@ -42,7 +43,7 @@ class Group:
         self.session.sends_group = True
         self.consumer = create_autospec(Consumer, instance=True)
         self._script(self.consumer)
-        self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew)
+        self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew, suspects=suspects)
 
     def assign(self, *numbers: int) -> None:
         handlers = self.consumer.subscribe.call_args.kwargs

@@ -1,12 +1,13 @@
 from collections import deque
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
 
-from publisher.kafka.sandbox import Answer, Read, Records, Row, Unreadable
+from publisher.kafka.sandbox import Answer, Ended, Read, Records, Row, Unreadable
 from publisher.kafka.sandboxed import Sandboxed
 from scorer.intake.beginnings import Beginning
 from scorer.intake.marks import Mark
 from scorer.intake.suspects import Suspects
+from tests.unit.scorer.intake.group import TOPIC, Group, event, failing
 
 PARTITION = ("flights", 0)
 
@@ -72,3 +73,33 @@ def test_records_that_wait_are_forgotten_with_their_partition() -> None:
     found.forget([PARTITION])
     assert not found
     assert found.take(lambda _: 1, lambda _: True, 0.0) is None
+
+
+def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_passed_it() -> None:
+    group = Group(suspects=suspects(rows(5, 6), Ended(7)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.assign(0)
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
+    assert [group.offsets() for _ in range(4)] == [[5, 6], [], [], []]
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
+
+
+def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
+    group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b")
+    group.assign(0)
+    group.waiting += [event(5), event(6), failing(7, KafkaError._BAD_COMPRESSION)]
+    assert group.offsets() == [5, 6]
+    assert group.paused() == {0}
+    batches = [group.intake.take(0.0, lambda _: 100) for _ in range(4)]
+    assert [(batch.offsets, list(batch.unreadable)) for batch in batches if batch] == [([9], [0])]
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 10}, set())
+
+
+def test_a_rewind_has_the_sandbox_read_from_the_committed_offset_again() -> None:
+    group = Group(suspects=suspects(rows(5, 6), rows(5, 6)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.assign(0)
+    assert group.offsets() == [5, 6]
+    group.intake.rewind()
+    assert [group.offsets() for _ in range(2)] == [[], [5, 6]]
