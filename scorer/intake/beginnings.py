@@ -117,6 +117,11 @@ class Beginnings:
         found = self._looks.found
         return all(topic in found and found[topic].id == known for topic, known in topic_ids)
 
+    def seen(self, topic: str, topic_id: str) -> bool:
+        """Return whether a recent look found the topic with this id. Does not wait for a look."""
+        found = self._looks.found.get(topic)
+        return found is not None and found.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
+
     def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[Beginning]:
         """Where to read each partition from, given the group's offsets. A partition that has no position is left out while no
         broker leads it. Raises Fatal (3) where only a person can tell."""

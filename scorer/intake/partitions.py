@@ -111,6 +111,13 @@ class Partitions:
         for partition, offset in reached.items():
             self._owned[partition].next = offset
 
+    def reach(self, ends: Mapping[Partition, int]) -> None:
+        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken."""
+        for partition, offset in ends.items():
+            owned = self._owned.get(partition)
+            if owned is not None:
+                owned.next = max(owned.next, offset)
+
     def remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""
         owned = self._owned.get((told.topic, told.partition))
@@ -139,6 +146,23 @@ class Partitions:
                 owned.committed = offset
                 owned.leader_epoch = known(batch.leader_epochs[partition])
                 owned.answers_from = None
+
+    def passed(self, owner: str) -> list[TopicPartition]:
+        """Return the positions beyond the committed offsets, under their marks with this owner's name.
+
+        Only valid while no event is in flight: then what lies between has no event. The positions carry no leader epoch: that of
+        the last event may be older than that of the marker behind it, and a client that begins there reports a truncated log.
+        """
+        rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
+        return [TopicPartition(*p, o.next, replace(o.mark, owner=owner).encode(), known(None)) for p, o in rows]
+
+    def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
+        """Note that positions from `passed` are committed."""
+        for position in positions:
+            owned = self._owned.get((position.topic, position.partition))
+            if owned is not None and owned.committed < position.offset <= owned.next:
+                owned.mark = replace(owned.mark, owner=owner)
+                owned.committed, owned.leader_epoch = position.offset, known(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
         """The committed offsets as they are, under marks with this owner's name."""

@@ -1,13 +1,14 @@
 """Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from operator import itemgetter
 from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from publisher.kafka.error_codes import END
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
@@ -36,7 +37,7 @@ class Source(Protocol):
 
     def first(self, wait: float) -> int | None:
         """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
-        came, or a failure."""
+        came, or a failure, or the end of a partition."""
 
     def more(self, most: int, wait: float) -> int:
         """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
@@ -52,10 +53,17 @@ class Source(Protocol):
 
 
 class Taken(Protocol):
-    """What a source has pulled. `partitions` are those of its events."""
+    """What a source has pulled. `partitions` are those of its events.
+
+    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been pulled.
+    It lies behind transaction markers and aborted records, which are offsets without an event.
+    """
 
     @property
     def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def ends(self) -> Mapping[Partition, int]: ...
 
     @property
     def partitions(self) -> set[Partition]: ...
@@ -151,9 +159,11 @@ class Messages:
     def __init__(self, messages: Sequence[Message]) -> None:
         errors = list(map(Message.error, messages))
         self.failures: Sequence[Failure] = ()
+        self.ends: dict[Partition, int] = {}
         if any(errors):
-            failed = zip(compress(messages, errors), filter(None, errors), strict=True)
-            self.failures = [(_place(message), message.offset(), error) for message, error in failed]
+            failed = [*zip(compress(messages, errors), filter(None, errors), strict=True)]
+            self.failures = [(_place(message), message.offset(), error) for message, error in failed if error not in END]
+            self.ends = {_place(message): message.offset() or 0 for message, error in failed if error in END}
             messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
         self._messages = messages
         self._places = list(map(_place, messages))
