@@ -150,8 +150,8 @@ class Partitions:
     def passed(self, owner: str) -> list[TopicPartition]:
         """Return the positions beyond the committed offsets, under their marks with this owner's name.
 
-        Only valid while no event is in flight: then what lies between has no event. The positions carry no leader epoch: that of
-        the last event may be older than that of the marker behind it, and a client that begins there reports a truncated log.
+        Only valid while no event is in flight: then no event lies between. The positions carry no leader epoch. The last event
+        may be of an older epoch than the marker behind it, and a client that begins there would report a truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [TopicPartition(*p, o.next, replace(o.mark, owner=owner).encode(), known(None)) for p, o in rows]
