@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
+from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRefused
 from publisher.process.outages import COMMITS, Away
 from scorer.backends import ModelBroken
 from scorer.crashes.examiner import ExaminerDied
@@ -293,7 +293,17 @@ class Loop:
             if isinstance(error, Evicted):
                 self._intake.hear(HEAR_SECONDS)
             self._intake.rewind()
+        if not isinstance(error, Evicted | Fenced | MemberLost):
+            self._narrow()
         self._recoveries.recovered()
+
+    def _narrow(self) -> None:
+        """Write to the partitions that the topics of answers have: one that was recreated with fewer fails every batch."""
+        targets = self._with.targets()
+        if targets is not None and self._with.scoring.narrow(*targets):
+            log.warning(
+                "topics of answers have fewer partitions now: %s", ", ".join(f"{t.topic} {t.partitions}" for t in targets)
+            )
 
     def _finish(self) -> bool:
         """At the end, in good order: nothing that was published is left for others to score again. Whether that is so."""

@@ -127,3 +127,22 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     until(lambda: rig.answered() >= 20, "the rest")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
     rig.assert_audited(events=20, gone=0)
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_topics_of_answers_recreated_with_fewer_partitions_are_written_to(make_rig: MakeRig, delivery: str) -> None:
+    rig = make_rig(delivery=delivery, kafka={"transaction_timeout_ms": 3_000}).stocked(4)
+    scorer = rig.start().ready()
+    for partition in range(4):
+        write(rig, 5, partition, start=100 * partition)
+    until(lambda: rig.answered() == 20, "the scores")
+    for topic in (rig.scores_topic, rig.dead_topic):
+        rig.make_again(topic, 2)
+    for partition in range(4):
+        write(rig, 5, partition, start=1_000 + 100 * partition)
+    rig.produce(b"no JSON", key=b"k")
+    wanted = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
+    until(lambda: wanted <= set(ids(rig)), "the scores in the new topic")
+    until(lambda: [letter["reason"] for letter in rig.dead()] != [], "the dead letter in the new topic")
+    assert scorer.deaths == 0
+    assert scorer.get("/readyz")[0] == 200
