@@ -27,7 +27,7 @@ from publisher.relay.clients import SEE_CHECK, far_reader, refusal
 from publisher.relay.copy import Route, Rules, copy
 from publisher.relay.refusing import Fill, Refusing, places
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import session_of
+from publisher.relay.sides import now_ms, session_of
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.state import LaneState
 from publisher.relay.unfit import Unfit
@@ -256,8 +256,7 @@ class Lane:
         assert error is not None
         if error in END:
             if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
-                route.settle()
-                route.next = max(route.next, event.offset() or 0)
+                route.reach(event.offset() or 0, now_ms())
         elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif REFUSED.why(error) == rights.TOPIC:

@@ -90,7 +90,8 @@ class Intake:
         batch = taken.batch(without, self._pull.end)
         begun = self._begun(batch) if batch is not None else None
         if taken.ends:
-            self.partitions.reach({partition: end for partition, end in taken.ends.items() if partition not in without})
+            ends = {partition: end for partition, end in taken.ends.items() if partition not in without}
+            self.partitions.reach(ends, time.time_ns() // 1_000_000)
         return begun
 
     def passed(self, owner: str) -> list[TopicPartition]:

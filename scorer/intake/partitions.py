@@ -18,7 +18,8 @@ from scorer.intake.marks import Mark
 
 @dataclass(slots=True)
 class _Owned:
-    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next. If the topic
+    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
+    offset behind the last event that was taken. At `level_ms` (Unix ms) nothing waited behind the answered events. If the topic
     was made again, `answers_from` is set until the first answer to it is committed."""
 
     epoch: int
@@ -27,6 +28,8 @@ class _Owned:
     leader_epoch: int
     next: int
     answers_from: AnswersFrom | None
+    read: int = 0
+    level_ms: int = 0
 
 
 class Partitions:
@@ -109,14 +112,22 @@ class Partitions:
     def read(self, reached: Mapping[Partition, int]) -> None:
         """Events before these offsets have been taken."""
         for partition, offset in reached.items():
-            self._owned[partition].next = offset
+            owned = self._owned[partition]
+            owned.next = owned.read = offset
 
-    def reach(self, ends: Mapping[Partition, int]) -> None:
-        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken."""
+    def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
+        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken. `now_ms` is
+        the wall clock."""
         for partition, offset in ends.items():
             owned = self._owned.get(partition)
             if owned is not None:
                 owned.next = max(owned.next, offset)
+                if owned.read <= owned.committed:
+                    owned.level_ms = now_ms
+
+    def level_ms(self) -> dict[Partition, int]:
+        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 where it was not."""
+        return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""
