@@ -13,6 +13,7 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
 
+SHORTEST_WAIT = 0.001  # seconds
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 
 Failure = tuple[Partition, int | None, KafkaError]
@@ -116,6 +117,7 @@ class Polled:
 
     def _begin(self) -> None:
         self._messages: list[Message] = []
+        self._ends: dict[Partition, int] = {}
         self.size = self.largest = 0
 
     @property
@@ -134,20 +136,32 @@ class Polled:
         return None if message.error() is not None else message.timestamp()[1]
 
     def more(self, most: int, wait: float) -> int:
-        came = self._consumer.consume(most, wait)
-        self._add(came)
-        return len(came)
+        until = time.monotonic() + wait
+        came = self._add(self._consumer.consume(most, wait))
+        while (
+            came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT
+        ):  # ends of partitions took the place of events
+            came += self._add(self._consumer.consume(most - came, left))
+        return came
 
-    def _add(self, messages: list[Message]) -> None:
+    def _add(self, messages: list[Message]) -> int:
+        """Hold the messages, and return how many; the ends of partitions among them are only noted."""
+        ends = [message for message in messages if (error := message.error()) is not None and error in END]
+        if ends:
+            self._ends |= {_place(message): message.offset() or 0 for message in ends}
+            messages = [message for message in messages if (error := message.error()) is None or error not in END]
         self._messages += messages
         sizes = list(map(len, messages))
         self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
+        return len(messages)
 
     def taken(self) -> "Messages":
-        return Messages(self._messages)
+        return Messages(self._messages, self._ends)
 
     def skip(self, most: int, wait: float) -> Sequence[Failure]:
-        return Messages(self._consumer.consume(most, wait)).failures
+        self._begin()
+        self._add(self._consumer.consume(most, wait))
+        return self.taken().failures
 
     def close(self) -> None:
         self._begin()
@@ -156,14 +170,13 @@ class Polled:
 class Messages:
     """See `Taken`."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
+        self.ends = ends
         errors = list(map(Message.error, messages))
         self.failures: Sequence[Failure] = ()
-        self.ends: dict[Partition, int] = {}
         if any(errors):
-            failed = [*zip(compress(messages, errors), filter(None, errors), strict=True)]
-            self.failures = [(_place(message), message.offset(), error) for message, error in failed if error not in END]
-            self.ends = {_place(message): message.offset() or 0 for message, error in failed if error in END}
+            failed = zip(compress(messages, errors), filter(None, errors), strict=True)
+            self.failures = [(_place(message), message.offset(), error) for message, error in failed]
             messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
         self._messages = messages
         self._places = list(map(_place, messages))

@@ -16,9 +16,7 @@ from scorer.events.batch import Batch, End
 from scorer.events.native.bus import Bus, bus
 from scorer.events.native.taker import Columns, Taker
 from scorer.events.packed import PackedBatch
-from scorer.intake.pull import Failure, Polled, Source
-
-SHORTEST_WAIT = 0.001  # seconds
+from scorer.intake.pull import SHORTEST_WAIT, Failure, Polled, Source
 
 
 def plugin() -> Bus | None:
