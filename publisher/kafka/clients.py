@@ -98,6 +98,7 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
         "group.id": group,
         "group.protocol": settings.group_protocol,
         "enable.auto.offset.store": False,
+        "enable.partition.eof": True,  # only this gives a position behind markers and aborted records (librdkafka #2539)
         "topic.metadata.refresh.interval.ms": 10_000,  # how late a partition that was added may be read
         "queued.min.messages": 1,  # fetched when nothing is left: a sixth of the requests at 1,000 events/s
         "fetch.queue.backoff.ms": 2,

@@ -29,7 +29,12 @@ def offsets(
     """
     wanted = {TopicPartition(*partition): spec for partition in partitions}
     asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds) if wanted else {}
-    found = {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+    found: Offsets = {}
+    for p, answer in asked.items():
+        failure = answer.exception()
+        if isinstance(failure, KafkaException):  # raised as it is, it would keep this frame, and the client with its threads
+            raise KafkaException(*failure.args)
+        found[p.topic, p.partition] = answer.result().offset
     for (topic, number), offset in found.items():
         if offset < 0 and spec in (EARLIEST, LATEST):
             raise no_leader(f"the end of {topic}[{number}] is not told")

@@ -22,6 +22,7 @@ from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, R
 from publisher.kafka.topic_ids import topic_id
 
 LOOK_SECONDS = 0.25
+RENEW_SECONDS = 1.0  # between two new clients
 COPIED_CONFIG = (
     "cleanup.policy",
     "compression.type",
@@ -74,6 +75,7 @@ class Topics:
         self._watch = ErrorWatch()
         self._admin = self._before = admin or kafka.admin(settings, client_id, self._watch)
         self._seconds = answer_seconds
+        self._renewed = float("-inf")
 
     @property
     def client(self) -> AdminClient:
@@ -206,10 +208,21 @@ class Topics:
         if error in REFUSED:
             return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG tells what is needed")
         self._refuse_what_is_certain()
-        # Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
-        # threads have asked the one before is answered by it, in time.
-        self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
-        return Retriable(f"{self.name} does not answer: {error.str()}")
+        if error in PASSING:
+            self._renew()
+            return Retriable(f"{self.name} does not answer: {error.str()}")
+        return Retriable(f"{self.name} answers: {error.str()}")
+
+    def _renew(self) -> None:
+        """Replace the client, at most once in RENEW_SECONDS.
+
+        A client that got no answer may wait for its controller for ever, though the cluster is well. Other threads
+        still get their answers from the client before it.
+        """
+        now = time.monotonic()
+        if now >= self._renewed + RENEW_SECONDS:
+            self._renewed = now
+            self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
 
 
 def existing(

@@ -27,14 +27,15 @@ class Route:
     """One partition's way: from where to where, and how far.
 
     `next` is the next offset to read, `copied` the last one that was copied (-1: none), `end` where the source's log ends as
-    last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none). `committed` and `confirmed` are `next` and
-    `copied` in the last confirmed checkpoint, `copies_from` is the checkpoint's. `sent` is the last record that was copied,
-    `passed` the last one that was not.
+    last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none), `read` is the offset behind it. `committed`
+    and `confirmed` are `next` and `copied` in the last confirmed checkpoint, `copies_from` is the checkpoint's. `sent` is the
+    last record that was copied, `passed` the last one that was not. At `level_ms` (Unix ms) nothing waited behind the confirmed
+    records (-1: never).
     """
 
     __slots__ = (
-        "committed", "confirmed", "copied", "copies_from", "destination", "end", "epoch", "next", "origin", "partition",
-        "passed", "sent", "tail", "timestamp_ms", "topic",
+        "committed", "confirmed", "copied", "copies_from", "destination", "end", "epoch", "level_ms", "next", "origin",
+        "partition", "passed", "read", "sent", "tail", "timestamp_ms", "topic",
     )  # fmt: skip
 
     def __init__(self, region: str, topic: str, partition: int, destination: str, start: int, copied: int = -1) -> None:
@@ -43,9 +44,9 @@ class Route:
         self.destination = destination
         self.origin = str(Position(region, topic, partition, 0))[:-1]
         self.tail = (FIRST_HOP, (COPIED_TO, address(destination, partition)))
-        self.next = self.committed = self.end = start
+        self.next = self.read = self.committed = self.end = start
         self.copied = self.confirmed = copied
-        self.timestamp_ms = self.epoch = -1
+        self.timestamp_ms = self.epoch = self.level_ms = -1
         self.copies_from = 0
         self.sent: Message | None = None
         self.passed: Message | None = None
@@ -59,11 +60,18 @@ class Route:
                 if message is self.sent:
                     self.copied = offset
                 if offset >= self.next:
-                    self.next = offset + 1
+                    self.next = self.read = offset + 1
                     self.timestamp_ms = message.timestamp()[1]
                     self.epoch = -1 if epoch is None else epoch
         self.sent = self.passed = None
         return self.next != self.committed
+
+    def reach(self, end: int, now_ms: int) -> None:
+        """Advance to the end of the partition, past offsets without a record. All records before it have been read."""
+        self.settle()
+        self.next = max(self.next, end)
+        if self.read <= self.committed:
+            self.level_ms = now_ms
 
     def confirm(self) -> None:
         """A checkpoint of what was settled is committed."""
@@ -72,6 +80,7 @@ class Route:
     def rewind(self) -> None:
         self.sent = self.passed = None
         self.next, self.copied = self.committed, self.confirmed
+        self.read = self.next
 
 
 @dataclass(slots=True)

@@ -307,8 +307,7 @@ class Lane:
         assert error is not None
         if error in END:
             if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
-                route.settle()
-                route.next = max(route.next, event.offset() or 0)
+                route.reach(event.offset() or 0, now_ms())
         elif error in UNDECODABLE:
             log.warning(
                 "lane %d reads %s[%s] in the sandbox: %s", self.state.number, event.topic(), event.partition(), error.str()

@@ -76,7 +76,9 @@ class RelayMetrics(Collector):
         silence = self._state.silence(now)
         records = GaugeMetricFamily("publisher_lag_records", "Source offsets not copied, as last heard.", labels=["lane"])
         seconds = GaugeMetricFamily(
-            "publisher_lag_seconds", "Age of the last copied record while more wait, or of the last answer.", labels=["lane"]
+            "publisher_lag_seconds",
+            "While more wait: since the last copied record, or since nothing waited. Else of the last answer.",
+            labels=["lane"],
         )
         ages = GaugeMetricFamily("publisher_checkpoint_age_seconds", "Since the last commit.", labels=["lane"])
         for lane in self._state.lanes:

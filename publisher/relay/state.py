@@ -33,9 +33,11 @@ class LaneState:
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """The age of the oldest last copied record of a partition in which records wait; 0 where none do."""
+        """The time since the oldest last copied record of a partition in which records wait, or since nothing waited there; 0
+        where none do."""
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
-        waiting = [route.timestamp_ms for route in behind if route.timestamp_ms >= 0]
+        level = [max(route.timestamp_ms, route.level_ms) for route in behind]
+        waiting = [at for at in level if at >= 0]
         return max(0, now_ms - min(waiting)) / 1_000 if waiting else 0.0
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaExcepti
 from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.topics import Topic, Topics
+from publisher.kafka.topics import Bounds, Topic, Topics
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
@@ -29,8 +29,10 @@ Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 1.5  # that one look at the topics may take
 SEEN_SECONDS = 2.0  # what is published exactly once was read from topics whose ids were looked at since
-GONE_SECONDS = 30.0  # a topic that is to be made again may be absent so long
+ABSENT_SECONDS = 5.0  # a broker that has just started may not know all topics yet
+GONE_SECONDS = 30.0  # a topic that is to be recreated may be absent so long
 PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 1.0  # between two questions that a broker does not answer, or not yet
 
 
 class AnswersFrom(NamedTuple):
@@ -87,7 +89,8 @@ class Beginnings:
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
         self._judged: Mapping[str, Topic] = {}
         self._first: dict[str, str] = {}
-        self._absent_since: float | None = None
+        self._absent: dict[str, float] = {}
+        self._gone: set[str] = set()
 
     def close(self) -> None:
         """Look no more."""
@@ -95,7 +98,7 @@ class Beginnings:
 
     def made_again(self, marks: Mapping[Partition, Mark]) -> set[Partition]:
         """Those of these partitions whose topic is another one by now; told once, as soon as a look has shown it. Raises Fatal
-        (3) where a topic stays away."""
+        (3) where every topic stays absent."""
         if self._looks.failure is not None:
             raise self._looks.failure
         found = self._looks.found
@@ -108,7 +111,7 @@ class Beginnings:
     def look(self, marks: Mapping[Partition, Mark]) -> set[Partition]:
         """The same, by a look at the topics now."""
         found = self._look({topic for topic, _ in marks}) if marks else {}
-        return {p for p, mark in marks.items() if found[p[0]].id != mark.topic_id}
+        return {p for p, mark in marks.items() if p[0] not in found or found[p[0]].id != mark.topic_id}
 
     def same(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
         """Whether the topics were these a moment ago. Waits until somebody tells."""
@@ -117,9 +120,14 @@ class Beginnings:
         found = self._looks.found
         return all(topic in found and found[topic].id == known for topic, known in topic_ids)
 
+    def seen(self, topic: str, topic_id: str) -> bool:
+        """Return whether a recent look found the topic with this id. Does not wait for a look."""
+        found = self._looks.found.get(topic)
+        return found is not None and found.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
+
     def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[Beginning]:
         """Where to read each partition from, given the group's offsets. A partition that has no position is left out while no
-        broker leads it. Raises Fatal (3) where only a person can tell."""
+        broker leads it, or does not exist any more. Raises Fatal (3) where only a person can tell."""
         self._await(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
         marks = {(p.topic, p.partition): Mark.decode(p.metadata) for p in committed}
@@ -130,7 +138,13 @@ class Beginnings:
             topics = {p.topic for p in odd}
             ids |= {name: topic.id for name, topic in self._look(topics).items()}
             odd = [p for p in committed if p.topic in topics]  # the look may have told another id than the one before
-            ways = self._ways(consumer, odd, marks, ids)
+            missing = {(p.topic, p.partition) for p in odd} - self._existing(odd)
+            if missing:
+                log.warning(
+                    "not read, because they do not exist any more: %s", ", ".join("{}[{}]".format(*p) for p in sorted(missing))
+                )
+            committed = [p for p in committed if (p.topic, p.partition) not in missing]
+            ways = self._ways(consumer, [p for p in odd if (p.topic, p.partition) not in missing], marks, ids)
         for topic, topic_id in ids.items():
             self._first.setdefault(topic, topic_id)
         positions = self._offsets(consumer, ways, ids)
@@ -173,7 +187,7 @@ class Beginnings:
     def _positioned(self, consumer: Consumer, topics: Iterable[str]) -> set[str]:
         """Those of the topics in any partition of which the group has a position."""
         known = self._looks.found
-        every = [TopicPartition(topic, number) for topic in topics for number in range(known[topic].partitions)]
+        every = [TopicPartition(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._waiting) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
@@ -193,10 +207,19 @@ class Beginnings:
         return found
 
     def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> dict[Partition, int]:
-        first = [place for place, how in ways.items() if how in ("made again", "added")]
-        bounds = self._told(lambda: self._cluster.bounds(group_offsets.led(self._cluster.client, first)))
+        first = [TopicPartition(*place) for place, how in ways.items() if how in ("made again", "added")]
+
+        def asked() -> dict[Partition, Bounds]:
+            return self._cluster.bounds(group_offsets.led(self._cluster.client, self._existing(first)))
+
+        bounds = self._told(asked)
         lows = {place: at.low for place, at in bounds.items()}
         return lows | self._started(consumer, {topic for (topic, _), how in ways.items() if how == "start"}, ids)
+
+    def _existing(self, partitions: Iterable[TopicPartition]) -> set[Partition]:
+        """Return those of the partitions that their topics have, as the last look shows them."""
+        found = self._looks.found
+        return {(p.topic, p.partition) for p in partitions if p.topic in found and p.partition < found[p.topic].partitions}
 
     def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
         """Where each partition of these topics begins, in which nobody has been: `input.start` decides, for all at once.
@@ -204,7 +227,8 @@ class Beginnings:
         That is committed, so that it is not decided again at another time or, for another member, as for an added partition.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
-        every = [(topic, number) for topic in topics for number in range(self._looks.found[topic].partitions)]
+        known = self._looks.found
+        every = [(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
         starts = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
         kept = [TopicPartition(*place, offset, Mark(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()]
         try:
@@ -218,33 +242,38 @@ class Beginnings:
         """The ends of the topics of answers: nobody has answered an event of the new topic yet."""
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._told(lambda: self._cluster.topics(names))
-        ends = self._told(lambda: self._cluster.bounds((n, p) for n in names for p in range(topics[n].partitions)))
-        scores, letters = ([ends[n, p].high for p in range(topics[n].partitions)] for n in names)
+        counts = {name: topics[name].partitions if name in topics else 0 for name in names}
+        ends = self._told(lambda: self._cluster.bounds((n, p) for n in names for p in range(counts[n])))
+        scores, letters = ([ends[n, p].high for p in range(counts[n])] for n in names)
         return AnswersFrom(scores, letters)
 
     def _mind_absent(self, found: Mapping[str, Topic]) -> None:
-        if len(found) == len(self._settings.input.topics) or not self._looks.seen > 0:
-            self._absent_since = None
+        """Note which topics are absent, and since when. Raises Fatal (3) where all of them have been for too long."""
+        topics = self._settings.input.topics
+        if not self._looks.seen > 0 or (len(found) == len(topics) and not self._absent):
             return
         now = time.monotonic()
-        if self._absent_since is None:
-            self._absent_since = now
-        if now > self._absent_since + GONE_SECONDS:
-            raise _gone(next(topic for topic in self._settings.input.topics if topic not in found))
+        self._absent = {topic: self._absent.get(topic, now) for topic in topics if topic not in found}
+        gone = {topic for topic, since in self._absent.items() if now > since + GONE_SECONDS}
+        for topic in sorted(gone - self._gone):
+            log.error("%s; the other topics are read", _gone(topic))
+        for topic in sorted(self._gone - gone):
+            log.info("topic %s exists again", topic)
+        self._gone = gone
+        if len(gone) == len(topics):
+            raise _gone(topics[0])
 
     def _look(self, topics: Collection[str]) -> Mapping[str, Topic]:
-        """The topics as they are now; absent ones are waited for. Raises Fatal (3) where one stays away."""
+        """The topics as they are now. One that is absent is waited for until it has been for ABSENT_SECONDS."""
         asked = time.monotonic()
         while True:
             self._await(asked)
             found = self._looks.found
-            missing = [topic for topic in topics if topic not in found]
-            if not missing:
+            self._mind_absent(found)
+            now = time.monotonic()
+            if all(now > self._absent[topic] + ABSENT_SECONDS for topic in topics if topic not in found):
                 return found
-            if time.monotonic() > asked + GONE_SECONDS:
-                raise _gone(missing[0])
-            self._waiting()
-            time.sleep(PAUSE_SECONDS)
+            self._wait(PAUSE_SECONDS)
 
     def _await(self, asked: float) -> None:
         """Return when the answer is there to a look that began after `asked` (monotonic seconds), to one at all for -inf."""
@@ -257,20 +286,30 @@ class Beginnings:
 
     def _told(self, question: Callable[[], Answer]) -> Answer:
         """The answer, however long brokers are away. Raises Fatal where they refuse."""
+        said, pause = "", PAUSE_SECONDS
         while True:
             try:
                 return question()
             except (Fatal, Retriable) as error:
                 if isinstance(error, Fatal) and error.exit_code != UNREACHABLE:
                     raise
-                log.info("%s", error)
+                if str(error) != said:
+                    said = str(error)
+                    log.info("%s", said)
+            self._wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, and notice a stop meanwhile. Raises what `waiting` does."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
             self._waiting()
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(min(left, PAUSE_SECONDS * 10))
 
 
 def _gone(topic: str) -> Fatal:
-    hint = "make it again (scorer check --create makes what is missing), or take it out of input.topics"
-    return Fatal(f"topic {topic} has not been there for {GONE_SECONDS:g} s", hint, 3)
+    hint = "create it (scorer check --create creates what is missing), or take it out of input.topics"
+    return Fatal(f"topic {topic} has not existed for {GONE_SECONDS:g} s", hint, 3)
 
 
 def _expired(settings: Settings, places: Sequence[Partition]) -> Fatal:

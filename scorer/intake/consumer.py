@@ -95,10 +95,25 @@ class Intake:
         self._look_at_failures(taken.failures)
         without: set[Partition] = set()
         if self.partitions.changes != before:  # events of two assignments may be mixed: those are read again
-            without = taken.partitions - self.partitions.unchanged_since(before)
-            self._unread |= without & set(self.partitions)
-        batch = taken.batch(without | self._unread, self._pull.end)
-        return self._begun(batch) if batch is not None else None
+            without = {*taken.partitions, *taken.ends} - self.partitions.unchanged_since(before)
+            self._unread |= taken.partitions & without & set(self.partitions)
+        without |= self._unread
+        batch = taken.batch(without, self._pull.end)
+        begun = self._begun(batch) if batch is not None else None
+        if taken.ends:
+            ends = {partition: end for partition, end in taken.ends.items() if partition not in without}
+            self.partitions.reach(ends, time.time_ns() // 1_000_000)
+        return begun
+
+    def passed(self, owner: str) -> list[TopicPartition]:
+        """Return the positions to commit that no event advances, as `Partitions.passed`: nothing may be in flight. Those of a
+        topic that was not seen a moment ago, or is another one, are left out."""
+        positions = self.partitions.passed(owner)
+        if not positions:
+            return []
+        ids = {(p.topic, self.partitions.mark((p.topic, p.partition)).topic_id) for p in positions}
+        seen = {topic for topic, topic_id in ids if self._beginnings.seen(topic, topic_id)}
+        return [p for p in positions if p.topic in seen and (p.topic, p.partition) not in self._unread]
 
     def stale(self, batch: Batch) -> bool:
         """Whether a partition of this batch has been assigned anew, or away, or is another topic's since it was taken."""

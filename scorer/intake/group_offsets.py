@@ -110,7 +110,8 @@ def out_of_range(consumer: Consumer, partition: TopicPartition, position: int, c
         holds = f"does not have it (its range is not told: {error.args[0].str()})"
     return (
         f"{partition.topic}[{partition.partition}] {holds}, but the group stands at {position}: "
-        "events were deleted before they were scored, or the topic was made anew; to go on deliberately, stop the scorers: "
+        "events were deleted before they were scored, or the topic was recreated (if only transaction markers were deleted, no "
+        "event is lost); to go on deliberately, stop the scorers: "
         f"{command} --topic {partition.topic} --partition {partition.partition} --to earliest"
     )
 

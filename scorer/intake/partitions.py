@@ -18,7 +18,8 @@ from scorer.intake.marks import Mark
 
 @dataclass(slots=True)
 class _Owned:
-    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next. If the topic
+    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
+    offset behind the last event that was taken. At `level_ms` (Unix ms) nothing waited behind the answered events. If the topic
     was made again, `answers_from` is set until the first answer to it is committed."""
 
     epoch: int
@@ -27,6 +28,8 @@ class _Owned:
     leader_epoch: int
     next: int
     answers_from: AnswersFrom | None
+    read: int = 0
+    level_ms: int = 0
 
 
 class Partitions:
@@ -109,7 +112,22 @@ class Partitions:
     def read(self, reached: Mapping[Partition, int]) -> None:
         """Events before these offsets have been taken."""
         for partition, offset in reached.items():
-            self._owned[partition].next = offset
+            owned = self._owned[partition]
+            owned.next = owned.read = offset
+
+    def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
+        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken. `now_ms` is
+        the wall clock."""
+        for partition, offset in ends.items():
+            owned = self._owned.get(partition)
+            if owned is not None:
+                owned.next = max(owned.next, offset)
+                if owned.read <= owned.committed:
+                    owned.level_ms = now_ms
+
+    def level_ms(self) -> dict[Partition, int]:
+        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 where it was not."""
+        return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""
@@ -139,6 +157,23 @@ class Partitions:
                 owned.committed = offset
                 owned.leader_epoch = known(batch.leader_epochs[partition])
                 owned.answers_from = None
+
+    def passed(self, owner: str) -> list[TopicPartition]:
+        """Return the positions beyond the committed offsets, under their marks with this owner's name.
+
+        Only valid while no event is in flight: then no event lies between. The positions carry no leader epoch. The last event
+        may be of an older epoch than the marker behind it, and a client that begins there would report a truncated log.
+        """
+        rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
+        return [TopicPartition(*p, o.next, replace(o.mark, owner=owner).encode(), known(None)) for p, o in rows]
+
+    def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
+        """Note that positions from `passed` are committed."""
+        for position in positions:
+            owned = self._owned.get((position.topic, position.partition))
+            if owned is not None and owned.committed < position.offset <= owned.next:
+                owned.mark = replace(owned.mark, owner=owner)
+                owned.committed, owned.leader_epoch = position.offset, known(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
         """The committed offsets as they are, under marks with this owner's name."""

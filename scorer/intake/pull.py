@@ -1,17 +1,19 @@
 """Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from operator import itemgetter
 from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from publisher.kafka.error_codes import END
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
 
+SHORTEST_WAIT = 0.001  # seconds
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 
 Failure = tuple[Partition, int | None, KafkaError]
@@ -36,7 +38,7 @@ class Source(Protocol):
 
     def first(self, wait: float) -> int | None:
         """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
-        came, or a failure."""
+        came, or a failure, or the end of a partition."""
 
     def more(self, most: int, wait: float) -> int:
         """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
@@ -52,10 +54,17 @@ class Source(Protocol):
 
 
 class Taken(Protocol):
-    """What a source has pulled. `partitions` are those of its events."""
+    """What a source has pulled. `partitions` are those of its events.
+
+    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been pulled.
+    It lies behind transaction markers and aborted records, which are offsets without an event.
+    """
 
     @property
     def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def ends(self) -> Mapping[Partition, int]: ...
 
     @property
     def partitions(self) -> set[Partition]: ...
@@ -108,6 +117,7 @@ class Polled:
 
     def _begin(self) -> None:
         self._messages: list[Message] = []
+        self._ends: dict[Partition, int] = {}
         self.size = self.largest = 0
 
     @property
@@ -126,20 +136,32 @@ class Polled:
         return None if message.error() is not None else message.timestamp()[1]
 
     def more(self, most: int, wait: float) -> int:
-        came = self._consumer.consume(most, wait)
-        self._add(came)
-        return len(came)
+        until = time.monotonic() + wait
+        came = self._add(self._consumer.consume(most, wait))
+        while (
+            came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT
+        ):  # ends of partitions took the place of events
+            came += self._add(self._consumer.consume(most - came, left))
+        return came
 
-    def _add(self, messages: list[Message]) -> None:
+    def _add(self, messages: list[Message]) -> int:
+        """Hold the messages, and return how many; the ends of partitions among them are only noted."""
+        ends = [message for message in messages if (error := message.error()) is not None and error in END]
+        if ends:
+            self._ends |= {_place(message): message.offset() or 0 for message in ends}
+            messages = [message for message in messages if (error := message.error()) is None or error not in END]
         self._messages += messages
         sizes = list(map(len, messages))
         self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
+        return len(messages)
 
     def taken(self) -> "Messages":
-        return Messages(self._messages)
+        return Messages(self._messages, self._ends)
 
     def skip(self, most: int, wait: float) -> Sequence[Failure]:
-        return Messages(self._consumer.consume(most, wait)).failures
+        self._begin()
+        self._add(self._consumer.consume(most, wait))
+        return self.taken().failures
 
     def close(self) -> None:
         self._begin()
@@ -148,7 +170,8 @@ class Polled:
 class Messages:
     """See `Taken`."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
+        self.ends = ends
         errors = list(map(Message.error, messages))
         self.failures: Sequence[Failure] = ()
         if any(errors):

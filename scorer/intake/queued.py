@@ -4,7 +4,7 @@ What the group says comes by the consumer itself, in `poll` alone: assignments n
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -16,9 +16,7 @@ from scorer.events.batch import Batch, End
 from scorer.events.native.bus import Bus, bus
 from scorer.events.native.taker import Columns, Taker
 from scorer.events.packed import PackedBatch
-from scorer.intake.pull import Failure, Polled, Source
-
-SHORTEST_WAIT = 0.001  # seconds
+from scorer.intake.pull import SHORTEST_WAIT, Failure, Polled, Source
 
 
 def plugin() -> Bus | None:
@@ -64,7 +62,7 @@ class Queued:
 
     def _begin(self) -> None:
         self._told = []
-        if self.count:  # a call before this one was cut short
+        if self.count or self._taker.sizes.ends:  # a call before this one was cut short
             self._taker.drop()
 
     def more(self, most: int, wait: float) -> int:
@@ -75,7 +73,8 @@ class Queued:
         return came
 
     def taken(self) -> "TakenColumns":
-        return TakenColumns(self._taker.columns() if self.count else None, self._told)
+        ends = self._taker.ends()
+        return TakenColumns(self._taker.columns() if self.count else None, self._told, ends)
 
     def skip(self, most: int, wait: float) -> Sequence[Failure]:
         deadline = time.monotonic() + wait
@@ -103,8 +102,9 @@ class Queued:
 class TakenColumns:
     """See `Taken` in pull.py."""
 
-    def __init__(self, columns: Columns | None, told: Sequence[Failure]) -> None:
+    def __init__(self, columns: Columns | None, told: Sequence[Failure], ends: Mapping[Partition, int]) -> None:
         self.failures = list(told)
+        self.ends = ends
         self._columns = columns
         self._keep: NDArray[np.bool_] | None = None
         if columns is None:

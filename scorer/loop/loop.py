@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
+from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRefused
 from publisher.process.outages import COMMITS, Away
 from scorer.backends import ModelBroken
 from scorer.crashes.examiner import ExaminerDied
@@ -34,6 +34,7 @@ from scorer.servables.servable import Servable
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
+PASS_SECONDS = 2.0  # between commits of positions that no event advances: a transaction each, of all partitions
 HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 
 
@@ -60,6 +61,7 @@ class Loop:
         self._metering = Metering(collaborators)
         self._published: Published | None = None
         self._flipped = False
+        self._pass_at = 0.0
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
         """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
@@ -103,6 +105,8 @@ class Loop:
             return
         self._admit_arrivals(servable)
         self._leave_out()
+        if time.monotonic() >= self._pass_at:
+            self._commit_passed()
         batch = self._taking.take(servable, WAIT_SECONDS)
         if batch is None:
             self._idle()
@@ -144,6 +148,19 @@ class Loop:
         if count := skip(late, self._intake, self._session, self._settings.owner):
             self._with.metrics.skipped.inc(count)
             log.warning("too far behind: %d events are left out, in %s", count, sorted(late))
+
+    def _commit_passed(self) -> None:
+        """Commit positions past transaction markers and aborted records, which no event would ever advance. Raises Aborted.
+
+        Without it retention could delete the marker behind the committed offset, and the partition would seem to have lost
+        events. The commit writes nothing to a topic of events, so scorers that read each other's output come to rest.
+        """
+        self._pass_at = time.monotonic() + PASS_SECONDS
+        self._settle()
+        owner = self._settings.owner
+        if positions := self._intake.passed(owner):
+            self._session.publish([], positions, self._intake.group)
+            self._intake.partitions.pass_by(positions, owner)
 
     def _idle(self) -> None:
         """Nothing came."""
@@ -276,12 +293,22 @@ class Loop:
             if isinstance(error, Evicted):
                 self._intake.hear(HEAR_SECONDS)
             self._intake.rewind()
+        if not isinstance(error, Evicted | Fenced | MemberLost):
+            self._narrow()
         self._recoveries.recovered()
+
+    def _narrow(self) -> None:
+        """Write to the partitions that the topics of answers have: one that was recreated with fewer fails every batch."""
+        targets = self._with.targets()
+        if targets is not None and self._with.scoring.narrow(*targets):
+            log.warning(
+                "topics of answers have fewer partitions now: %s", ", ".join(f"{t.topic} {t.partitions}" for t in targets)
+            )
 
     def _finish(self) -> bool:
         """At the end, in good order: nothing that was published is left for others to score again. Whether that is so."""
         try:
-            self._settle()
+            self._commit_passed()
             self._session.checkpoint()
         except Aborted as error:
             log.warning("what was scored last is decided by the next owner: %s", error)

@@ -83,5 +83,7 @@ class Metering:
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
         progress.paused = intake.unreadable.why()
-        progress.lag_seconds = seconds = self._lag.seconds(lag, progress.last_event_ms, now_ms())
+        level, answered = intake.partitions.level_ms(), progress.last_event_ms
+        level = {partition: max(at, answered.get(partition, 0)) for partition, at in level.items()}
+        progress.lag_seconds = seconds = self._lag.seconds(lag, level, now_ms())
         self._with.metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)

@@ -1,7 +1,7 @@
 """The score records of a batch: columns as they are where every event is plain, else one record after another."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import NamedTuple
 
@@ -29,6 +29,10 @@ class Target:
     topic: str
     partitions: int
     max_bytes: int
+
+    def narrowed(self, found: "Target") -> "Target":
+        """Return the topic with no more partitions than were found."""
+        return replace(self, partitions=min(self.partitions, found.partitions))
 
 
 class Made(NamedTuple):

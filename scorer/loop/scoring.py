@@ -92,6 +92,15 @@ class Scoring:
         self.internal_errors = InternalErrors()
         self.fallback = Constant.of(settings.model.fallback)
 
+    def narrow(self, output: Target, dead: Target) -> bool:
+        """Write to no more partitions than these topics have; return whether that changes anything.
+
+        A topic that was recreated may have fewer. More partitions are used only after a restart: keys would change places.
+        """
+        before = self.output, self.dead
+        self.output, self.dead = self.output.narrowed(output), self.dead.narrowed(dead)
+        return (self.output, self.dead) != before
+
     def score(
         self,
         batch: Batch,

@@ -1,8 +1,9 @@
 """How late a partition's scores are, in seconds. Pure: `now_ms` is handed in.
 
 While records wait, lag is the time since the partition was last known to be level: since its last answered event was written,
-or since nothing waited, whichever came later. So a partition that never answers anything is late too, and one in which an
-event comes after a quiet hour is not.
+since its end was reached with everything answered, or since nothing waited, whichever came last. Readers of committed records
+reach an end also while a transaction is open behind it. So a producer that aborts its transactions one after another causes no
+lag in seconds, a partition that never answers anything is late too, and one in which an event comes after a quiet hour is not.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ class LagClock:
         self, waiting: Mapping[Partition, int], answered_ms: Mapping[Partition, int], now_ms: int
     ) -> dict[Partition, float]:
         """Lag of each partition of `waiting` (records not yet answered). `answered_ms`: when the last answered event of a
-        partition was written. A partition that is missing here is forgotten: it belongs to others."""
+        partition was written, or its end reached after that. A partition that is missing here is forgotten: it belongs to
+        others."""
         self._level_ms = {p: now_ms if not records else self._level_ms.get(p, 0) for p, records in waiting.items()}
         rows = {}
         for partition, records in waiting.items():

@@ -202,7 +202,8 @@ class Service:
         telling = reporter(settings, producer, progress, session.counters, versions, lambda: guard.lost)
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = parts.make_scoring(settings, output, dead, look_up_seconds=LOOK_UP_SECONDS)
-        parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
+        targets = partial(start_checks.targets_now, settings)
+        parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces, targets)
         return _Running(Loop(parted, parts.make_assigning(quarantine)), commits, telling, guard)
 
     def _versions(self, stop: ExitStack, load: Load) -> tuple[Quarantine, VersionManager]:

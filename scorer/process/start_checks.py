@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Message
@@ -66,6 +66,22 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
         found = topics.describe(admin, settings.kafka, topics.required(settings))
     if wrong := topics.faults(settings, found):
         raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
+    return _as_targets(settings, found)
+
+
+def targets_now(settings: Settings) -> tuple[Target, Target] | None:
+    """Return the output and dead-letter topics as they are now; None where a broker does not tell, or one is missing."""
+    names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
+    try:
+        admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
+        found = topics.describe(admin, settings.kafka, topics.seen(*names))
+    except Fatal as error:
+        log.info("the topics of answers are not known: %s", error)
+        return None
+    return _as_targets(settings, found) if len(found) == len(names) else None
+
+
+def _as_targets(settings: Settings, found: Mapping[str, topics.Topic]) -> tuple[Target, Target]:
     output = found[settings.output.topic]
     dead = found.get(settings.dead_letter.topic, output)  # a shadow writes none
     targets = (settings.output.topic, output), (settings.dead_letter.topic, dead)

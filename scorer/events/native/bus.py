@@ -91,6 +91,7 @@ def declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "taker_drop": (None, [POINTER]),
         "taker_forward": (None, [POINTER, ctypes.c_char_p, ctypes.c_int32]),
         "taker_collect": (NUMBER, [POINTER, NUMBER, ctypes.c_int, POINTER]),
+        "taker_ends": (ctypes.c_int32, [POINTER, POINTER, POINTER]),
         "taker_first_time": (NUMBER, [POINTER]),
         "taker_copy": (ctypes.c_int32, [POINTER, POINTER]),
         "taker_lane": (ctypes.c_char_p, [POINTER, ctypes.c_int32, POINTER]),

@@ -11,6 +11,9 @@
  *
  * A lane is a topic and a partition. Lanes are numbered as they come and are kept: there are as many as partitions were seen.
  *
+ * The end of a partition comes as a message without an event. It is not held: its offset, which is the next one to read, is kept
+ * in its lane until taker_ends hands it over. It lies behind the markers of transactions and behind aborted records.
+ *
  * One thread uses a Taker. Python's lock is not held meanwhile.
  */
 #include "kafka.h"
@@ -19,9 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PARTITION_END = -191 }; /* RD_KAFKA_RESP_ERR__PARTITION_EOF */
+
+/* `end` is the offset at the end of the partition where that was reached, else -1. */
 typedef struct {
     char *topic;
     int32_t partition;
+    int64_t end;
 } Lane;
 
 typedef struct {
@@ -33,9 +40,10 @@ typedef struct {
     int32_t known, lane_room;
 } Taker;
 
-/* What is held. `largest` is the most that one message has; errors count as messages. */
+/* What is held. `largest` is the most that one message has; errors count as messages. `ends` is the number of lanes that have an
+ * end, and no message. */
 typedef struct {
-    int64_t messages, errors, bytes, largest, key_bytes, headers, name_bytes, header_bytes;
+    int64_t messages, errors, bytes, largest, key_bytes, headers, name_bytes, header_bytes, ends;
 } Sizes;
 
 /* Arrays of the caller, an entry a message. `codes`: 0, or why there is no event. `nulls`, `key_nulls` and `header_nulls`: 1
@@ -138,33 +146,6 @@ static bool has_room(Taker *taker, int64_t more)
     return true;
 }
 
-/* Collect up to `most` messages, the first within a time; how many came, -1 where memory is short. `sizes` grow by them. */
-int64_t taker_collect(Taker *taker, int64_t most, int timeout_ms, Sizes *sizes)
-{
-    if (!has_room(taker, most)) {
-        return -1;
-    }
-    Message **came = taker->held + taker->count;
-    kafka_taking = true;
-    ptrdiff_t count = kafka.consume(taker->queue, timeout_ms, came, (size_t)most);
-    kafka_taking = false;
-    if (count < 0) {
-        return 0;
-    }
-    for (ptrdiff_t at = 0; at < count; at++) {
-        add_sizes(came[at], sizes);
-    }
-    taker->count += count;
-    return count;
-}
-
-/* The time of the first message that is held, in Unix ms; below 0 where the broker has none. */
-int64_t taker_first_time(const Taker *taker)
-{
-    int kind;
-    return kafka.message_time(taker->held[0], &kind);
-}
-
 static bool is_lane(const Lane *lane, const char *topic, int32_t partition)
 {
     return lane->partition == partition && strcmp(lane->topic, topic) == 0;
@@ -193,8 +174,67 @@ static int32_t lane_of(Taker *taker, const char *topic, int32_t partition)
         return -1;
     }
     memcpy(copy, topic, length);
-    taker->lanes[taker->known] = (Lane){copy, partition};
+    taker->lanes[taker->known] = (Lane){copy, partition, -1};
     return taker->known++;
+}
+
+/* Keep the end of a partition in its lane; false where memory is short. */
+static bool note_end(Taker *taker, const Message *message, Sizes *sizes)
+{
+    int32_t lane = lane_of(taker, message->topic ? kafka.topic_name(message->topic) : "", message->partition);
+    if (lane < 0) {
+        return false;
+    }
+    sizes->ends += taker->lanes[lane].end < 0;
+    taker->lanes[lane].end = message->offset;
+    return true;
+}
+
+/* Collect up to `most` messages, the first within a time; how many are held more, which is 0 where only ends of partitions came,
+ * and -1 where memory is short. `sizes` grow by them. */
+int64_t taker_collect(Taker *taker, int64_t most, int timeout_ms, Sizes *sizes)
+{
+    if (!has_room(taker, most)) {
+        return -1;
+    }
+    Message **came = taker->held + taker->count;
+    kafka_taking = true;
+    ptrdiff_t count = kafka.consume(taker->queue, timeout_ms, came, (size_t)most);
+    kafka_taking = false;
+    int64_t before = taker->count;
+    bool noted = true;
+    for (ptrdiff_t at = 0; at < count; at++) {
+        Message *message = came[at];
+        if (message->error == PARTITION_END) {
+            noted = note_end(taker, message, sizes) && noted;
+            kafka.message_destroy(message);
+        } else {
+            add_sizes(message, sizes);
+            taker->held[taker->count++] = message;
+        }
+    }
+    return noted ? taker->count - before : -1;
+}
+
+/* Write the lanes that have an end, and the offsets of those ends, which are forgotten; how many lanes are known. */
+int32_t taker_ends(Taker *taker, int32_t *lanes, int64_t *offsets)
+{
+    int64_t count = 0;
+    for (int32_t at = 0; at < taker->known; at++) {
+        if (taker->lanes[at].end >= 0) {
+            lanes[count] = at;
+            offsets[count++] = taker->lanes[at].end;
+            taker->lanes[at].end = -1;
+        }
+    }
+    return taker->known;
+}
+
+/* The time of the first message that is held, in Unix ms; below 0 where the broker has none. */
+int64_t taker_first_time(const Taker *taker)
+{
+    int kind;
+    return kafka.message_time(taker->held[0], &kind);
 }
 
 /* The topic of a lane; its partition is written. NULL where there is no such lane. */

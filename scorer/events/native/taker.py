@@ -26,6 +26,7 @@ class Sizes(ctypes.Structure):
     headers: int
     name_bytes: int
     header_bytes: int
+    ends: int
 
     _fields_ = [(name, NUMBER) for name in __annotations__]
 
@@ -83,8 +84,8 @@ class Taker:
             self._library.taker_forward(self._taker, partition.topic.encode(), partition.partition)
 
     def collect(self, most: int, seconds: float) -> int:
-        """Collect up to so many messages, the first within so many seconds; how many came. Once it is closed none
-        come within that time."""
+        """Collect up to `most` messages, the first within `seconds`, and return their number. The end of a partition is not
+        counted: see `ends`. After `close` none come within that time."""
         if not self._taker:
             time.sleep(seconds)
             return 0
@@ -96,7 +97,17 @@ class Taker:
     def drop(self) -> None:
         """Let go of what is collected."""
         self._library.taker_drop(self._taker)
+        self.ends()
         self.sizes = Sizes()
+
+    def ends(self) -> dict[Place, int]:
+        """Return the partitions whose end was reached since the last call, each with the next offset to read there."""
+        count, self.sizes.ends = self.sizes.ends, 0
+        if not count:
+            return {}
+        lanes, offsets = np.empty(count, np.int32), np.empty(count, np.int64)
+        self._learn(self._library.taker_ends(self._taker, address(lanes), address(offsets)))
+        return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
     def first_time(self) -> int:
         """When the first collected event happened, in Unix ms; 0 where the broker has no time. Something is collected."""
@@ -104,7 +115,7 @@ class Taker:
 
     def columns(self) -> Columns:
         """What is collected; it is no more from here on."""
-        sizes, self.sizes = self.sizes, Sizes()
+        sizes, self.sizes = self.sizes, Sizes(ends=self.sizes.ends)
         count = sizes.messages
         offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
         lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))

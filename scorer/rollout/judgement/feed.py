@@ -9,7 +9,7 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, error_codes, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
-from publisher.kafka.error_codes import END, PASSING
+from publisher.kafka.error_codes import PASSING
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.rights import READ, Right
 from scorer.events.native.bus import bus
@@ -63,6 +63,8 @@ class Feed:
             self._mind(failure)
         for partition, _, offsets in taken.batches:
             self.reached[partition] = max(int(offsets[-1]) + 1, self.reached[partition])
+        for partition, end in taken.ends.items():
+            self.reached[partition] = max(end, self.reached.get(partition, 0))
         if taken.size:
             self._most = max(1, min(CALL_RECORDS, CALL_BYTES * len(taken.values) // taken.size))
         return taken
@@ -72,16 +74,13 @@ class Feed:
         self._consumer.close()
 
     def _mind(self, failure: Failure) -> None:
-        partition, offset, error = failure
-        if error in END:
-            self.reached[partition] = max(offset or 0, self.reached.get(partition, 0))
-        elif kafka.of_no_group(error) or error.retriable() or error in PASSING:
+        partition, _, error = failure
+        if kafka.of_no_group(error) or error.retriable() or error in PASSING:
             return
-        elif error in error_codes.REFUSED:
+        if error in error_codes.REFUSED:
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, partition[0])])
-        else:
-            hint = error_codes.UNDECODABLE_HINT if error in error_codes.UNDECODABLE else "see the broker's log"
-            raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", hint, REFUSED)
+        hint = error_codes.UNDECODABLE_HINT if error in error_codes.UNDECODABLE else "see the broker's log"
+        raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", hint, REFUSED)
 
 
 class Lag:

@@ -1,7 +1,7 @@
 """Records of several partitions as columns, taken from a consumer: natively where that is built, else as its messages. Thin
 I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import compress, count, pairwise
 from operator import ne
@@ -11,6 +11,7 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from numpy.typing import NDArray
 
+from publisher.kafka.error_codes import END
 from publisher.kafka.headers import Headers, headers_of
 from publisher.kafka.partitions import Partition
 from scorer.events.native.bus import bus
@@ -38,13 +39,15 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`values` and `keys` have an entry a row, `headers` gives those of some rows, `size` is how many bytes the values have."""
+    """`values` and `keys` have an entry a row, `headers` gives those of some rows, `size` is how many bytes the values have.
+    `ends` are the partitions whose end was reached, each with the next offset to read."""
 
     values: Column
     keys: Column
     headers: Callable[[Numbers], list[Headers]]
     batches: list[Batch]
     failures: list[Failure]
+    ends: Mapping[Partition, int]
     size: int
 
 
@@ -79,10 +82,12 @@ class Polled:
     def take(self, most: int, seconds: float) -> Taken:
         messages = self._consumer.consume(most, seconds)
         bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
-        failures = [_failure(messages.pop(row)) for row in reversed(bad)]
+        told = [_failure(messages.pop(row)) for row in reversed(bad)][::-1]
+        failures = [failure for failure in told if failure.error not in END]
+        ends = {failure.partition: failure.offset or 0 for failure in told if failure.error in END}
         values, keys = ([*map(read, messages)] for read in (Message.value, Message.key))
         size = sum(map(len, messages))
-        return Taken(values, keys, lambda rows: _headers(messages, rows), _batches(messages), failures[::-1], size)
+        return Taken(values, keys, lambda rows: _headers(messages, rows), _batches(messages), failures, ends, size)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -122,7 +127,7 @@ class Queued:
         told = self._consumer.poll(0)  # of the client, and of no record: those have a queue of their own
         failures = [] if told is None or told.error() is None else [_failure(told)]
         self._taker.collect(most, seconds)
-        columns = self._taker.columns()
+        ends, columns = self._taker.ends(), self._taker.columns()
         failures += [_failed(columns, row) for row in np.flatnonzero(columns.codes).tolist()]
         rows = np.flatnonzero(columns.codes == 0)
         lanes, batches = columns.lanes[rows], []
@@ -130,7 +135,7 @@ class Queued:
             mine = rows[lanes == lane]
             batches.append(Batch(columns.places[lane], mine, columns.offsets[mine]))
         size = int(columns.values.ends[-1]) if len(columns) else 0
-        return Taken(columns.values, columns.keys, columns.headers_at, batches, failures, size)
+        return Taken(columns.values, columns.keys, columns.headers_at, batches, failures, ends, size)
 
     def close(self) -> None:
         self._taker.close()

@@ -71,7 +71,7 @@ static Message *made(void)
 {
     Made *one = calloc(1, sizeof *one);
     Message *message = &one->message;
-    message->error = drawn(10) == 0 ? -(int)drawn(200) : 0;
+    message->error = drawn(10) ? 0 : drawn(3) ? -(int)drawn(200) : PARTITION_END;
     message->topic = drawn(30) ? (Topic *)(uintptr_t)TOPIC_NAMES[drawn(TOPICS)] : NULL;
     message->partition = (int32_t)drawn(12) - 1;
     message->offset = drawn(1000);
@@ -240,13 +240,35 @@ static void check_row(const Taker *taker, const Columns *columns, const Message 
     }
 }
 
+/* What taker_collect says of messages and ends, whose offsets are made by `made`. */
+static void check_ends(Taker *taker, const Sizes *sizes)
+{
+    int32_t *lanes = exactly(sizes->ends, 4);
+    int64_t *offsets = exactly(sizes->ends, 8);
+    int32_t known = taker_ends(taker, lanes, offsets);
+    for (int64_t at = 0; at < sizes->ends; at++) {
+        check(lanes[at] >= 0 && lanes[at] < known && (at == 0 || lanes[at - 1] < lanes[at]), "lanes of ends");
+        check(offsets[at] >= 0 && offsets[at] < 1000, "offsets of ends");
+    }
+    for (int32_t lane = 0; lane < taker->known; lane++) {
+        check(taker->lanes[lane].end < 0, "ends are handed over once");
+    }
+    free(lanes);
+    free(offsets);
+}
+
 static void take_once(Taker *taker)
 {
     Sizes sizes = {0};
     for (uint32_t more = drawn(4); more; more--) {
-        taker_collect(taker, 1 + drawn(MOST / 4), 0, &sizes);
+        int64_t before = taker->count, came = taker_collect(taker, 1 + drawn(MOST / 4), 0, &sizes);
+        check(taker->count == before + came, "what came is held");
     }
     check(sizes.messages == taker->count, "count");
+    check_ends(taker, &sizes);
+    for (int64_t at = 0; at < taker->count; at++) {
+        check(taker->held[at]->error != PARTITION_END, "ends are not held");
+    }
     if (drawn(20) == 0) {
         taker_drop(taker);
         return;

@@ -184,6 +184,11 @@ class Rig:
         return sum(p.leader >= 0 for p in known[topic].partitions.values()) if topic in known else 0
 
     def make_again(self, topic: str, partitions: int) -> None:
+        self.delete(topic)
+        self.make_topic(topic, partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the broker does not list it."""
 
         def gone() -> bool:
             try:
@@ -194,7 +199,6 @@ class Rig:
 
         until(gone, f"the end of topic {topic}")
         until(lambda: self.leaders(topic) == 0, f"the end of topic {topic} in what the broker tells")
-        self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
         return [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, self.scores_topic)]

@@ -1,17 +1,19 @@
 """Where a partition begins: nothing goes missing in a partition that was added, or in a topic that was made again, and nothing
 is scored twice because a group's positions are gone."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import NewPartitions
 
-from tests.integration.scorer.rig import MakeRig, Rig, until
+from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
 
 
-def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
+def write(rig: Rig, count: int, partition: int, start: int = 0, topic: str = "") -> None:
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     for number in range(start, start + count):
-        producer.produce(rig.events_topic, b'{"id": "e%d", "a": %d, "b": 0}' % (number, number), partition=partition)
+        producer.produce(topic or rig.events_topic, b'{"id": "e%d", "a": %d, "b": 0}' % (number, number), partition=partition)
     assert producer.flush(30) == 0
 
 
@@ -66,6 +68,46 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
     rig.assert_audited(events=30, gone=140)
 
 
+@pytest.mark.parametrize(("before", "after", "absent"), [(4, 2, False), (2, 4, True)])
+def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
+    make_rig: MakeRig, unique: str, before: int, after: int, absent: bool
+) -> None:
+    other = f"{unique}.other"
+    rig = make_rig(input={"topics": [f"{unique}.events", other]}).stocked(before)
+    scorer = rig.start().ready()
+    second = rig.start("b").ready()
+    until(lambda: all(s.metric("scorer_assigned_partitions") == before for s in (scorer, second)), "half of them each")
+    for partition in range(before):
+        write(rig, 10, partition, start=100 * partition)
+        write(rig, 10, partition, start=1_000 + 100 * partition, topic=other)
+    answered = 20 * before
+    until(lambda: rig.answered() == answered, "the scores")
+    rig.delete(rig.events_topic)
+    if absent:  # until the group has noticed
+        until(lambda: sum(s.metric("scorer_assigned_partitions") for s in (scorer, second)) == before, "the others alone")
+    else:
+        rig.make_topic(rig.events_topic, after)
+        until(lambda: "made again" in scorer.said + second.said, "the look that shows it")
+    lines, threads = len((scorer.said + second.said).splitlines()), threads_of(scorer) + threads_of(second)
+    for partition in range(before):
+        write(rig, 10, partition, start=2_000 + 100 * partition, topic=other)
+    until(lambda: rig.answered() >= answered + 10 * before, "the scores of the other topic")
+    if absent:
+        rig.make_topic(rig.events_topic, after)
+    for partition in range(after):
+        write(rig, 10, partition, start=3_000 + 100 * partition)
+    answered += 10 * before + 10 * after
+    until(lambda: rig.answered() >= answered, "the scores of the new topic")
+    assert scorer.deaths == second.deaths == 0
+    assert len((scorer.said + second.said).splitlines()) < lines + 50
+    assert threads_of(scorer) + threads_of(second) < threads + 20  # a client of Kafka has three or four
+    assert len(set(ids(rig))) == len(ids(rig)) == answered
+
+
+def threads_of(scorer: ScorerProcess) -> int:
+    return len(list(Path(f"/proc/{scorer.worker}/task").iterdir()))
+
+
 def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
     rig = make_rig().stocked(2)
     scorer = rig.start().ready()
@@ -85,3 +127,22 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     until(lambda: rig.answered() >= 20, "the rest")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
     rig.assert_audited(events=20, gone=0)
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_topics_of_answers_recreated_with_fewer_partitions_are_written_to(make_rig: MakeRig, delivery: str) -> None:
+    rig = make_rig(delivery=delivery, kafka={"transaction_timeout_ms": 3_000}).stocked(4)
+    scorer = rig.start().ready()
+    for partition in range(4):
+        write(rig, 5, partition, start=100 * partition)
+    until(lambda: rig.answered() == 20, "the scores")
+    for topic in (rig.scores_topic, rig.dead_topic):
+        rig.make_again(topic, 2)
+    for partition in range(4):
+        write(rig, 5, partition, start=1_000 + 100 * partition)
+    rig.produce(b"no JSON", key=b"k")
+    wanted = {f"e{1_000 + 100 * partition + n}" for partition in range(4) for n in range(5)}
+    until(lambda: wanted <= set(ids(rig)), "the scores in the new topic")
+    until(lambda: [letter["reason"] for letter in rig.dead()] != [], "the dead letter in the new topic")
+    assert scorer.deaths == 0
+    assert scorer.get("/readyz")[0] == 200

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from publisher import positions
 from publisher.positions import origin_of
 from publisher.relay.copy import Route, Rules, Tally, copy
+from publisher.relay.state import LaneState
 
 NAMES = st.text("abcxyz-", min_size=1, max_size=8).filter(lambda name: name not in ("x-origin", "x-hops", "x-copied-to"))
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=5)), max_size=4)
@@ -46,6 +47,20 @@ def test_everything_is_kept_and_the_origin_is_added_last(headers: list[tuple[str
     assert written[-2:] == [("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert route.settle()
     assert (route.next, route.timestamp_ms, route.epoch, tally.copied) == (18, 1_700_000_000_017, 4, 1)
+
+
+def test_a_partition_is_level_at_its_end_once_everything_before_is_confirmed() -> None:
+    _, route, _ = copied(Rules("eu", "us", {}), record(17))
+    route.reach(20, 1_000)  # the record is not confirmed yet
+    assert (route.next, route.level_ms) == (20, -1)
+    route.confirm()
+    route.reach(22, 2_000)  # an aborted record and its marker
+    assert (route.next, route.committed, route.level_ms) == (22, 20, 2_000)
+    lane = LaneState(0, routes={("scores", 3): route})
+    route.end = 24
+    assert (lane.lag_records(), lane.lag_seconds(1_700_000_000_117)) == (4, 0.1)  # since the record, which is later here
+    route.level_ms = 1_700_000_000_100
+    assert lane.lag_seconds(1_700_000_000_117) == 0.017
 
 
 TO = ("x-copied-to", b"scores/3")

@@ -27,6 +27,11 @@ def failing(offset: int, code: int, partition: int = 0) -> Message:
     return Message(topic=TOPIC, partition=partition, offset=offset, error=KafkaError(code))
 
 
+def end(offset: int, partition: int = 0) -> Message:
+    """The end of a partition, whose next offset this is."""
+    return failing(offset, KafkaError._PARTITION_EOF, partition)
+
+
 class Group:
     """An intake, and what its client and its topics tell it. `committed` are the group's offsets with their marks, `waiting`
     are the messages to come. A callable among them is called in its turn. `reads` says from where each partition is read."""
@@ -110,5 +115,6 @@ class Group:
         stale: Callable[[Any], set[Partition]] = lambda marks: {p for p, m in marks.items() if m.topic_id != self.topic_id}  # noqa: E731
         beginnings.made_again.side_effect = stale
         beginnings.look.side_effect = stale
+        beginnings.seen.side_effect = lambda _, topic_id: topic_id == self.topic_id
         beginnings.same.side_effect = lambda ids: all(topic_id == self.topic_id for _, topic_id in ids)
         return beginnings

@@ -7,11 +7,12 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
 from publisher.errors import Aborted, Fatal, MemberLost
 from scorer.intake import member
+from scorer.intake.beginnings import known
 from scorer.intake.claims import Claims
 from scorer.intake.consumer import LOOK_SECONDS
 from scorer.intake.marks import Mark
 from scorer.intake.member import Pauses
-from tests.unit.scorer.intake.group import TOPIC, Group, event, failing
+from tests.unit.scorer.intake.group import TOPIC, Group, end, event, failing
 
 HERE, THERE = (TOPIC, 0), (TOPIC, 1)
 
@@ -231,3 +232,38 @@ def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
     pauses.pause([HERE], "out of range")
     pauses.forget([HERE])
     assert group.paused() == set()
+
+
+def test_the_end_of_a_partition_is_a_position_past_markers_and_no_failure(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.waiting += [event(5), end(6), end(9)]
+    assert group.offsets() == [5]
+    assert group.intake.partitions.next(HERE) == 9
+    assert group.intake.lag() == {HERE: 91}
+    group.waiting.append(end(7))  # an earlier one
+    assert group.offsets() == []
+    assert group.intake.partitions.next(HERE) == 9
+    assert not [record for record in caplog.records if record.name.startswith("scorer.intake")]
+
+
+def test_an_end_of_an_earlier_assignment_is_no_position(group: Group) -> None:
+    group.waiting += [event(5), end(9), lambda: group.revoke(0), lambda: group.assign(0)]
+    group.offsets()
+    group.offsets()
+    assert group.intake.partitions.next(HERE) == 5
+
+
+def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(group: Group) -> None:
+    group.waiting.append(end(9))
+    group.offsets()
+    (position,) = group.intake.passed("n.a")
+    assert (position.partition, position.offset, known(position.leader_epoch)) == (0, 9, -1)
+    assert Mark.decode(position.metadata) == Mark("n.a", 3, topic_id="one")
+    group.intake.partitions.pass_by([position], "n.a")
+    assert group.intake.partitions.committed() == {HERE: 9}
+    assert group.intake.passed("n.a") == []
+    group.waiting.append(end(12))
+    group.offsets()
+    group.topic_id = "two"
+    assert group.intake.passed("n.a") == []

@@ -54,6 +54,23 @@ def test_a_commit_counts_only_where_the_partition_has_been_ours_since() -> None:
     assert not partitions.still(batch.epochs)
 
 
+def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() -> None:
+    partitions = assigned(HERE, THERE)
+    partitions.reach({HERE: 7, ("flights", 9): 3}, 1_000)
+    assert partitions.level_ms() == {HERE: 1_000, THERE: 0}
+    batch = taken(partitions, THERE)
+    partitions.read(batch.reached)
+    partitions.reach({THERE: 8}, 2_000)  # with an event in flight
+    assert partitions.level_ms() == {HERE: 1_000, THERE: 0}
+    partitions.commit(batch, SCORED)
+    partitions.reach({THERE: 9}, 3_000)
+    assert partitions.level_ms() == {HERE: 1_000, THERE: 3_000}
+    assert {(p.partition, p.offset): Mark.decode(p.metadata).owner for p in partitions.passed("n.b")} == {
+        (0, 7): "n.b",
+        (1, 9): "n.b",
+    }
+
+
 def test_answers_of_a_topic_made_again_are_named_until_one_is_committed() -> None:
     partitions = assigned(HERE, after=AnswersFrom([1], [2]))
     partitions.rewind(Beginning("position", TopicPartition(*HERE, 5), Mark(topic_id="one")))

@@ -1,6 +1,7 @@
 """A loop over a scripted group, for its unit tests. It supports no claim about delivery."""
 
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
@@ -9,7 +10,7 @@ from publisher.session.protocol import Counters
 from scorer.crashes.quarantine import Quarantine
 from scorer.intake.beginnings import AnswersFrom
 from scorer.intake.marks import Mark
-from scorer.loop.collaborators import Collaborators
+from scorer.loop.collaborators import Collaborators, not_known
 from scorer.loop.loop import Loop
 from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scored, Scoring
@@ -39,7 +40,13 @@ SCORED_BY_US = Mark(SETTINGS.owner, 1, "1", "d", topic_id="one")
 class Looped:
     """A loop between a group that stands at 7 in its one partition, and a session."""
 
-    def __init__(self, mark: Mark = SCORED_BY_US, answers: AnswersFrom | None = None, settings: Settings = SETTINGS) -> None:
+    def __init__(
+        self,
+        mark: Mark = SCORED_BY_US,
+        answers: AnswersFrom | None = None,
+        settings: Settings = SETTINGS,
+        targets: Callable[[], tuple[Target, Target] | None] = not_known,
+    ) -> None:
         self.group = Group()
         self.group.committed[HERE] = 7, mark
         self.group.answers = answers
@@ -75,6 +82,7 @@ class Looped:
                 self.metrics,
                 Progress(0.0),
                 Traces(),
+                targets,
             )
         )
         self.group.assign(0)

@@ -16,7 +16,7 @@ from scorer.intake.marks import Mark
 from scorer.loop.scoring import Scored
 from scorer.servables.fallback import FALLBACK
 from scorer.settings.fallback import FallbackSettings
-from tests.unit.scorer.intake.group import event
+from tests.unit.scorer.intake.group import end, event
 from tests.unit.scorer.loop.looped import HERE, SETTINGS, Looped
 
 
@@ -28,6 +28,17 @@ def test_a_batch_is_claimed_scored_and_published_with_its_offsets() -> None:
     assert looped.published() == [([], [(7, owner)]), (["out", "out"], [(9, owner)]), ([], [(9, "")])]
     assert looped.group.intake.partitions.committed() == {HERE: 9}
     assert looped.metrics.batches._value.get() == 1
+
+
+def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_end() -> None:
+    looped = Looped()
+    owner = SETTINGS.owner
+    looped.group.waiting += [event(7), end(8), end(10)]
+    looped.run(1)
+    assert looped.published() == [([], [(7, owner)]), (["out"], [(8, owner)]), ([], [(10, owner)]), ([], [(10, "")])]
+    assert looped.group.intake.partitions.committed() == {HERE: 10}
+    looped.run(3)
+    assert len(looped.published()) == 4  # it has nothing to say
 
 
 def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> None:

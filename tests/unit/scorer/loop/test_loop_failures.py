@@ -11,7 +11,7 @@ from scorer.crashes.examiner import ExaminerDied
 from scorer.intake.marks import Mark
 from scorer.loop import loop as loop_module
 from scorer.loop.score_records import Target
-from scorer.loop.scoring import Scored
+from scorer.loop.scoring import Scored, Scoring
 from tests.unit.scorer.intake.group import event
 from tests.unit.scorer.loop.looped import HERE, SETTINGS, Looped
 
@@ -65,6 +65,23 @@ def test_after_failures_in_a_row_the_group_is_heard_until_the_next_try(monkeypat
     assert looped.session.recover.call_count == 2
     assert looped.metrics.outages.told() == "commits: the broker gave up the transaction"
     assert looped.published() == [], "a scorer that has to recover leaves no word"
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"), [(Aborted("an unknown partition"), 2), (Evicted("another generation"), 4), (None, 4)]
+)
+def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
+    failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
+    found = Target("out", 2, 9), Target("dead", 8, 9)
+    looped = Looped(targets=lambda: found)
+    looped.scoring.output, looped.scoring.dead = Target("out", 4, 1_000), Target("dead", 4, 1_000)
+    looped.scoring.narrow.side_effect = lambda *targets: Scoring.narrow(looped.scoring, *targets)
+    looped.session.tick.side_effect = [failure, None, None] if failure else None
+    looped.run(3)
+    assert looped.scoring.output == Target("out", expected, 1_000)
+    assert looped.scoring.dead == Target("dead", 4, 1_000)
 
 
 def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None:
