@@ -1,19 +1,21 @@
 """The errors of the registry. Code switches on these classes, never on message text. Lowest layer of the package."""
 
+from model_registry.redaction import redacted
+
 
 class RegistryError(Exception):
     """Something about a model version or where it is kept.
 
     `hint` says the way out in one line; `exit_code` is what a command ends with; `transient` says that the same call may
-    succeed later without anybody changing anything in the registry.
+    succeed later without anybody changing anything in the registry. Credentials in URLs are masked in both texts.
     """
 
     exit_code = 3
     transient = False
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(redacted(message))
+        self.hint = redacted(hint)
 
 
 class BadReference(RegistryError):

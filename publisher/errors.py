@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from publisher.redaction import redacted
+
 FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
 """Exit codes of the commands: a check or a count found something wrong; usage or configuration; refused; unreachable; Ctrl-C or
 a closed pipe."""
@@ -56,11 +58,11 @@ class Fenced(Aborted):
 
 class Fatal(Exception):
     """The process cannot go on. Nothing is lost: what was not committed is read again by whoever comes next. `hint` says the
-    way out in one line; `exit_code` is what the command ends with (see scorer/README.md)."""
+    way out in one line; `exit_code` is what the command ends with (see scorer/README.md). Credentials in URLs are masked."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = UNREACHABLE) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(redacted(message))
+        self.hint = redacted(hint)
         self.exit_code = exit_code
 
 

@@ -6,7 +6,7 @@ unknown (see publisher/README.md); the fetch settings keep a worker's memory bou
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from publisher.errors import Fatal
+from publisher.kafka import client_properties
 from publisher.kafka import security as security_section
 from publisher.kafka.error_codes import NOBODY_THERE, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
@@ -22,7 +23,6 @@ RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may 
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 FIRST_ANSWER_SECONDS = 1.0
-PLUGINS = "plugin.library.paths"
 READING: dict[str, Any] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
@@ -43,7 +43,7 @@ class KafkaSettings(BaseModel):
     """The `kafka:` section of a configuration file. `section` is what it is called where errors name its settings."""
 
     section: ClassVar[str] = "kafka"
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     bootstrap_servers: str = Field(min_length=1)
     """The brokers to ask first, `host:port`, commas between several."""
@@ -54,20 +54,26 @@ class KafkaSettings(BaseModel):
     transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
     """How long the broker may take to confirm a batch (ms)."""
     security: SecuritySettings = SecuritySettings()
-    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Any property of librdkafka (tuning, other mechanisms). Its secrets are never printed."""
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
+    """Properties of librdkafka (tuning, other mechanisms), except those that a guarantee needs; secrets are never printed."""
 
     @model_validator(mode="after")
-    def _said_once(self) -> Self:
-        """`extra` wins over everything: what `security` says must not be undone there by accident."""
+    def _keeps_guarantees(self) -> Self:
+        """`extra` wins over everything: it must undo neither a guarantee nor what `security` says."""
+        client_properties.check(self.extra)
         security_section.said_once(self.security, self.extra, self.section)
         return self
 
 
-def is_secret(key: str) -> bool:
-    """Whether the value of a setting or of a client property must never be printed. In a section `security` everything that is
-    not known to be harmless: a password under a misspelt name is one."""
+def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> bool:
+    """Whether the value of a setting or of a client property must never be printed. In `security` and `extra` everything that
+    is not known to be harmless: a password under a misspelt name is one. `properties` are the harmless ones of `extra`."""
     lowered = key.lower()
+    _, pass_through, name = lowered.partition(".extra.")
+    if pass_through and name in properties:
+        return False
+    if pass_through or lowered.endswith(".extra") or lowered in client_properties.SECRET:
+        return True
     section, _, name = lowered.rpartition(".")
     if section.endswith("security") and name not in security_section.OPEN:
         return True
@@ -167,11 +173,10 @@ Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 
 
 def _handled(plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]) -> Handled:
-    """A client that has its handle from the plugin, if there is one; a plugin that `extra` names stays."""
+    """A client that has its handle from the plugin, if there is one."""
     if plugin is None:
         return _made(settings, kind, properties)
-    paths = [str(properties[PLUGINS]), plugin.path] if PLUGINS in properties else [plugin.path]
-    made = _made(settings, kind, properties | {PLUGINS: ";".join(paths)})
+    made = _made(settings, kind, properties | {"plugin.library.paths": plugin.path})
     made.handle = plugin.handle()
     return made
 

@@ -37,7 +37,7 @@ PROPERTIES = frozenset(
 class SecuritySettings(BaseModel):
     """The section itself. Files are PEM (certificates, keys) or hold one line (passwords)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Whether the connection is encrypted (`SSL`), and whether the client logs in (`SASL`)."""

@@ -8,17 +8,19 @@ import difflib
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as EnvironmentFault
 
-from publisher.kafka import security
+from publisher.kafka import client_properties, security
 from publisher.kafka.clients import is_secret
+from publisher.redaction import MASK, redacted
 
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TopicName = Annotated[str, Field(pattern=TOPIC)]
@@ -26,22 +28,27 @@ Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
 """Of a region, or of what owns topics, groups and transactions: there is room for what stands beside it in their names."""
 Listen = Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
 """A host and a port to serve at."""
+SCALARS = str | int | float | bool | None
 
 
 class SettingsError(Exception):
-    """The configuration is wrong. The message holds one line a fault: the name, the value and the way out."""
+    """The configuration is wrong. The message holds one line a fault: the name, the remedy, and the value unless it may hold a
+    secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
 
 
 class Section(BaseModel):
     """A part of a configuration: unknown keys are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Configuration(BaseSettings):
     """A whole configuration. A subclass says its `env_prefix`; `load` merges, so that the origin of each value is known."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_nested_delimiter="__")
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_nested_delimiter="__", hide_input_in_errors=True)
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
@@ -72,7 +79,7 @@ def load(
     """
     origins: dict[str, str] = {}
     merged: dict[str, Any] = {}
-    from_environment = EnvSettingsSource(model, case_sensitive=False)()
+    from_environment = _read_environment(model)
     for values, origin, base in (
         (_read_file(path), str(path), path.parent) if isinstance(path, Path) else (dict(path), "built in", Path.cwd()),
         (from_environment, "environment", Path.cwd()),
@@ -97,9 +104,14 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def shown(key: str, value: Any) -> Any:
-    """A value as it may be printed: never a secret."""
-    return "***" if value is not None and (is_secret(key) or key.endswith("user.info")) else value
+def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED) -> Any:
+    """Return a value as it may be printed: a secret is masked, and so are credentials in URLs. In a map `extra` the values of
+    these `properties` may be printed."""
+    if is_secret(key, properties) and value not in (None, {}):
+        return MASK
+    if isinstance(value, str):
+        return redacted(value)
+    return [shown(key, each, properties) for each in value] if isinstance(value, list) else value
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
@@ -159,12 +171,23 @@ def _expand(value: Any, path: Path) -> Any:
     return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", one, value)
 
 
+def _read_environment(model: type[Configuration]) -> dict[str, Any]:
+    """The settings that environment variables name. Raises SettingsError, without the value of the variable."""
+    try:
+        return EnvSettingsSource(model, case_sensitive=False)()
+    except EnvironmentFault as error:
+        prefix = model.model_config.get("env_prefix", "")
+        named = re.search(r'field "(\w+)"', str(error))
+        variable = f"{prefix}{named[1].upper()}" if named else f"a variable {prefix}..."
+        raise SettingsError(f"{variable} (environment): its value is not the JSON of a mapping or list") from None
+
+
 def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for flag in flags:
         key, equals, text = flag.partition("=")
         if not equals or not key:
-            raise SettingsError(f"--set {flag}: write --set key=value, for instance --set name=other")
+            raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
         try:
             nested: Any = yaml.safe_load(text) if text else ""
         except yaml.YAMLError:
@@ -187,19 +210,35 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
     """One line for one fault that pydantic found."""
     path = [str(part) for part in fault["loc"]]
     key = ".".join(path)
-    if line := security.told(fault, key):
+    if line := security.told(fault, key) or client_properties.told(fault, key):
         return line
     where = origins.get(key, "")
-    value = shown(key, fault.get("input"))
     place = f"{key} ({where})" if where else key
+    message = str(fault["msg"]) if path else str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        return f"{place}: unknown key with value {value!r}; {nearest(path[-1], _names_at(model, path[:-1]))}"
+        return f"{place}: unknown key; {nearest(path[-1], _names_at(model, path[:-1]))}"
     if fault["type"] == "missing":
         variable = f"{model.model_config.get('env_prefix', '')}{'__'.join(path).upper()}"
         return f"{place}: missing; write it in the file, or --set {key}=..., or export {variable}"
+    value = f"{shown(key, fault['input'])!r}" if _may_be_printed(model, path, fault["input"]) else ""
     if fault["type"] == "literal_error":
-        return f"{place}: {value!r} is not one of {fault['ctx']['expected']}"
-    return f"{place}: {value!r}: {fault['msg']}"
+        return f"{place}: {value or 'its value'} is not one of {fault['ctx']['expected']}"
+    return ": ".join(part for part in (place, value, message) if part)
+
+
+def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
+    """Whether the faulty value is that of one plain setting. A section, the whole configuration and a map of client properties
+    may hold secrets, also where they were given as text."""
+    section: Any = model
+    for at, part in enumerate(path):
+        field = getattr(section, "model_fields", {}).get(part)
+        if field is None:
+            return False
+        section = field.annotation
+        if get_origin(section) is list:
+            return len(path) <= at + 2 and isinstance(value, SCALARS)
+    plain = not (isinstance(section, type) and issubclass(section, BaseModel | SecretStr)) and get_origin(section) is not dict
+    return bool(path) and plain and isinstance(value, SCALARS)
 
 
 def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:

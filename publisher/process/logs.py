@@ -5,10 +5,13 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 from rich.console import Console
 from rich.logging import RichHandler
+
+from publisher.redaction import redacted
 
 CLIENTS = ("librdkafka", "publisher.kafka.clients")
 REPEAT_SECONDS = 10.0
@@ -40,6 +43,23 @@ class Repeats(logging.Filter):
         return True
 
 
+class Redaction(logging.Filter):
+    """Masks credentials in URLs: libraries log the addresses that they use."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if (masked := redacted(text)) != text:
+            record.msg, record.args = masked, None
+        return True
+
+
+class RedactedJson(JsonFormatter):
+    """One JSON object a line, without credentials in the URLs of a traceback."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        return redacted(str(super().formatException(ei)))
+
+
 def configure(owner: dict[str, str], level: str = "INFO") -> None:
     """Set logging up. `owner` says in every line whose it is: {"scorer": "<name>.<replica>"}."""
     handler: logging.Handler
@@ -49,7 +69,7 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
     else:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(
-            JsonFormatter(
+            RedactedJson(
                 "{asctime}{levelname}{name}{message}",
                 style="{",
                 rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
@@ -57,6 +77,7 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
             )
         )
     handler.addFilter(Repeats())
+    handler.addFilter(Redaction())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("librdkafka", "httpx", "httpx2"):  # httpx logs each request, with the credentials of its URL
         logging.getLogger(chatty).setLevel(logging.WARNING)

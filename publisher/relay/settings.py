@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from publisher.kafka import security
+from publisher.kafka import client_properties, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.security import SecuritySettings
 from publisher.positions import renamed
@@ -56,14 +56,15 @@ class ClusterSettings(Section):
     region: Name
     bootstrap_servers: str = Field(min_length=1)
     security: SecuritySettings = SecuritySettings()
-    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
 
     @property
     def kafka(self) -> KafkaSettings:
         return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
 
     @model_validator(mode="after")
-    def _said_once(self) -> Self:
+    def _keeps_guarantees(self) -> Self:
+        client_properties.check(self.extra)
         security.said_once(self.security, self.extra, self.reached.section)
         return self
 

@@ -1,16 +1,24 @@
 """`scorer config`: the effective settings, and where each comes from."""
 
+from typing import Any
+
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.process.configuration import flatten, shown
-from scorer.settings import load
+from scorer.settings import load, registry_properties
 
 
 def config(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """Show the effective settings and where each comes from."""
     loaded = load(path, flags or [])
     rows = {
-        key: {"value": shown(key, value), "from": loaded.origins.get(key, "default")}
+        key: {"value": _shown(key, value), "from": loaded.origins.get(key, "default")}
         for key, value in flatten(loaded.settings.model_dump(mode="json"))
     }
     columns = ["setting", "value", "from"]
     print_data(as_json, rows, lambda: table(columns, [(key, row["value"], row["from"]) for key, row in rows.items()]))
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key.startswith("schema_registry.extra"):
+        return shown(key, value, registry_properties.ALLOWED)
+    return shown(key, value)

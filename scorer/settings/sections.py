@@ -9,6 +9,7 @@ from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
 from model_registry.package import paths
 from publisher.kafka import pem
 from publisher.process.configuration import Listen, Section, TopicName
+from scorer.settings import registry_properties
 from scorer.settings.carry import CarriedFields
 from scorer.settings.fallback import FallbackSettings
 
@@ -62,8 +63,10 @@ class InputSettings(Section):
 class SchemaRegistrySettings(Section):
     url: str | None = Field(default=None, pattern=r"^https?://")
     """The registry of `avro` and `protobuf` schemas (Confluent's API)."""
-    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Any property of Confluent's client: TLS, credentials, timeouts."""
+    extra: Annotated[dict[str, str | int | float | bool], AfterValidator(registry_properties.check)] = Field(
+        default_factory=dict, repr=False
+    )
+    """Properties of Confluent's client: TLS, credentials, timeouts. Secrets are never printed."""
 
     @property
     def client(self) -> dict[str, str | int | float | bool]:

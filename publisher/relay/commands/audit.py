@@ -19,6 +19,7 @@ from publisher.audit.copies import Column, Copies, CopyReport, compare
 from publisher.audit.report import Progress, Report
 from publisher.audit.topics import ANSWER_SECONDS, Plan
 from publisher.errors import USAGE, Fatal
+from publisher.kafka import client_properties
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
@@ -179,9 +180,11 @@ def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str])
         raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
     stated = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
     extra: dict[str, str | int | float | bool] = {}
-    for place, text in [*stated, *((f"-X {item!r}", item) for item in properties)]:
+    for place, text in [*stated, *((f"-X number {number}", item) for number, item in enumerate(properties, 1))]:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise typer.BadParameter(f"{place} is not key=value: it has no '=' or no key")
         extra[key.strip()] = value.strip()
+    if faults := client_properties.faults(extra):
+        raise typer.BadParameter("; ".join(f"{key}: {text}" for key, text in faults.items()))
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)

@@ -56,8 +56,7 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
         ([r'"\ud800"'], "is no name"),
         (
             ["a", {"path": "b", "as": "a"}],
-            "output.carry (built in): ['a', {'path': 'b', 'as': 'a'}]: Value error, "
-            "'b' has the name of 'a'; say another with `as`",
+            "output.carry (built in): Value error, 'b' has the name of 'a'; say another with `as`",
         ),
         ([f"f{number}" for number in range(33)], "at most 32 items"),
     ],

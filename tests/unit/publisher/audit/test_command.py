@@ -167,7 +167,7 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
     [
         (["--from", "yesterday"], "'yesterday' is no time"),
         (["--from", "2025-01-01", "--to", "2025-01-01T00:00:00Z"], "is not before"),
-        (["-X", "nothing"], "'nothing' is not key=value"),
+        (["-X", "nothing"], "-X number 1 is not key=value"),
         (["-X", "no.such.property=1"], "no.such.property"),
         (["--no-such-option"], "No such option"),
         (["--dead", "nowhere"], "no topic 'nowhere'"),

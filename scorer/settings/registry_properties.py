@@ -1,0 +1,63 @@
+"""Decides for each property of Confluent's schema registry client whether `schema_registry.extra` may state it, and whether its
+value may be printed. Properties that are not in the table are rejected."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from publisher.process.configuration import nearest
+
+_FUNCTION = "it takes a function of a program, not a value"
+REJECTED: Mapping[str, str] = MappingProxyType(
+    {
+        "url": "`schema_registry.url` sets it",
+        "bearer.auth.custom.provider.function": _FUNCTION,
+        "bearer.auth.custom.provider.config": _FUNCTION,
+    }
+)
+SECRET = frozenset(
+    {
+        "basic.auth.user.info",
+        "bearer.auth.client.secret",
+        "bearer.auth.issuer.endpoint.query",
+        "bearer.auth.token",
+        "ssl.key.password",
+    }
+)
+"""Values that are never printed."""
+ALLOWED = frozenset(
+    {
+        "bearer.auth.client.id",
+        "bearer.auth.credentials.source",
+        "bearer.auth.identity.pool.id",
+        "bearer.auth.issuer.endpoint.url",
+        "bearer.auth.logical.cluster",
+        "bearer.auth.scope",
+        "cache.capacity",
+        "cache.latest.ttl.sec",
+        "max.retries",
+        "proxy",
+        "retries.max.wait.ms",
+        "retries.wait.ms",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "timeout",
+    }
+)
+"""Values that may be printed; credentials in their URLs are masked."""
+
+
+def check(extra: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the properties. Raises ValueError with every property that must not be stated, and why; never with a value."""
+    faults = [text for key in sorted(extra) if (text := _fault(key)) is not None]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return extra
+
+
+def _fault(key: str) -> str | None:
+    if key in REJECTED:
+        return f"{key} must not be set: {REJECTED[key]}; take it out"
+    if key not in ALLOWED | SECRET:
+        return f"{key} is no property of the schema registry's client; {nearest(key, sorted(ALLOWED | SECRET))}"
+    return None
