@@ -6,7 +6,7 @@
 import re
 
 MASK = "***"
-_WITH_SCHEME = re.compile(r"(?<=://)\S*@")  # up to the last @: a password that is not escaped may hold : / ? and @
+_WITH_SCHEME = re.compile(r"(:/+)\S*@(?!sha256:)")  # up to the last @: a password that is not escaped may hold : / ? and @
 _WITHOUT_SCHEME = re.compile(r"(?<![\w/:])[^\s/:@'\"<>(]+:[^\s/@'\"<>]+@(?!sha256:)")
 _QUERY = re.compile(r"(://[^\s?'\"<>]*\?)[^\s'\"<>]+")
 
@@ -15,5 +15,5 @@ def redacted(text: str) -> str:
     """Mask user information and queries of all URLs in the text, and `user:password@` of addresses without a scheme."""
     if "@" not in text and "?" not in text:
         return text
-    masked = _WITH_SCHEME.sub(f"{MASK}@", text)
+    masked = _WITH_SCHEME.sub(rf"\1{MASK}@", text)
     return _QUERY.sub(rf"\1{MASK}", _WITHOUT_SCHEME.sub(f"{MASK}@", masked))

@@ -4,6 +4,7 @@ A YAML file, environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--se
 keys. `${NAME}` and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
 """
 
+import copy
 import difflib
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, get_origin
 
 import yaml
@@ -89,8 +91,13 @@ def load(
         _refuse_a_written_password(model, values, origin)
         _merge(merged, values)
         origins |= {key: origin for key, _ in flatten(values)}
+    return Loaded(validated(model, merged, origins), origins)
+
+
+def validated(model: type[S], values: Mapping[str, Any], origins: Mapping[str, str] = MappingProxyType({})) -> S:
+    """The settings that the values make. Raises SettingsError, with a line for each fault."""
     try:
-        return Loaded(model.model_validate(merged), origins)
+        return model.model_validate(values)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(model, fault, origins) for fault in error.errors())) from None
 
@@ -203,7 +210,7 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = dict(value) if isinstance(value, Mapping) else value
+            into[key] = copy.deepcopy(value)  # later origins are merged into it, and not into what the caller holds
 
 
 def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str]) -> str:

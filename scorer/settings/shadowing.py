@@ -1,5 +1,6 @@
 """The settings of a process that shadows scorers: theirs, but for a group and an output topic of its own."""
 
+from publisher.process import configuration
 from publisher.process.configuration import Name
 from scorer.settings import Settings
 
@@ -14,9 +15,11 @@ class Shadowing(Settings):
 
     @classmethod
     def of(cls, settings: Settings) -> "Shadowing":
-        """The settings of the shadow of these scorers. One that has not begun yet begins with the events to come."""
+        """The settings of the shadow of these scorers. One that has not begun yet begins with the events to come. Raises
+        SettingsError where a name or topic of the shadow is none, or is used already."""
         theirs = settings.model_dump()
-        return cls.model_validate(
+        return configuration.validated(
+            cls,
             theirs
             | {
                 "name": settings.shadow_group,
@@ -25,7 +28,7 @@ class Shadowing(Settings):
                 "output": theirs["output"] | {"topic": settings.shadow_topic},
                 "batching": theirs["batching"] | {"latency_target_ms": TARGET_MS},
                 "http": theirs["http"] | {"listen": settings.shadow.listen},
-            }
+            },
         )
 
     @property

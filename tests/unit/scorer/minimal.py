@@ -4,16 +4,18 @@ from typing import Any
 
 from scorer.settings import Settings
 
+STATED: dict[str, Any] = {
+    "name": "n",
+    "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+    "input": {"topics": ["in"]},
+    "output": {"topic": "out"},
+    "model": {"source": "oci:./registry/m"},
+}
+
 
 def minimal(**changes: Any) -> Settings:
     """With these keys changed, those of a section one by one."""
-    stated: dict[str, Any] = {
-        "name": "n",
-        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-        "input": {"topics": ["in"]},
-        "output": {"topic": "out"},
-        "model": {"source": "oci:./registry/m"},
-    }
+    stated = dict(STATED)
     for key, value in changes.items():
         stated[key] = {**stated.get(key, {}), **value} if isinstance(value, dict) else value
     return Settings.model_validate(stated)
