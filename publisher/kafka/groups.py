@@ -6,6 +6,7 @@ away in the middle of an answer (librdkafka #4605, #5397).
 
 import logging
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -22,6 +23,7 @@ from publisher.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right
 TOLD_SECONDS = 0.3  # by then the positions of decided transactions are told
 NO_PARTITION = 2**31 - 1
 ANSWER_SECONDS = 5.0
+LONGEST_SHOWN = 100  # characters of a client id
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +146,25 @@ class ConsumerGroups:
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
                 raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)
+
+
+class GroupMember(NamedTuple):
+    """A member of a consumer group, and how many partitions are assigned to it. Foreign clients choose their ids."""
+
+    client_id: str
+    host: str
+    partitions: int
+
+    def __str__(self) -> str:
+        client_id = "".join(character if character.isprintable() else "?" for character in self.client_id[:LONGEST_SHOWN])
+        partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        return f"client id {client_id!r} on host {self.host.removeprefix('/')} ({partitions})"
+
+
+def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
+    """Return the group's members now. Raises KafkaException if the coordinator does not answer."""
+    found = _described(admin, group, seconds)
+    return sorted(GroupMember(m.client_id, m.host, len(m.assignment.topic_partitions or ())) for m in found)
 
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:

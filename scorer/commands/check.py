@@ -29,6 +29,7 @@ from scorer import backends, topics
 from scorer.events.decoder import decode_patiently
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import ListedParts
+from scorer.observe import foreign_members
 from scorer.rollout.labels.classes import Classes
 from scorer.rollout.labels.label import Unusable
 from scorer.rollout.labels.reading import labels_of
@@ -102,6 +103,7 @@ def _broker(
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, found)
         _group_and_transactions(settings, admin)
+        yield _members(settings, admin)
     except Fatal as error:
         yield Finding("rights" if error.exit_code == REFUSED else "broker", False, str(error), error.hint)
         return {}
@@ -123,6 +125,17 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
             threading.Event(),
             BEGIN_SECONDS,
         )
+
+
+def _members(settings: Settings, admin: AdminClient) -> Finding:
+    """Whether the consumer group has only scorers as members."""
+    try:
+        found = foreign_members.foreign(groups.described(admin, settings.name), settings.name)
+    except KafkaException as error:
+        return Finding("members", True, f"the members of consumer group {settings.name} are not known: {error.args[0].str()}")
+    if found:
+        return Finding("members", False, foreign_members.in_words(found, settings.name), foreign_members.HINT)
+    return Finding("members", True, f"consumer group {settings.name} has no members that are not scorers")
 
 
 def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from confluent_kafka import KafkaException
 from rich.box import SIMPLE_HEAD
 from rich.console import JustifyMethod
 from rich.table import Table
@@ -13,9 +14,12 @@ from rich.text import Text
 
 from model_registry.channels.roles import CHAMPION
 from model_registry.commands.output import short
-from publisher.process.command_line import Config, Json, Set, print_data
+from publisher.kafka import clients as kafka
+from publisher.kafka.groups import GroupMember, described
+from publisher.process.command_line import Config, Json, Set, print_data, talk
 from scorer.commands.tail import read_to_end
 from scorer.console.scorers import RUNNING, Heard, ScorersFold
+from scorer.observe.foreign_members import HINT, foreign, in_words
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")
@@ -32,8 +36,21 @@ def status(
     """Show the scorers: who runs, which version, how far behind."""
     settings = load(path, flags or []).settings
     found, now = scorers(settings), time.time()
+    foreign = foreign_members(settings)
     rows = [msgspec.to_builtins(heard.status) | {"state": heard.state(now)} for heard in found]
-    print_data(as_json, {"scorers": rows}, lambda: table(settings.name, found, now, wide=wide), wide=wide)
+    value = {"scorers": rows, "foreign_members": None if foreign is None else [member._asdict() for member in foreign]}
+    print_data(as_json, value, lambda: table(settings.name, found, now, wide=wide), wide=wide)
+    if foreign:
+        talk.print(f"warning: {in_words(foreign, settings.name)}", markup=False)
+        talk.print(f"hint: {HINT}", markup=False)
+
+
+def foreign_members(settings: Settings) -> list[GroupMember] | None:
+    """Return the members of the consumer group that are not scorers; None if the broker does not tell them to this client."""
+    try:
+        return foreign(described(kafka.admin(settings.kafka, f"{settings.name}.status"), settings.name), settings.name)
+    except KafkaException:
+        return None
 
 
 def scorers(settings: Settings) -> list[Heard]:

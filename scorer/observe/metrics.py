@@ -131,6 +131,8 @@ class Metrics:
         away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
         for what in KINDS:
             away.labels(what).set_function(partial(self.outages.is_away, what))
+        told = "Members of the consumer group that are not scorers."
+        self.foreign_members = Gauge("scorer_foreign_members", told, registry=at)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
         self._machinery(model)
 

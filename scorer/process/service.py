@@ -21,6 +21,7 @@ from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
+from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed import sandboxed
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
@@ -45,6 +46,8 @@ from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
 from scorer.loop.scoring import Scoring
+from scorer.observe import foreign_members
+from scorer.observe.foreign_members import ForeignMembers
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready
@@ -62,6 +65,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK_UP_SECONDS = 5.0  # a batch waits so long for the schemas of its events: heartbeats and revocations wait as long
+NOT_IN_GROUP = "not yet in the consumer group"
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
 
 
@@ -83,6 +87,7 @@ class Parts:
     make_notices: Callable[..., Notices] = Notices
     make_guard: Callable[..., ReplicaGuard] = guard_of
     make_status_producer: Callable[..., Producer] = kafka.plain_producer
+    ask_for_members: Callable[[Settings], list[GroupMember]] = foreign_members.ask
 
 
 def run(
@@ -190,7 +195,7 @@ class Service:
         quarantine, versions = self._versions(stop, load)
         progress.state = "beginning transactions"
         session.open()  # what a predecessor left open is decided before we read
-        progress.state = "not yet in the consumer group"
+        progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # no batch is in hand any more
         notices = parts.make_notices(settings, versions.hurry)
         stop.callback(notices.close)
@@ -228,12 +233,24 @@ class Service:
     def _main_loop(self, running: "_Running") -> None:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
         try:
-            running.loop.run(lambda: self._told_to_stop(running.guard), running.tick)
+            each_second = partial(self._each_second, running, self._foreign_members())
+            running.loop.run(lambda: self._told_to_stop(running.guard), each_second)
         except Fatal:
             self._parts.name_missing_rights(self._settings)
             raise
         finally:
             self._progress.joined, self._progress.state = False, "stopping"
+
+    def _foreign_members(self) -> ForeignMembers:
+        show = self._metrics.foreign_members.set
+        return ForeignMembers(self._settings.name, partial(self._parts.ask_for_members, self._settings), show)
+
+    def _each_second(self, running: "_Running", watch: ForeignMembers) -> None:
+        running.tick()
+        progress = self._progress
+        watch.tick(time.monotonic(), joined=progress.joined, partitions=progress.lag.keys() | progress.paused.keys())
+        if not progress.joined:
+            progress.state = watch.told or NOT_IN_GROUP
 
     def _told_to_stop(self, guard: ReplicaGuard) -> bool:
         """Whether a stop is asked for. Raises Fatal if the broker refuses this client for good, or if another process has our

@@ -32,7 +32,7 @@ SECRETS: Stated = {
     Training: {},
 }
 """Configurations with a secret in each map and each URL that takes one."""
-BETWEEN = {
+BETWEEN: dict[str, dict[str, Any]] = {
     "output topic equal to an input topic": {"output": {"topic": "in"}},
     "labels topic equal to the output topic": {"labels": {"topic": "out"}},
     "Avro without a schema": {"schema_registry": {"url": None}, "input": {"format": "avro"}},

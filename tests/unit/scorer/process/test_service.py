@@ -94,6 +94,7 @@ class Site:
             make_notices=self._part("notices", notices),
             make_guard=lambda *_: self.guard,
             make_status_producer=self._part("status", self.producer),
+            ask_for_members=lambda _: [],
         )
 
     def step(self, name: str) -> None:
