@@ -25,8 +25,9 @@ from publisher.audit.ledger import EventReport
 from publisher.audit.regions import RegionsReport
 from publisher.audit.report import FAULTS, Report
 from publisher.cli import app as publisher
+from publisher.kafka import client_properties
 from scorer.cli import app as scorer
-from scorer.settings import Settings
+from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy.exporters import exporters, rules
 
 FOREIGN = ("builtins", "pydantic")
@@ -163,6 +164,25 @@ def audit_counts(report: type[Report]) -> str:
     return _table(["field", "", ""], [[f"`{name}`", "fault" if name in FAULTS else "", words[name]] for name in names])
 
 
+def client_properties_rejected() -> str:
+    """One row a property of the Kafka client that `extra` must not state, and why."""
+    return _table(["property", "why not"], [[f"`{key}`", reason] for key, reason in sorted(client_properties.REJECTED.items())])
+
+
+def client_properties_allowed() -> str:
+    """The properties of the Kafka client that `extra` may state, and which of them are secrets."""
+    allowed = ", ".join(f"`{key}`" for key in sorted(client_properties.ALLOWED))
+    secret = ", ".join(f"`{key}`" for key in sorted(client_properties.SECRET))
+    return f"Printed: {allowed}.\n\nNever printed: {secret}.\n"
+
+
+def registry_properties_allowed() -> str:
+    """The same of `schema_registry.extra`."""
+    allowed = ", ".join(f"`{key}`" for key in sorted(registry_properties.ALLOWED))
+    secret = ", ".join(f"`{key}`" for key in sorted(registry_properties.SECRET))
+    return f"Printed: {allowed}.\n\nNever printed: {secret}.\n"
+
+
 def _record_type(kind: Any) -> str:
     if isinstance(kind, list):
         return " or ".join(_record_type(one) for one in [*kind[1:], kind[0]])
@@ -182,6 +202,9 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("scorer/SETTINGS.md", "settings"): settings,
+    ("scorer/SETTINGS.md", "client-properties-allowed"): client_properties_allowed,
+    ("scorer/SETTINGS.md", "client-properties-rejected"): client_properties_rejected,
+    ("scorer/SETTINGS.md", "registry-properties"): registry_properties_allowed,
     ("scorer/README.md", "commands"): lambda: commands(scorer),
     ("scorer/README.md", "score-record"): score_record,
     ("publisher/README.md", "commands"): lambda: commands(publisher),

@@ -13,7 +13,7 @@ CLIENT_ID = "reporting-job"
 
 
 @contextlib.contextmanager
-def foreign_member(rig: Rig, strategy: str) -> Iterator[Consumer]:
+def foreign_member(rig: Rig, strategy: str) -> Iterator[None]:
     """A consumer in the scorers' group, as another team's program is one; it is assigned something before the test goes on."""
     consumer = Consumer(
         {
@@ -24,19 +24,19 @@ def foreign_member(rig: Rig, strategy: str) -> Iterator[Consumer]:
             "session.timeout.ms": 6_000,
         }
     )
-    ending = threading.Event()
+    assigned, ending = threading.Event(), threading.Event()
 
     def work() -> None:
         while not ending.is_set():
             consumer.poll(0.1)
         consumer.close()
 
-    consumer.subscribe([rig.events_topic])
+    consumer.subscribe([rig.events_topic], on_assign=lambda _, partitions: assigned.set() if partitions else None)
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        until(lambda: bool(consumer.assignment()), "partitions of the foreign member")
-        yield consumer
+        until(assigned.is_set, "partitions of the foreign member")
+        yield
     finally:
         ending.set()
         thread.join()
