@@ -142,7 +142,11 @@ def proxy_of(url: httpx.URL) -> str:
 
 
 def _proxy(text: str) -> httpcore.Proxy:
-    url = httpx.URL(text if "://" in text else f"http://{text}")
+    """The proxy that a variable names. Raises Misconfigured, without the text: it may hold a password."""
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL:
+        raise Misconfigured("HTTPS_PROXY is not a URL", "escape special characters of a password, such as %2F for /") from None
     auth = (url.username, url.password) if url.username else None
     return httpcore.Proxy(str(url.copy_with(username=None, password=None)), auth=auth)
 

@@ -3,6 +3,7 @@ value may be printed. Properties that are not in the table are rejected."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from publisher.process.configuration import nearest
 
@@ -46,18 +47,36 @@ ALLOWED = frozenset(
 )
 """Values that may be printed; credentials in their URLs are masked."""
 
+URLS = ("bearer.auth.issuer.endpoint.url", "proxy")
+
 
 def check(extra: Mapping[str, object]) -> Mapping[str, object]:
     """Return the properties. Raises ValueError with every property that must not be stated, and why; never with a value."""
-    faults = [text for key in sorted(extra) if (text := _fault(key)) is not None]
+    faults = [text for key in sorted(extra) if (text := _fault(key, extra[key])) is not None]
     if faults:
         raise ValueError("; ".join(faults))
     return extra
 
 
-def _fault(key: str) -> str | None:
+def check_url(url: str) -> str:
+    """Return the URL. Raises ValueError if it has no host or its port is no number, as with a password that is not escaped."""
+    try:
+        parts = urlsplit(url)
+        if parts.hostname and parts.port != 0:
+            return url
+    except ValueError:
+        pass  # its text may repeat a part of a password
+    raise ValueError("not a URL with a host; escape special characters of a password, such as %2F for /")
+
+
+def _fault(key: str, value: object) -> str | None:
     if key in REJECTED:
         return f"{key} must not be set: {REJECTED[key]}; take it out"
     if key not in ALLOWED | SECRET:
         return f"{key} is no property of the schema registry's client; {nearest(key, sorted(ALLOWED | SECRET))}"
+    if key in URLS:
+        try:
+            check_url(str(value))
+        except ValueError as error:
+            return f"{key} is {error}"
     return None

@@ -61,7 +61,7 @@ class InputSettings(Section):
 
 
 class SchemaRegistrySettings(Section):
-    url: str | None = Field(default=None, pattern=r"^https?://")
+    url: Annotated[str, AfterValidator(registry_properties.check_url)] | None = Field(default=None, pattern=r"^https?://")
     """The registry of `avro` and `protobuf` schemas (Confluent's API)."""
     extra: Annotated[dict[str, str | int | float | bool], AfterValidator(registry_properties.check)] = Field(
         default_factory=dict, repr=False
@@ -175,7 +175,7 @@ class BatchingSettings(Section):
 
 
 class TracingSettings(Section):
-    endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    endpoint: Annotated[str, AfterValidator(registry_properties.check_url)] | None = Field(default=None, pattern=r"^https?://")
     """An OTLP/HTTP collector, `http://host:4318`: a span a batch; needs the extra `tracing`."""
 
 

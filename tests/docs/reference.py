@@ -114,17 +114,17 @@ def commands(app: typer.Typer) -> str:
     """One row a command of a program: what it does. Its `--help` explains its options."""
     group: Any = typer.main.get_command(app)
     rows = []
-    for name, command in sorted(_flat(group.commands)):
+    for name, command in sorted(flat(group.commands)):
         summary = str(command.help or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
         rows.append([f"`{name}`", summary])
     return _table(["command", ""], rows)
 
 
-def _flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Commands by name; those of a group have the group's name before their own."""
     for name, command in named.items():
         inner = getattr(command, "commands", None)
-        yield from _flat(inner, f"{prefix}{name} ") if inner else ((prefix + name, command),)
+        yield from flat(inner, f"{prefix}{name} ") if inner else ((prefix + name, command),)
 
 
 def metrics(registry: CollectorRegistry) -> str:

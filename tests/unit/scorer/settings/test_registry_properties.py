@@ -1,0 +1,67 @@
+"""`schema_registry.extra` and the URLs beside it: what is refused, and what no error repeats."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from publisher.errors import Fatal
+from publisher.process.configuration import SettingsError
+from scorer.events.schemas import registry
+from scorer.settings import load, registry_properties
+from scorer.settings.registry_properties import ALLOWED, SECRET
+from scorer.settings.sections import SchemaRegistrySettings
+from tests.support.canary import CANARY, URL, merged, seen_in
+from tests.unit.scorer.minimal import STATED
+
+BROKEN_URL = f"http://me:{CANARY[:4]}/{CANARY[4:]}@host:8081"
+
+
+def refused(**changes: Any) -> str:
+    with pytest.raises(SettingsError) as refusal:
+        load(merged(STATED, changes))
+    return str(refusal.value)
+
+
+def test_a_property_that_the_client_does_not_know_is_refused_at_start_with_the_nearest_one() -> None:
+    said = refused(schema_registry={"extra": {"basic.auth.userinfo": CANARY, "url": URL, "max.retry": 3}})
+    assert "the nearest valid name is 'basic.auth.user.info'" in said
+    assert "url must not be set: `schema_registry.url` sets it" in said
+    assert "the nearest valid name is 'max.retries'" in said
+    assert seen_in(said) == []
+
+
+def test_the_client_knows_every_property_that_is_allowed() -> None:
+    numbers = {"cache.capacity", "cache.latest.ttl.sec", "max.retries", "retries.max.wait.ms", "retries.wait.ms", "timeout"}
+    files = {name for name in ALLOWED | SECRET if name.startswith("ssl.")}
+    bearer = {name for name in ALLOWED | SECRET if name.startswith("bearer.")}
+    values: dict[str, Any] = dict.fromkeys(numbers, 1) | {"proxy": "http://127.0.0.1:1", "basic.auth.user.info": "a:b"}
+    assert values.keys() | files | bearer == ALLOWED | SECRET
+    with SchemaRegistryClient({"url": "http://127.0.0.1:1", **values}) as client:
+        assert client is not None
+
+
+@pytest.mark.parametrize("section", ["schema_registry.url", "schema_registry.extra.proxy", "tracing.endpoint"])
+def test_a_url_whose_password_is_not_escaped_is_refused_without_a_part_of_it(section: str) -> None:
+    value: Any = BROKEN_URL
+    for part in reversed(section.split(".")):
+        value = {part: value}
+    said = refused(**value)
+    assert "escape special characters of a password" in said
+    assert section.rpartition(".")[2] in said
+    assert CANARY[:4] not in said
+    assert CANARY[4:] not in said
+
+
+@pytest.mark.parametrize("extra", [{}, {"proxy": URL}, {"basic.auth.user.info": f"me:{CANARY}"}, {"bearer.auth.token": CANARY}])
+def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str, Any]) -> None:
+    settings = SchemaRegistrySettings(url=URL, extra={"max.retries": 0, "timeout": 1, **extra})
+    with pytest.raises(Fatal) as away:
+        registry.fetched(settings, 1)
+    assert "127.0.0.1:1" in str(away.value)
+    assert seen_in(f"{away.value!r} {away.value.hint}") == []
+
+
+def test_only_harmless_properties_are_printed() -> None:
+    assert ALLOWED.isdisjoint(SECRET)
+    assert registry_properties.REJECTED.keys().isdisjoint(ALLOWED | SECRET)
