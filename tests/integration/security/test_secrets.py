@@ -11,6 +11,7 @@ import yaml
 from tests.integration.scorer.rig import Rig, command, events, until
 from tests.integration.security.conftest import NAME, Secured
 from tests.support import auditor
+from tests.support.canary import CANARY, URL, seen_in
 
 COMMANDS = (
     "config", "config --json", "check", "status", "tail --no-follow", "emit", "replay", "audit", "offsets",
@@ -49,14 +50,17 @@ def test_a_scorer_that_works_tells_nothing_either(loud: Secured, monkeypatch: py
     monkeypatch.setenv("SCORER_KAFKA__SECURITY__PASSWORD", loud.broker.password)
     rig = loud.configure("SCRAM", security)
     Rig.tested_keys.add("kafka.security.password")
-    scorer = rig.start("loud", "--log-level", "DEBUG").ready()
+    more = (f"tracing.endpoint={URL}", f"kafka.extra={{sasl.oauthbearer.client.secret: '{CANARY}'}}")
+    scorer = rig.start("loud", "--log-level", "DEBUG", *(word for flag in more for word in ("--set", flag))).ready()
     monkeypatch.delenv("SCORER_KAFKA__SECURITY__PASSWORD")
     loud.as_user("producer").emit(events(3))
     until(lambda: scorer.metric("scorer_events_total") > 0, "an event")
     served = "".join(scorer.get(path)[1] for path in ("/metrics", "/livez", "/readyz"))
     assert scorer.stop() == 0
     status = b"".join((m.value() or b"") for m in auditor.read(loud.broker.administrator, f"{NAME}.status"))
-    assert loud.broker.password not in scorer.said + served + status.decode()
+    printed = scorer.said + served + status.decode()
+    assert loud.broker.password not in printed
+    assert seen_in(printed) == []
 
 
 def test_the_audit_takes_a_file_of_client_properties_and_keeps_it(secured: Secured, tmp_path: Path) -> None:

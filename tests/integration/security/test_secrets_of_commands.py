@@ -56,6 +56,8 @@ GIVEN = {
     "name": "run-1",
 }
 """A value of each argument and option that some command requires, by its name."""
+BESIDE = {"scorer rescore": ["--status", "scored"], "scorer schema": [f"{REFERENCE}:1.0.0"], "scorer tail": ["--no-follow"]}
+"""What commands need that is not declared as required, and what makes them end."""
 
 
 def commands() -> Iterator[Any]:
@@ -72,7 +74,7 @@ CALLED = [p for p in COMMANDS if f"{p.values[0]} {p.values[1]}" not in ELSEWHERE
 
 def line(program: str, name: str, command: Any) -> list[str]:
     """The words of a command with everything that it requires."""
-    words = name.split()
+    words = [*name.split(), *BESIDE.get(f"{program} {name}", ())]
     for parameter in command.params:
         if parameter.metavar == "CONFIG" and program in CONFIGURATIONS:
             words.append(CONFIGURATIONS[program])

@@ -1,0 +1,54 @@
+"""`scorer config` prints what may be printed; `check`, `run` and `config` refuse the same configuration with the same words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from publisher.kafka import client_properties
+from publisher.process.configuration import SettingsError
+from scorer.cli import app
+from scorer.settings import registry_properties
+from tests.support.canary import CANARY, URL, merged, seen_in
+from tests.unit.scorer.minimal import STATED
+
+
+def invoked(folder: Path, verb: str, *flags: str, **changes: Any) -> Result:
+    path = folder / "scorer.yaml"
+    path.write_text(yaml.safe_dump(merged(STATED, changes)))
+    return CliRunner().invoke(app, [verb, str(path), *flags])
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_secrets_of_both_maps_and_of_urls_are_masked(flags: tuple[str, ...], tmp_path: Path) -> None:
+    kafka = dict.fromkeys(client_properties.SECRET, CANARY) | {"sasl.oauthbearer.token.endpoint.url": URL, "client.rack": "r1"}
+    registry = dict.fromkeys(registry_properties.SECRET, CANARY) | {"proxy": URL, "timeout": 7}
+    done = invoked(
+        tmp_path,
+        "config",
+        *flags,
+        kafka={"extra": kafka},
+        schema_registry={"url": URL, "extra": registry},
+        tracing={"endpoint": URL},
+    )
+    assert done.exit_code == 0
+    assert seen_in(done.output) == []
+    if flags:
+        values = {key: row["value"] for key, row in json.loads(done.stdout).items()}
+        assert values["kafka.extra.client.rack"] == "r1"
+        assert values["schema_registry.extra.timeout"] == 7
+        assert values["schema_registry.url"] == values["tracing.endpoint"] == "http://***@127.0.0.1:1/path"
+        assert {values[f"kafka.extra.{key}"] for key in client_properties.SECRET} == {"***"}
+        assert {values[f"schema_registry.extra.{key}"] for key in registry_properties.SECRET} == {"***"}
+
+
+@pytest.mark.parametrize("verb", ["check", "run", "config"])
+def test_each_command_refuses_a_property_that_undoes_a_guarantee_with_the_same_words(verb: str, tmp_path: Path) -> None:
+    done = invoked(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
+    assert isinstance(done.exception, SettingsError)
+    assert str(done.exception) == (
+        "kafka.extra.isolation.level: must not be set: events and scores of aborted transactions would be read; take it out"
+    )
