@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.process.time_window import HELP as TIME_HELP
 from publisher.process.time_window import TimeWindow, seconds
+from publisher.redaction import redacted
 
 WIDE = 10_000  # columns: nothing is folded
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -47,7 +48,8 @@ class Finding:
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
     """Tell each finding as it comes, or print all of them as JSON. Raises Exit (1) where one is not ok."""
     found = []
-    for finding in findings:
+    for each in findings:
+        finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
         found.append(finding)
         if not as_json:
             talk.print(f"{'[green]ok[/]  ' if finding.ok else '[red]FAIL[/]'} {finding.check}: ", end="")

@@ -14,6 +14,7 @@ from publisher.errors import Fatal
 from publisher.process import command_line
 from publisher.process.command_line import Finding, Verbs, print_findings
 from publisher.process.configuration import SettingsError
+from tests.support.canary import URL, seen_in
 
 PROGRAMS = ("scorer", "publisher", "model_registry")
 
@@ -40,6 +41,15 @@ def test_findings_are_told_as_they_come_and_one_that_is_not_ok_ends_with_1(capsy
     assert end.value.exit_code == 1
     assert capsys.readouterr().err == "ok   broker: answers\nFAIL topic: [red]x[/] is missing\n     hint: make it\n"
     print_findings([Finding("broker", True, "answers")], as_json=False)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_findings_print_no_credentials_of_urls(as_json: bool, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with pytest.raises(typer.Exit):
+        print_findings([Finding("broker", False, f"{URL} does not answer", f"check {URL}")], as_json=as_json)
+    printed = capfdbinary.readouterr()
+    assert b"http://***@127.0.0.1:1/path" in printed.out + printed.err
+    assert seen_in((printed.out + printed.err).decode()) == []
 
 
 def test_findings_as_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
