@@ -88,9 +88,12 @@ LAG = [
     ),
     lines(
         "Partitions by scorer",
-        "By scorer.",
+        "By scorer; and members of the consumer group that are not scorers.",
         "short",
-        [(f"sum by (pod, instance) ({now('scorer_assigned_partitions')})", POD)],
+        [
+            (f"sum by (pod, instance) ({now('scorer_assigned_partitions')})", POD),
+            (f"max({now('scorer_foreign_members')})", "foreign members"),
+        ],
     ),
     lines(
         "Away",
