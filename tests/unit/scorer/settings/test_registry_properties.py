@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from publisher.errors import Fatal
 from publisher.process.configuration import SettingsError
-from scorer.events.schemas import registry
+from publisher.process.outages import silent_registry
+from scorer.events.schemas.registry import LookUpFailed, SchemaId
+from scorer.events.schemas.registry_client import RegistryClient
 from scorer.settings import load, registry_properties
 from scorer.settings.registry_properties import ALLOWED, SECRET
 from scorer.settings.sections import SchemaRegistrySettings
@@ -53,13 +54,20 @@ def test_a_url_whose_password_is_not_escaped_is_refused_without_a_part_of_it(sec
     assert CANARY[4:] not in said
 
 
-@pytest.mark.parametrize("extra", [{}, {"proxy": URL}, {"basic.auth.user.info": f"me:{CANARY}"}, {"bearer.auth.token": CANARY}])
+BEARER = {
+    "bearer.auth.credentials.source": "STATIC_TOKEN",
+    "bearer.auth.logical.cluster": "cluster",
+    "bearer.auth.token": CANARY,
+}
+
+
+@pytest.mark.parametrize("extra", [{}, {"proxy": URL}, BEARER])
 def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str, Any]) -> None:
     settings = SchemaRegistrySettings(url=URL, extra={"max.retries": 0, "timeout": 1, **extra})
-    with pytest.raises(Fatal) as away:
-        registry.fetched(settings, 1)
-    assert "127.0.0.1:1" in str(away.value)
-    assert seen_in(f"{away.value!r} {away.value.hint}") == []
+    client = RegistryClient(settings)
+    with pytest.raises(LookUpFailed) as failure:
+        client.schema(SchemaId("id", 1))
+    assert seen_in(f"{failure.value!r} {silent_registry(settings.url, failure.value)!r}") == []
 
 
 def test_only_harmless_properties_are_printed() -> None:
