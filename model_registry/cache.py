@@ -33,6 +33,7 @@ from model_registry.oci.manifest import Version
 from model_registry.package import Package
 from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
+from untrusted_input import documents
 
 log = logging.getLogger(__name__)
 
@@ -179,8 +180,8 @@ class Cache:
 
 def _read_known(path: Path) -> _Known | None:
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=_Known)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        known = documents.decode(path.read_bytes(), _Known)
+    except (OSError, documents.Unreadable):
         return None
     return known if digests.is_digest(known.digest) else None
 

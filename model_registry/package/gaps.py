@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from model_registry import files
 from model_registry.errors import Refused
+from untrusted_input import documents
 
 BLANK = "FILL IN"
 MAX_BYTES = 1 << 20  # of a file that is looked through
@@ -54,8 +53,8 @@ def check(folder: Path) -> None:
 
 def _in_json(data: bytes) -> list[tuple[str, str]]:
     try:
-        return list(in_document(msgspec.json.decode(data)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return list(in_document(documents.ANY.decode(data)))
+    except documents.Unreadable:
         return []
 
 

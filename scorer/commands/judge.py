@@ -44,6 +44,7 @@ DROPPED = {
     "orphans": "shadow's answers to events without another",
     "crowded": "answers that waited while too many others did",
     "foreign": "pairs of other versions, or of expired events",
+    "unreadable": "records that are no score",
 }
 
 

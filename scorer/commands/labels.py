@@ -60,6 +60,7 @@ def shown(found: Assessment) -> Group:
         ("labels of other events", f"{found.unmatched:,}", ""),
         ("labels replaced by a newer one", f"{found.replaced:,}", ""),
         ("labels withdrawn", f"{found.withdrawn:,}", ""),
+        *([("unreadable scores, skipped", f"{found.unreadable:,}", "")] if found.unreadable else []),
         *refused,
     ]
     parts: list[RenderableType] = [table(("", "", ""), counts)]

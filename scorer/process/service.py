@@ -21,6 +21,7 @@ from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
+from publisher.kafka.skipped import SkippedRecords
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
 from publisher.process.memory import few_arenas, keep_tidy
@@ -129,7 +130,8 @@ class Service:
         self._in_hand = in_hand
         self._stopping = threading.Event()
         self._progress = Progress(time.monotonic())
-        self._metrics = Metrics(Counters(), settings.model)
+        self._skipped = SkippedRecords(log)
+        self._metrics = Metrics(Counters(), settings.model, self._skipped)
         self._watch = kafka.ErrorWatch()
         self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
@@ -190,7 +192,7 @@ class Service:
         session.open()  # what a predecessor left open is decided before we read
         progress.state = "not yet in the consumer group"
         stop.callback(traces.close)  # no batch is in hand any more
-        notices = parts.make_notices(settings, versions.hurry)
+        notices = parts.make_notices(settings, versions.hurry, skipped=self._skipped)
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
@@ -272,7 +274,7 @@ class Service:
         return self._parts.make_intake(
             commits.consumer,
             self._settings.input.topics,
-            self._parts.make_beginnings(self._settings, self._waiting),
+            self._parts.make_beginnings(self._settings, self._waiting, self._skipped),
             session,
             fence=partial(fence_the_dead, self._settings),
             waiting=self._waiting,

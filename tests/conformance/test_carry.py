@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from model_registry.package.signature import Signature
 from scorer.events import formats
 from scorer.events.batch import Batch, Headers
-from scorer.loop.score_records import RECORD_OVERHEAD, Target
+from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scored, Scoring
 from scorer.scores import formats as score_formats
 from scorer.scores.outputs import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
+from scorer.topics import RECORD_OVERHEAD
 from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')

@@ -14,6 +14,7 @@ import msgspec
 
 from model_registry.package import Package
 from scorer.backends import ModelRefused
+from untrusted_input import documents
 
 REMOTE = "remote.json"
 
@@ -34,8 +35,8 @@ def read_remote(package: Package) -> Named:
     if not path.is_file():
         return Named()
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Named)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = documents.decode(path.read_bytes(), Named)
+    except documents.Unreadable as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if found.version and found.label:
         raise ModelRefused(f"{REMOTE}: version {found.version!r} and label {found.label!r} exclude each other; name one")
