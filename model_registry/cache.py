@@ -34,9 +34,11 @@ from model_registry.package import Package
 from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
 from untrusted_input import documents
+from untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
+MAX_KNOWN_BYTES = 1 << 16  # of a note about the version that a tag named last
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
 BLOBS, FILES = "blobs/sha256", "files"
 
@@ -180,7 +182,8 @@ class Cache:
 
 def _read_known(path: Path) -> _Known | None:
     try:
-        known = documents.decode(path.read_bytes(), _Known)
+        with open_regular(path) as stream:
+            known = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
     except (OSError, documents.Unreadable):
         return None
     return known if digests.is_digest(known.digest) else None

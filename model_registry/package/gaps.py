@@ -7,6 +7,7 @@ from typing import Any
 from model_registry import files
 from model_registry.errors import Refused
 from untrusted_input import documents
+from untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
 MAX_BYTES = 1 << 20  # of a file that is looked through
@@ -63,5 +64,5 @@ def _start(path: Path) -> bytes:
     with files.reported(f"the package {path.parent}"):
         if not path.is_file():
             return b""
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(MAX_BYTES)

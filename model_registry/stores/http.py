@@ -13,6 +13,7 @@ from model_registry.errors import Corrupt, Misconfigured, Refused, RegistryError
 from model_registry.stores import StoreOptions, auth, retry, transport
 from model_registry.stores.retry import Attempts, Timing
 from untrusted_input import documents
+from untrusted_input.text import printable
 
 MAX_ERROR = 16 << 10  # bytes of an answer that matters little
 
@@ -43,7 +44,7 @@ class Answer:
         except documents.Unreadable:
             return ""
         text = "; ".join(f"{error.code} {error.message}".strip() for error in found[:3])
-        return f": {''.join(c if c.isprintable() else '?' for c in text):.300}" if text else ""
+        return f": {printable(text):.300}" if text else ""
 
     def location(self) -> httpx.URL:
         """Where to go on. Raises Corrupt."""
