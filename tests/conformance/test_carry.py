@@ -223,7 +223,8 @@ def test_a_record_that_only_its_carried_fields_make_too_large_carries_nothing(tm
     small, large = ('{"a": 1, "after": {"id": "%s"}}' % ("x" * length) for length in (1, 900))
     found = case.records([small.encode(), large.encode()], largest=RECORD_OVERHEAD + 500)
     assert [record["carried"]["customer"] for record in found] == ["x", None]
-    assert case.records([large.encode()], largest=RECORD_OVERHEAD + 100) == ["dead"]
+    for limit in (RECORD_OVERHEAD + 100, RECORD_OVERHEAD, 100, 1):
+        assert case.records([large.encode(), b'{"a": 1}'], largest=limit) == ["dead", "dead"]
 
 
 @pytest.mark.parametrize("output", ["json", "avro", "protobuf"])
