@@ -223,8 +223,16 @@ def test_a_record_that_only_its_carried_fields_make_too_large_carries_nothing(tm
     small, large = ('{"a": 1, "after": {"id": "%s"}}' % ("x" * length) for length in (1, 900))
     found = case.records([small.encode(), large.encode()], largest=RECORD_OVERHEAD + 500)
     assert [record["carried"]["customer"] for record in found] == ["x", None]
-    for limit in (RECORD_OVERHEAD + 100, RECORD_OVERHEAD, 100, 1):
-        assert case.records([large.encode(), b'{"a": 1}'], largest=limit) == ["dead", "dead"]
+    assert case.records([large.encode()], largest=RECORD_OVERHEAD + 100) == ["dead"]
+
+
+@pytest.mark.parametrize("carried", [[], CARRY])
+@pytest.mark.parametrize("limit", [RECORD_OVERHEAD + 1, RECORD_OVERHEAD, RECORD_OVERHEAD - 1, 100, 1])
+def test_a_topic_that_takes_no_score_makes_every_event_a_dead_letter_with_the_reason(carried: list[str], limit: int) -> None:
+    case = Case(with_carry(settings_of("json"), "json", carried), as_json)
+    records = case.scored([b'{"a": 1}', b'{"a": 2}'], largest=limit).records
+    reasons = [dict(headers or ())["dead.reason"] for *_, headers in records]
+    assert reasons == [b"score-oversize"] * 2
 
 
 @pytest.mark.parametrize("output", ["json", "avro", "protobuf"])
