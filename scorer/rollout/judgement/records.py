@@ -7,7 +7,7 @@ when it has a partner.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -57,7 +57,7 @@ _places, _answers = Decoder(Placed), Decoder(Answer)
 _place_lines, _answer_lines = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
 """Decode many records in one call. If they reject one, or a score is not PLAIN, each is decoded by the reader of documents."""
 PLAIN = frozenset({float, str, bool, type(None)})
-"""Types of scores that need no limits: no depth, and no integer of any size."""
+"""Types of scores, and of the elements of lists, that need no limits: no depth, and no integer of any size."""
 
 
 class Lane(NamedTuple):
@@ -128,9 +128,14 @@ def answers_at(values: Column, rows: Numbers) -> list[Answer]:
         pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
         with contextlib.suppress(*NO_RECORD):
             found = _answer_lines.decode_lines(joined(native, pieces, len(rows)).text.data)
-            if len(found) == len(rows) and all(type(each.score) in PLAIN for each in found):
+            if len(found) == len(rows) and all(_is_plain(each.score) for each in found):
                 return found
     return _read_answers([value or b"null" for value in some(values, rows)])
+
+
+def _is_plain(score: Any) -> bool:
+    kind = type(score)
+    return kind in PLAIN or (kind is list and PLAIN.issuperset(map(type, score)))
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
@@ -144,7 +149,7 @@ def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> li
 
 def _read_answers(records: Sequence[bytes]) -> list[Answer]:
     found = _together(_answer_lines, records)
-    if found is not None and all(type(each.score) in PLAIN for each in found):
+    if found is not None and all(_is_plain(each.score) for each in found):
         return found
     return [_one(_answers, row, record) for row, record in enumerate(records)]
 
