@@ -39,7 +39,7 @@ from scorer.dead_letters import headers as dead_letters
 from scorer.dead_letters import letter
 from scorer.dead_letters.letter import Unfit
 from scorer.intake.marks import Mark
-from scorer.observe.status import ScorerStatus, Twins
+from scorer.observe.status import ScorerStatus
 from scorer.rescore import selection
 from scorer.rescore.progress import Progress
 from scorer.rollout.controller.ledger import Ledger
@@ -171,11 +171,10 @@ def test_commit_metadata_is_a_mark_or_none(metadata: str) -> None:
 @hostile
 @given(hostile_records.keys(b"m.a"), hostile_records.hostile(STATUS))
 def test_status_records(key: bytes | None, value: bytes | None) -> None:
-    fold, twins = ScorersFold(), Twins()
+    fold = ScorersFold()
     for now in (NOW, NOW + 1):
         fold.hear(key, STATUS, now)
         fold.hear(key, value, now)
-    twins.hear(Message("status", 0, 1, key, value))
     found = [heard for _, heard in sorted(fold.last.items())]
     drawn(status.table("m", found, NOW, wide=True))
     orjson.dumps([msgspec.to_builtins(heard.status) for heard in found])
