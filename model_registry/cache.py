@@ -33,9 +33,12 @@ from model_registry.oci.manifest import Version
 from model_registry.package import Package
 from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
+from untrusted_input import documents
+from untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
+MAX_KNOWN_BYTES = 1 << 16  # of a note about the version that a tag named last
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
 BLOBS, FILES = "blobs/sha256", "files"
 
@@ -179,8 +182,9 @@ class Cache:
 
 def _read_known(path: Path) -> _Known | None:
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=_Known)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        with open_regular(path) as stream:
+            known = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
+    except (OSError, documents.Unreadable):
         return None
     return known if digests.is_digest(known.digest) else None
 

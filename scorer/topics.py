@@ -15,6 +15,7 @@ from scorer.settings import Settings
 BROKER_SECONDS = 10.0
 LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made meanwhile
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
+RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
 DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
 OWN_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -81,6 +82,12 @@ def seen(*names: str) -> dict[str, Operations]:
 def faults(settings: Settings, found: Mapping[str, Topic]) -> list[str]:
     """What is wrong with the topics, a line each; nothing where all is well. Pure."""
     lines = [f"topic {name} does not exist" for name in required(settings) if name not in found]
+    output = found.get(settings.output.topic)
+    if output is not None and output.told and output.max_bytes <= RECORD_OVERHEAD:
+        lines.append(
+            f"topic {output.name} takes records up to {output.max_bytes} bytes: no score fits; set max.message.bytes of "
+            f"{output.name} to {2 * RECORD_OVERHEAD} at least"
+        )
     dead = found.get(settings.dead_letter.topic)
     for name in settings.input.topics:
         if dead is not None and dead.told and name in found and dead.max_bytes < found[name].max_bytes + DEAD_LETTER_ROOM:

@@ -76,12 +76,13 @@ TROUBLE = [
     ),
     lines(
         "Begun anew",
-        "Relays after trouble, producers because a commit was slow, transactions because of an error.",
+        "Relays after trouble, producers because a commit was slow, transactions because of an error; unreadable checkpoints.",
         "short",
         [
             (changes("publisher_restarts_total"), "relays"),
             (changes("publisher_producer_rotations_total"), "producers"),
             (changes("publisher_aborts_total"), "transactions"),
+            (f"sum({now('publisher_unreadable_checkpoints')})", "unreadable checkpoints"),
         ],
         width=THIRD,
     ),

@@ -97,11 +97,13 @@ LAG = [
     ),
     lines(
         "Away",
-        "Scorers that wait for this, and partitions that are not read because their position is out of range.",
+        "Scorers that wait for this, partitions whose position is out of range, and records of the scorers' own topics that "
+        "are unreadable.",
         "short",
         [
             (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
             (f"sum({now('scorer_partition_paused')}) or vector(0)", "partitions"),
+            (changes("scorer_unreadable_records_total"), "unreadable records"),
         ],
     ),
 ]

@@ -13,6 +13,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.trust import bundle
 from model_registry.trust.keys import PrivateKey
+from untrusted_input import documents
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
 EVIDENCE_TYPE = "application/vnd.scorestream.evidence.v1+json"
@@ -88,7 +89,7 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     parsed = manifest.parse(data)
     found: dict[str, Any] = {a: parsed.annotations[NOTE + n] for a, n in NAMES.items() if NOTE + n in parsed.annotations}
     try:
-        found["roles"] = msgspec.json.decode(found.get("roles", "[]"))
+        found["roles"] = documents.ANY.decode(found.get("roles", "[]"))
         found["at"] = datetime.fromisoformat(found["at"]).astimezone(UTC)
         found |= {number: int(found[number]) for number in ("revision", "restores") if number in found}
         found["evidence"] = next((each.digest for each in parsed.layers if each.media_type == EVIDENCE_TYPE), None)

@@ -13,6 +13,7 @@ from model_registry.commands import options, output
 from model_registry.commands.options import Channel, Json, Keys, MoveKey, PasswordFile, Reason, Repo, open_repository
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError
 from model_registry.oci import tags
+from untrusted_input.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,7 +245,7 @@ def _ask(text: str) -> None:
     """Have a person agree. Raises BadReference where there is none to ask, Refused where the answer is no."""
     if not sys.stdin.isatty():
         raise BadReference("prune deletes for good, and there is no terminal to ask on", "look with --dry-run, then say --yes")
-    typer.echo(text, err=True)
+    typer.echo(printable(text, lines=True), err=True)
     if not typer.confirm("Delete them for good?", err=True):
         raise Refused("nothing was deleted")
 

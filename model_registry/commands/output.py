@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from untrusted_input.text import printable, printable_json
+
 if TYPE_CHECKING:
     from model_registry.channels.history import Move
     from model_registry.oci.manifest import Descriptor
@@ -21,16 +23,16 @@ def show(as_json: bool, value: object, text: str) -> None:
     if as_json:
         import msgspec
 
-        typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
     else:
-        typer.echo(text)
+        typer.echo(printable(text, lines=True))
 
 
 def show_line(as_json: bool, value: object, text: str) -> None:
     """Data as JSON on one line, or the text, on one line too."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(value) if as_json else plain(text))
+    typer.echo(printable_json(msgspec.json.encode(value)) if as_json else plain(text))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -48,8 +50,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def plain(text: object) -> str:
-    """Text out of a registry or a topic without what a terminal would act on."""
-    return "".join(character if character.isprintable() else "?" for character in str(text))
+    """Return text of a registry or a topic on one line, with what a terminal would act on escaped."""
+    return printable(text)
 
 
 def short(digest: str) -> str:

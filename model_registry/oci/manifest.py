@@ -16,6 +16,7 @@ import msgspec
 from model_registry.errors import BadReference, Corrupt
 from model_registry.files import check_paths
 from model_registry.oci import digests
+from untrusted_input import documents
 
 MAX_BYTES = 4 << 20  # what registries accept at most (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000
@@ -128,8 +129,8 @@ _Told = TypeVar("_Told", Manifest, Index)
 def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
     """JSON that somebody stored, as a type. Raises Corrupt."""
     try:
-        return msgspec.json.decode(data, type=into)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return documents.decode(data, into)
+    except documents.Unreadable as error:
         raise Corrupt(f"{what} is no valid document: {error}") from None
 
 

@@ -11,6 +11,7 @@ from model_registry.errors import Corrupt, Refused
 from model_registry.files import check_paths
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
+from untrusted_input.files import open_regular
 
 Source = Callable[[], BinaryIO]
 _MEDIA_TYPE = "application/vnd.cncf.model.{}.v1.raw"  # ModelPack
@@ -52,7 +53,7 @@ def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
 
 
 def reader(path: Path) -> Source:
-    return lambda: path.open("rb")
+    return lambda: open_regular(path)
 
 
 def artifact(name: str, version: str, created: str | None, found: list[tuple[File, Source]], more: Mapping[str, str]) -> Plan:

@@ -15,6 +15,7 @@ from model_registry.errors import Corrupt
 from model_registry.onnx import wire
 from model_registry.onnx.tensors import UNKNOWN, Shape, Tensor
 from model_registry.onnx.wire import Buffer, Span
+from untrusted_input.files import open_regular
 
 MAX_DEPTH = 32  # graphs within graphs
 MAX_RANK = 64
@@ -51,7 +52,7 @@ class OnnxFile:
 
 def read(path: Path) -> OnnxFile:
     """Read a file. Raises Corrupt, naming it, where it is no ONNX, and Unreachable where it cannot be read."""
-    with files.reported(f"the model {path}"), path.open("rb") as stream:
+    with files.reported(f"the model {path}"), open_regular(path) as stream:
         if not stream.seek(0, 2):
             raise Corrupt(f"{path} is empty", "export the model again")
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:

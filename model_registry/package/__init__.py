@@ -24,6 +24,7 @@ from model_registry.package import signature as signatures
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
 from model_registry.stores import Store, select, transfer
+from untrusted_input.files import open_regular
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server
@@ -181,7 +182,7 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
         if odd := set(plan.walk(folder)) ^ wanted.keys():
             raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
         for path, stated in wanted.items():
-            with (folder / path).open("rb") as stream:
+            with open_regular(folder / path) as stream:
                 digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")
 
 
@@ -219,5 +220,5 @@ def _read_up_to(path: Path, limit: int) -> bytes | None:
     """A file's bytes, or one more than `limit` of them, so that the parser sees that there are too many; None if absent."""
     if not path.is_file():
         return None
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return stream.read(limit + 1)

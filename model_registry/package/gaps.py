@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from model_registry import files
 from model_registry.errors import Refused
+from untrusted_input import documents
+from untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
 MAX_BYTES = 1 << 20  # of a file that is looked through
@@ -54,8 +54,8 @@ def check(folder: Path) -> None:
 
 def _in_json(data: bytes) -> list[tuple[str, str]]:
     try:
-        return list(in_document(msgspec.json.decode(data)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return list(in_document(documents.ANY.decode(data)))
+    except documents.Unreadable:
         return []
 
 
@@ -64,5 +64,5 @@ def _start(path: Path) -> bytes:
     with files.reported(f"the package {path.parent}"):
         if not path.is_file():
             return b""
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(MAX_BYTES)

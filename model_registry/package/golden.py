@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NoReturn
 
-import msgspec
-
 from model_registry.errors import Refused
 from model_registry.package import paths, raw
 from model_registry.package.dtypes import value_fault
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import MAX_RANK, array_fault
 from model_registry.package.signature import InputField, Signature
+from untrusted_input import documents as json_documents
 
 MAX_BYTES = 64 << 20
 KEYS = {"event", "score", "tolerance"}
@@ -78,8 +77,8 @@ def check_shown(signature: Signature, examples: Sequence[Golden]) -> None:
 
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
     try:
-        raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raw = json_documents.ANY.decode(line)
+    except json_documents.Unreadable as error:
         _fail(number, f"no JSON: {error}")
     if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
         _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")

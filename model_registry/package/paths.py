@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Sequence
 
+from untrusted_input import documents
+
 Step = str | int
 """The name of a field, or the place in an array."""
 
@@ -54,8 +56,7 @@ def _step(found: re.Match[str]) -> Step:
     if found["quoted"] is None:
         return found["name"]
     try:
-        name = str(json.loads(found["quoted"]))
-        name.encode()  # half of a surrogate pair is no text
+        name = documents.decode(found["quoted"], str)
     except ValueError as error:
         raise ValueError(f"{found['quoted']:.100} is no name in quotation marks: {error}") from None
     return name

@@ -11,6 +11,7 @@ from model_registry.errors import Refused
 from model_registry.package import documents, paths, shapes
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
+from untrusted_input import documents as json_documents
 
 MAX_BYTES = 1 << 20
 
@@ -198,8 +199,8 @@ class Signature:
         from model_registry.package.signature_document import Document
 
         try:
-            found = Document.model_validate(msgspec.json.decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            found = Document.model_validate(json_documents.ANY.decode(data))
+        except json_documents.Unreadable as error:
             raise SignatureError(f"signature.json is no JSON: {error}") from None
         except ValidationError as error:
             raise SignatureError(

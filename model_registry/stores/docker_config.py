@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from model_registry.errors import Misconfigured, Unreachable
+from untrusted_input import documents
 
 HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
 HELPER_SECONDS = 30.0
@@ -82,8 +83,8 @@ def _read(path: Path) -> _Config:
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
-        return msgspec.json.decode(data, type=_Config)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return documents.decode(data, _Config)
+    except documents.Unreadable as error:
         raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
 
 
@@ -122,8 +123,8 @@ def _ask(helper: str, key: str, path: Path) -> Credentials | None:
             return None
         raise Unreachable(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
     try:
-        found = msgspec.json.decode(done.stdout, type=_Helped)
-    except msgspec.MsgspecError:
+        found = documents.decode(done.stdout, _Helped)
+    except documents.Unreadable:
         raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
     if found.username == _IDENTITY:
         return Credentials("", "", found.secret)

@@ -12,6 +12,8 @@ import msgspec
 from model_registry.errors import Corrupt, Misconfigured, Refused, RegistryError, Unreachable
 from model_registry.stores import StoreOptions, auth, retry, transport
 from model_registry.stores.retry import Attempts, Timing
+from untrusted_input import documents
+from untrusted_input.text import printable
 
 MAX_ERROR = 16 << 10  # bytes of an answer that matters little
 
@@ -38,11 +40,11 @@ class Answer:
     def said(self) -> str:
         """The reasons that a registry gives for an error, for people: at most a line, begun with a colon."""
         try:
-            found = msgspec.json.decode(self.body, type=_Errors).errors
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found = documents.decode(self.body, _Errors).errors
+        except documents.Unreadable:
             return ""
         text = "; ".join(f"{error.code} {error.message}".strip() for error in found[:3])
-        return f": {''.join(c if c.isprintable() else '?' for c in text):.300}" if text else ""
+        return f": {printable(text):.300}" if text else ""
 
     def location(self) -> httpx.URL:
         """Where to go on. Raises Corrupt."""

@@ -19,6 +19,7 @@ from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Ref
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import is_tag
+from untrusted_input.files import NotRegular, open_regular
 
 REF_NAME = "org.opencontainers.image.ref.name"
 VERSION_NAME = "oci-layout"
@@ -54,7 +55,7 @@ class LayoutStore:
 
     def manifest(self, digest: str) -> bytes:
         path = self._blob_path(digest)
-        with self._io(digest), path.open("rb") as stream:
+        with self._io(digest), open_regular(path) as stream:
             data = stream.read(manifest.MAX_BYTES + 1)
         if len(data) > manifest.MAX_BYTES:
             raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
@@ -66,7 +67,7 @@ class LayoutStore:
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
         path = self._blob_path(content.digest)
-        with self._io(content.digest), path.open("rb") as stream:
+        with self._io(content.digest), open_regular(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size != content.size:
                 raise Corrupt(f"{content.digest} is stored with {size} bytes, not {content.size} as declared")
@@ -134,9 +135,9 @@ class LayoutStore:
     def _holds(self, path: Path, content: Descriptor) -> bool:
         """Whether the content is stored undamaged; damaged content is replaced by the same push."""
         try:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 return digests.of_stream(stream) == (content.digest, content.size)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRegular):
             return False
 
     def _create(self) -> None:
@@ -157,7 +158,7 @@ class LayoutStore:
                 files.replace(self._path / "index.json", [manifest.encode(empty)])
 
     def _index(self) -> Index:
-        with self._io(), (self._path / "index.json").open("rb") as stream:
+        with self._io(), open_regular(self._path / "index.json") as stream:
             data = stream.read(MAX_INDEX_BYTES + 1)
         if len(data) > MAX_INDEX_BYTES:
             raise Corrupt(f"{self._path}/index.json has more than {MAX_INDEX_BYTES} bytes")
@@ -189,6 +190,9 @@ class LayoutStore:
         """The operating system's errors in the registry's words. `content` is the digest that is being read, if any."""
         try:
             yield
+        except NotRegular as error:
+            hint = "remove it, and push the version again"
+            raise Corrupt(f"{self.repository}: {error.filename} is no regular file", hint) from None
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
                 hint = "check the path; the first model-registry push makes the folder"
@@ -223,10 +227,11 @@ def _reach(blobs: Path, start: str, needed: set[str]) -> None:
         needed.add(name)
         path = blobs / name
         try:
-            if path.stat().st_size > manifest.MAX_BYTES:
-                continue
-            data = path.read_bytes()
-        except FileNotFoundError:
+            with open_regular(path) as stream:
+                data = stream.read(manifest.MAX_BYTES + 1)
+        except (FileNotFoundError, NotRegular):
+            continue
+        if len(data) > manifest.MAX_BYTES:
             continue
         if data[:1] != b"{":
             continue

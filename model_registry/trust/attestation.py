@@ -10,8 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from model_registry.errors import BadFile, BadReference, Corrupt, Refused
 from model_registry.files import read_named
 from model_registry.stores import Store
@@ -19,6 +17,7 @@ from model_registry.trust import bundle, predicates, signing
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.predicates import HINT, TYPES
 from model_registry.trust.signing import Evidence, TrustedKey
+from untrusted_input import documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ def read_predicate(path: Path) -> dict[str, Any]:
     """What a file says, to be attested. Raises BadFile where it is not there, or no JSON object."""
     data = read_named("predicate", path)
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return documents.decode(data, dict[str, Any])
+    except documents.Unreadable as error:
         raise BadFile(f"the predicate {path} is no JSON object: {error}", HINT) from None
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-import yaml
 from pydantic import BeforeValidator, ValidationError
 
 from model_registry.errors import BadFile
@@ -21,6 +20,8 @@ from model_registry.package import documents
 from model_registry.package.documents import Part, Text
 from model_registry.trust import keys
 from model_registry.trust.signing import TrustedKey
+from untrusted_input import yaml_documents
+from untrusted_input.documents import Unreadable
 
 MAX_BYTES = 1 << 20
 
@@ -100,24 +101,11 @@ def read(path: Path) -> Policy:
     return Policy(path, required, version_keys, denied, named, compared, found.moves == "signed", move_keys)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML in which no key stands twice: of two lists of denied digests the first would silently be lost."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands there twice", key_node.start_mark)
-            seen.append(key)
-        return super().construct_mapping(node, deep)
-
-
 def _load(path: Path) -> Any:
     data = read_named("policy", path, MAX_BYTES)
     try:
-        return yaml.load(data, _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return yaml_documents.load(data)
+    except Unreadable as error:
         _fail(path, f"no YAML: {error}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from model_registry import files
 from model_registry.oci import digests
 from model_registry.trust import bundle
+from untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class Proofs:
             return None
         try:
             path = _proof(self._folder, digest)
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 found = stream.read(bundle.MAX_BYTES + 1)
         except OSError:
             return None

@@ -14,6 +14,7 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
+from untrusted_input.documents import Decoder
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
@@ -87,8 +88,8 @@ class Logs:
         return output[1] < len(begins) and offset < begins[output[1]]
 
 
-decode_score = msgspec.json.Decoder(ScoreRecord).decode
-decode_swap = msgspec.json.Decoder(SwapRecord).decode
+decode_score = Decoder(ScoreRecord).decode
+decode_swap = Decoder(SwapRecord).decode
 
 
 def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = bytes) -> Iterator[tuple[int, Told | None]]:
@@ -96,7 +97,7 @@ def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = byt
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             yield offset, decode(as_json(message.value() or b""))
-        except (msgspec.DecodeError, ValueError):
+        except ValueError:  # Unreadable, or of another format
             yield offset, None
 
 

@@ -24,6 +24,7 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.positions import origin_of
+from untrusted_input.documents import Decoder
 
 Columns = tuple[list[int], list[int]]
 
@@ -43,7 +44,7 @@ class Score(msgspec.Struct, gc=False):
     source: Source
 
 
-decode_score = msgspec.json.Decoder(Score).decode
+decode_score = Decoder(Score).decode
 
 
 class _Reading:

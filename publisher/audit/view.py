@@ -8,6 +8,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
 from publisher.audit.report import Progress, Report
 from publisher.errors import FINDING
@@ -34,7 +35,7 @@ def show(report: Report, as_json: bool) -> None:
     print_data(as_json, report.to_dict(), lambda: table(report))
     found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:
-        talk.print(f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]")
+        talk.print(Text.assemble(("not clean", "red"), f": {', '.join(found)}") if found else Text("clean", "green"))
     if found:
         raise typer.Exit(FINDING)
 

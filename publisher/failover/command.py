@@ -4,13 +4,13 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from publisher.errors import REFUSED
 from publisher.failover import plan as plans
 from publisher.failover.plan import Plan
 from publisher.process.command_line import Config, Json, Set, print_json, talk
+from publisher.process.terminal import PlainConsole
 from publisher.relay.settings import load
 from publisher.relay.sides import now_ms
 
@@ -56,7 +56,7 @@ def _show(found: Plan, now: int) -> None:
         because = f"{move.source_next:,} in {move.source_topic}"
         where = f"{move.topic}[{move.partition}]"
         shown.add_row(move.group, where, before, f"{move.after:,}", f"{move.waiting:,}", because)
-    Console(highlight=False).print(shown)
+    PlainConsole().print(shown)
     for region, members in found.against.items():
         talk.print(f"in {region} there are scorers, to be stopped first: {', '.join(members)}", markup=False)
     if found.source_answers:

@@ -137,7 +137,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> Plan:
 
 def _known(settings: RelaySettings, source: Topics, checkpoints: CheckpointLog, now_ms: int) -> _Known:
     """From the source, where it answers; else from what was kept."""
-    kept = checkpoints.sightings.get(settings.name)
+    kept = checkpoints.sighting()
     try:
         cluster = source.id()
         groups = groups_of(settings.source, settings.name)

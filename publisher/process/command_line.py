@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
+from publisher.process.terminal import PlainConsole, TalkHandler
 from publisher.process.time_window import HELP as TIME_HELP
 from publisher.process.time_window import TimeWindow, seconds
 from publisher.redaction import redacted
+from untrusted_input.text import printable_json
 
 WIDE = 10_000  # columns: nothing is folded
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
+talk = PlainConsole(stderr=True, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
@@ -52,8 +53,8 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
         finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
         found.append(finding)
         if not as_json:
-            talk.print(f"{'[green]ok[/]  ' if finding.ok else '[red]FAIL[/]'} {finding.check}: ", end="")
-            talk.print(finding.detail, markup=False)
+            talk.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
+            talk.print(f"{finding.check}: {finding.detail}")
             if finding.hint and not finding.ok:
                 talk.print(f"     hint: {finding.hint}", markup=False)
     ok = all(finding.ok for finding in found)
@@ -66,7 +67,7 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
 def print_json(value: object) -> None:
     import orjson
 
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    sys.stdout.buffer.write(printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2)) + b"\n")
     sys.stdout.flush()
 
 
@@ -75,7 +76,7 @@ def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: 
     if as_json:
         print_json(value)
     else:
-        Console(width=WIDE if wide else None, highlight=False).print(shown())
+        PlainConsole(width=WIDE if wide else None).print(shown())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -166,6 +167,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
     from publisher.process.configuration import SettingsError
 
     refusals: tuple[type[Exception], ...] = (Fatal, *others)
+    logging.basicConfig(handlers=[TalkHandler(talk)])
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs
     try:
         app()

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentFault
@@ -23,6 +22,8 @@ from pydantic_settings import SettingsError as EnvironmentFault
 from publisher.kafka import client_properties, security
 from publisher.kafka.clients import is_secret
 from publisher.redaction import MASK, redacted
+from untrusted_input import yaml_documents
+from untrusted_input.documents import Unreadable
 
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TopicName = Annotated[str, Field(pattern=TOPIC)]
@@ -133,20 +134,13 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from None
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {_where(error)}") from None
+        values = yaml_documents.load(text)
+    except Unreadable as error:
+        raise SettingsError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
     expanded: dict[str, Any] = _expand(values, path)
     return expanded
-
-
-def _where(error: yaml.YAMLError) -> str:
-    """What is wrong and in which line, without the line: it might hold a secret."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{error.problem} in line {error.problem_mark.line + 1}"
-    return type(error).__name__
 
 
 def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, Any], origin: str) -> None:
@@ -196,8 +190,8 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
         if not equals or not key:
             raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
         try:
-            nested: Any = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
+            nested: Any = yaml_documents.load(text) if text else ""
+        except Unreadable:
             nested = text
         for part in reversed(key.split(".")):
             nested = {part: nested}

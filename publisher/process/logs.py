@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
-from rich.console import Console
 from rich.logging import RichHandler
 
+from publisher.process.terminal import PlainConsole
 from publisher.redaction import redacted
 
 CLIENTS = ("librdkafka", "publisher.kafka.clients")
@@ -64,7 +64,7 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
     """Set logging up. `owner` says in every line whose it is: {"scorer": "<name>.<replica>"}."""
     handler: logging.Handler
     if sys.stderr.isatty():
-        handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=True)
+        handler = RichHandler(console=PlainConsole(stderr=True), show_path=False, rich_tracebacks=True)
         handler.setFormatter(logging.Formatter("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)

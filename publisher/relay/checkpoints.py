@@ -3,19 +3,26 @@
 A lane writes them in the transaction of the records that they cover, so they tell exactly what is visible there. Beside them
 stands one registration a relay: how many lanes it has, and which process began last; and, where it follows consumer groups,
 what it last saw of its source. Encoding is pure; `CheckpointLog` reads.
+
+Relays share the topic, so anyone who runs one can write any record there. A record that cannot be read is named in the log and
+skipped. Only the relay whose key it has is stopped by it, because its position, or how many lanes to fence, is unknown.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+import logging
+from typing import Annotated, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
+from publisher.positions import LARGEST_PARTITION
 from publisher.session.protocol import Record
+from untrusted_input.documents import Count, Decoder, Int64, Unix, Unreadable
+
+log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,6 +35,7 @@ TOPIC_CONFIG = {
 }
 SEPARATOR = "/"
 SIGHTING = "source"
+MOST_LANES = 1_024  # a registration makes its reader fence so many transactional ids
 
 
 class Place(NamedTuple):
@@ -45,34 +53,34 @@ class Checkpoint(msgspec.Struct, frozen=True):
     `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock. Copies that lie
     before the destination's offset `copies_from` are of a topic that was there before this one, under the same name."""
 
-    next: int
+    next: Count
     cluster: str
     topic_id: str
     destination_cluster: str
     destination_topic: str
     destination_topic_id: str
-    copied: int = -1
-    epoch: int = -1
-    timestamp_ms: int = -1
-    at_ms: int = 0
-    copies_from: int = 0
+    copied: Int64 = -1
+    epoch: Int64 = -1
+    timestamp_ms: Int64 = -1
+    at_ms: Int64 = 0
+    copies_from: Int64 = 0
 
 
 class Registration(msgspec.Struct, frozen=True):
     """The process that began last under a relay's name. Whoever finds another `instance` than its own has been replaced."""
 
-    lanes: int
+    lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
     instance: str
     what: str
     host: str
-    pid: int
-    at_ms: int
+    pid: Int64
+    at_ms: Int64
 
 
 class SourceEnd(msgspec.Struct, frozen=True):
     topic: str
-    partition: int
-    end: int
+    partition: Int64
+    end: Int64
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -80,16 +88,14 @@ class Sighting(msgspec.Struct, frozen=True):
     held at `complete_ms` has been copied (0: that was never so). `groups`: the positions of each consumer group."""
 
     cluster: str
-    asked_ms: int
-    complete_ms: int
+    asked_ms: Unix
+    complete_ms: Unix
     ends: tuple[SourceEnd, ...]
     groups: dict[str, tuple[GroupPosition, ...]]
 
 
 encode = msgspec.json.Encoder().encode
-_decode_checkpoint = msgspec.json.Decoder(Checkpoint).decode
-_decode_sighting = msgspec.json.Decoder(Sighting).decode
-_decode_registration = msgspec.json.Decoder(Registration).decode
+_checkpoints, _sightings, _registrations = Decoder(Checkpoint), Decoder(Sighting), Decoder(Registration)
 
 
 def key(*parts: str | int) -> bytes:
@@ -111,16 +117,25 @@ def parse_key(text: bytes) -> Place | tuple[str] | str:
             return relay
         case [relay, kind] if kind == SIGHTING:
             return (relay,)
-        case [relay, region, topic, partition] if partition.isdigit():
+        case [relay, region, topic, partition] if partition.isdecimal() and int(partition) <= LARGEST_PARTITION:
             return Place(relay, region, topic, int(partition))
     raise ValueError(f"not the key of a checkpoint: {text!r}")
 
 
 class CheckpointLog:
-    """All relays' positions, registrations and sightings, as far as `refresh` has read. Methods raise Fatal."""
+    """All relays' positions, registrations and sightings, as far as `refresh` has read. Methods raise Fatal.
 
-    def __init__(self, reader: TopicReader, topic: str) -> None:
+    Unless the log is read for `repairing`, they end with 3 if the newest record of a position of `relay`, or of its
+    registration, is unreadable.
+
+    `unreadable` has the keys whose newest record is unreadable, and where that record is. Such a key keeps the value before it.
+    """
+
+    def __init__(self, reader: TopicReader, topic: str, relay: str, *, repairing: bool = False) -> None:
         self.topic = topic
+        self.unreadable: dict[bytes, str] = {}
+        self._relay = relay
+        self._repairing = repairing
         self.reader = reader
         self.positions: dict[Place, Checkpoint] = {}
         self.registrations: dict[str, Registration] = {}
@@ -149,6 +164,30 @@ class CheckpointLog:
             for message in batch.messages:
                 self._take(message.key() or b"", message.value(), (message.partition(), message.offset()))
         self._read = ends
+        self._refuse_unreadable()
+
+    def _refuse_unreadable(self) -> None:
+        """Raise Fatal if a position or the registration of the relay is unreadable."""
+        for name, fault in [] if self._repairing else self.unreadable.items():
+            match parse_key(name):
+                case Place() as place if place.relay == self._relay:
+                    hint = f"publisher checkpoint set CONFIG --topic {place.topic} --partition {place.partition} --to OFFSET"
+                    raise Fatal(f"the position of {place.topic}[{place.partition}] is unreadable: {fault}", hint, REFUSED)
+                case str() as relay if relay == self._relay:
+                    hint = "end every process of this relay, then register again: publisher checkpoint set"
+                    raise Fatal(f"the registration of relay {relay!r} is unreadable: {fault}", hint, REFUSED)
+
+    def unreadable_places(self) -> list[Place]:
+        """Return the positions of the relay whose newest record is unreadable."""
+        found = [parse_key(name) for name in self.unreadable]
+        return [place for place in found if isinstance(place, Place) and place.relay == self._relay]
+
+    def sighting(self) -> Sighting | None:
+        """Return what the relay last saw of its source. Raises Fatal if that record is unreadable."""
+        if (fault := self.unreadable.get(key(self._relay, SIGHTING))) is not None:
+            hint = "start the relay while its source answers: it writes that record again"
+            raise Fatal(f"what relay {self._relay!r} last saw of its source is unreadable: {fault}", hint, REFUSED)
+        return self.sightings.get(self._relay)
 
     def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
         return {place: found for place, found in self.positions.items() if place.relay == relay}
@@ -161,27 +200,29 @@ class CheckpointLog:
     def _take(self, name: bytes, value: bytes | None, at: tuple[int | None, int | None]) -> None:
         try:
             place = parse_key(name)
+        except ValueError:
+            log.warning("%s[%s]@%s is skipped: its key %.200r is none of a checkpoint", self.topic, *at, name)
+            return
+        self.unreadable.pop(name, None)
+        try:
             if isinstance(place, Place):
+                _put(self.positions, place, value, _checkpoints)
                 if value is None:
                     self._first.pop(place, None)
                 else:
                     self._first.setdefault(place, at)
-                _put(self.positions, place, value, _decode_checkpoint)
             elif isinstance(place, str):
-                _put(self.registrations, place, value, _decode_registration)
+                _put(self.registrations, place, value, _registrations)
             else:
-                _put(self.sightings, place[0], value, _decode_sighting)
-        except (ValueError, msgspec.DecodeError) as error:
-            raise Fatal(
-                f"topic {self.topic} holds a record that is no checkpoint: {name!r}: {error}",
-                "give the relays a checkpoint_topic of their own",
-                3,
-            ) from None
+                _put(self.sightings, place[0], value, _sightings)
+        except Unreadable as error:
+            self.unreadable[name] = fault = f"{self.topic}[{at[0]}]@{at[1]}: {error}"
+            log.warning("a record with the key %.200r is skipped, it is no checkpoint: %s", name, fault)
 
 
-def _put(into: dict[K, V], key: K, value: bytes | None, decode: Callable[[bytes], V]) -> None:
+def _put(into: dict[K, V], key: K, value: bytes | None, decoder: Decoder[V]) -> None:
     """A record of a compacted topic: without a value it takes its key away."""
     if value is None:
         into.pop(key, None)
     else:
-        into[key] = decode(value)
+        into[key] = decoder.decode(value)

@@ -67,6 +67,7 @@ class Life:
         create = settings.destination.create_topics
         ensure_own_topics(settings, self.destination, create=create)
         self.checkpoints.look(settings.name)
+        self._state.unreadable = len(self.checkpoints.unreadable)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
         self._batch_bytes = smallest_limit(self.destination, self._pairs.values())
@@ -88,6 +89,7 @@ class Life:
     def begin(self, registration: Registration) -> None:
         """Verify where each partition goes on, register, and copy."""
         self.checkpoints.refresh()
+        self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
         routes = self._routes(partitions, registration)
         here = {pair.name: pair.source for pair in self._pairs.values()}
@@ -252,6 +254,7 @@ class Life:
             raise Aborted("a topic joins that takes smaller batches than those of these producers")
         before = {name: self._pairs[name].source.partitions for name in new if name in self._pairs}
         self.checkpoints.refresh()
+        self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [
             (pair, number) for pair in new.values() for number in range(before.get(pair.name, 0), pair.source.partitions)
         ]

@@ -58,6 +58,8 @@ class RelayMetrics(Collector):
         for (topic, partition), why in sorted(item for lane in self._state.lanes for item in list(lane.stopped.items())):
             stopped.add_metric([f"{topic}[{partition}]", why], 1)
         yield stopped
+        skipped = "Keys of the checkpoint topic whose newest record is unreadable and was skipped."
+        yield GaugeMetricFamily("publisher_unreadable_checkpoints", skipped, self._state.unreadable)
         yield CounterMetricFamily("publisher_restarts", "Times the relay began anew after trouble.", self._state.restarts)
         troubles = CounterMetricFamily("publisher_troubles", "What ended a life of the relay.", labels=["family"])
         for family_name, count in sorted(self._state.troubles.items()):

@@ -39,8 +39,10 @@ def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 
 
-def log_of(settings: RelaySettings) -> CheckpointLog:
-    return CheckpointLog(TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS), settings.checkpoint_topic)
+def log_of(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
+    """Return the checkpoints, not read yet; see `CheckpointLog` for `repairing`."""
+    reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
+    return CheckpointLog(reader, settings.checkpoint_topic, settings.name, repairing=repairing)
 
 
 def session_of(

@@ -52,7 +52,8 @@ class Trouble:
 
 class RelayState:
     """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds);
-    `retention` how long the source keeps the records of each topic (seconds), of those that it deletes by age."""
+    `retention` how long the source keeps the records of each topic (seconds), of those that it deletes by age; `unreadable` how
+    many keys of the checkpoint topic had an unreadable newest record when it was last read."""
 
     def __init__(self, lanes: int, name: str) -> None:
         self.name = name
@@ -65,6 +66,7 @@ class RelayState:
         self.trouble: Trouble | None = None
         self.troubles: dict[str, int] = {}
         self.retention: dict[str, float] = {}
+        self.unreadable = 0
 
     def transactions(self) -> int:
         return sum(lane.counters.commits for lane in self.lanes)

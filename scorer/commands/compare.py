@@ -201,8 +201,8 @@ def _short(value: bytes) -> Text:
     return Text(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
 
 
-def _verdict(report: Comparison) -> str:
+def _verdict(report: Comparison) -> Text:
     if not report.rules:
-        return "[red]nothing compared[/]: no event was scored by both"
+        return Text.assemble(("nothing compared", "red"), ": no event was scored by both")
     beyond = [f"{rule.name} {rule.value:.4g} (limit {rule.limit:.4g})" for rule in report.rules if rule.beyond]
-    return f"[red]beyond limits[/]: {', '.join(beyond)}" if beyond else "[green]within limits[/]"
+    return Text.assemble(("beyond limits", "red"), f": {', '.join(beyond)}") if beyond else Text("within limits", "green")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scorer.rollout.recomputation import Proof
 
 TOLERANCE = 1e-6
+LATEST_MS = 253_402_300_800_000  # the year 10000
 SHOWN_BYTES = 2_000  # of an event
 
 
@@ -128,7 +129,10 @@ def _rows(part: str, held: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _time(unix_ms: int) -> str | None:
-    return None if unix_ms < 0 else datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    """Return the time as ISO 8601; None for none, and for one beyond the year 9999: producers write any 64 bits."""
+    if not 0 <= unix_ms < LATEST_MS:
+        return None
+    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds")
 
 
 def _text(value: str | bytes | None) -> str | None:

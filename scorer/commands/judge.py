@@ -12,8 +12,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from model_registry.commands.output import short
 from publisher.errors import FINDING
@@ -33,6 +33,7 @@ from scorer.rollout.judgement.versions import Named, Rivals
 from scorer.rollout.judgement.watch import Watch, spans
 from scorer.rollout.labels.reading import labels_topic
 from scorer.settings import Settings, load
+from untrusted_input.text import printable_json
 
 USUAL = Margins()
 LAST = "1h"
@@ -44,6 +45,7 @@ DROPPED = {
     "orphans": "shadow's answers to events without another",
     "crowded": "answers that waited while too many others did",
     "foreign": "pairs of other versions, or of expired events",
+    "unreadable": "records that are no score",
 }
 
 
@@ -86,7 +88,7 @@ def judge(
     if rivals is None:
         if as_json:
             print_json({"verdict": Decision.HOLD, "why": [NOBODY], "rules": []})
-        talk.print(f"[yellow]hold[/]: {NOBODY}")
+        talk.print(Text.assemble(("hold", "yellow"), f": {NOBODY}"))
         raise typer.Exit(FINDING)
     keep_tidy()
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
@@ -143,7 +145,7 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
             verdict = _verdict(watch, margins, *bake.obstacles(bake_seconds, sight))
             found = watch.judged(rivals, verdict, pace.behind)
             if as_json:
-                sys.stdout.buffer.write(orjson.dumps(found.to_dict()) + b"\n")
+                sys.stdout.buffer.write(printable_json(orjson.dumps(found.to_dict())) + b"\n")
                 sys.stdout.flush()
             elif live.console.is_terminal:
                 live.update(Group(shown(found.to_dict()), said(found)), refresh=True)
@@ -169,7 +171,7 @@ def _rules(told: Mapping[str, Any]) -> Table:
     sides = (told["champion"], told["candidate"])
     champion, candidate = (f"{each['version']} {short(each['digest'])}".strip() for each in sides)
     title = f"candidate {candidate} beside champion {champion}, as far as it is worse"
-    made = _table(escape(title), "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
+    made = _table(title, "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
     for each in told["rules"]:
         estimate, margin = each["estimate"], each["margin"]
         figures = (_number(value) for value in (estimate, each["low"], each["high"], margin))
@@ -183,9 +185,9 @@ def _rules(told: Mapping[str, Any]) -> Table:
 def _flips(decisions: Sequence[Mapping[str, Any]]) -> Table:
     counts = {(each["champion"], each["candidate"]): each["events"] for each in decisions}
     names = sorted({name for pair in counts for name in pair}, key=str)
-    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(escape, map(str, names)))
+    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
     for before in names:
-        made.add_row(escape(str(before)), *(f"{counts.get((before, after), 0):,}" for after in names))
+        made.add_row(str(before), *(f"{counts.get((before, after), 0):,}" for after in names))
     return made
 
 
@@ -209,7 +211,7 @@ def _number(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.4g}"
 
 
-def said(found: Judgement) -> str:
+def said(found: Judgement) -> Text:
     """The verdict, and why."""
     verdict = found.verdict
-    return f"[{STYLES[verdict.decision]}]{verdict.decision}[/]: {escape('; '.join(verdict.why))}"
+    return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
-from rich.markup import escape
 
 from model_registry.commands.output import short
 from publisher.errors import FINDING, Fatal
@@ -60,6 +59,7 @@ def shown(found: Assessment) -> Group:
         ("labels of other events", f"{found.unmatched:,}", ""),
         ("labels replaced by a newer one", f"{found.replaced:,}", ""),
         ("labels withdrawn", f"{found.withdrawn:,}", ""),
+        *([("unreadable scores, skipped", f"{found.unreadable:,}", "")] if found.unreadable else []),
         *refused,
     ]
     parts: list[RenderableType] = [table(("", "", ""), counts)]
@@ -84,11 +84,11 @@ def number(value: float | None) -> str:
 
 def named(each: Quality) -> str:
     version, _, digest = each.version.partition("@")
-    return escape(f"{version} {short(digest)}" if digest else version)
+    return f"{version} {short(digest)}" if digest else version
 
 
 def _matrix(each: Quality) -> RenderableType:
-    made = table((f"{named(each)}: label by row", *map(escape, each.columns)), [])
+    made = table((f"{named(each)}: label by row", *each.columns), [])
     for name, counts in zip(each.rows, each.matrix, strict=True):
-        made.add_row(escape(name), *(f"{count:,}" for count in counts))
+        made.add_row(name, *(f"{count:,}" for count in counts))
     return made

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Group
-from rich.markup import escape
+from rich.text import Text
 
 from model_registry.commands import options
 from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
@@ -126,8 +126,9 @@ def verify(
 def _verified(found: Verification) -> Group:
     kept = "" if found.evidence is None else f"; the registry keeps it with revision {found.evidence}"
     if found.differs:
-        return Group(*(f"[red]differs[/]: {escape(line)}" for line in found.differs))
-    return Group(f"[green]the same[/]: {escape('; '.join(found.entry.why))}, from {found.pairs:,} pairs{kept}")
+        return Group(*(Text.assemble(("differs", "red"), f": {line}") for line in found.differs))
+    why = "; ".join(found.entry.why)
+    return Group(Text.assemble(("the same", "green"), f": {why}, from {found.pairs:,} pairs{kept}"))
 
 
 @app.command()

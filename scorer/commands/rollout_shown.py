@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from scorer.commands.judge import shown as judgement_shown
 from scorer.rollout.controller.entries import Entry, Kind, Outcome
@@ -38,11 +38,11 @@ def shown(rollout: Rollout, now: float) -> Group:
     """For people, at `now` (Unix seconds)."""
     champion, candidate = rollout.rivals
     parts: list[RenderableType] = [
-        f"[bold]{escape(rollout.id)}[/]: {escape(f'{candidate.version} beside {champion.version}')}, {_where(rollout)}"
+        Text.assemble((rollout.id, "bold"), f": {candidate.version} beside {champion.version}, ", _where(rollout))
     ]
     parts.append(_steps(rollout))
     if rollout.outcome is None:
-        parts += [escape(line) for line in _waits(rollout, now)]
+        parts += map(Text, _waits(rollout, now))
     if (judgement := rollout.judgement()) is not None:
         parts.append(_judged(judgement))
     parts.append(_log(rollout))
@@ -56,11 +56,11 @@ def _judged(judgement: Mapping[str, Any]) -> RenderableType:
         return "its judgement does not read"
 
 
-def _where(rollout: Rollout) -> str:
+def _where(rollout: Rollout) -> Text:
     if rollout.outcome is not None:
         style = "green" if rollout.outcome is Outcome.COMPLETED else "bold red"
-        return f"[{style}]{rollout.outcome}[/]"
-    return "[yellow]paused[/]" if rollout.paused else "running"
+        return Text(str(rollout.outcome), style)
+    return Text("paused", "yellow") if rollout.paused else Text("running")
 
 
 def _steps(rollout: Rollout) -> Table:
@@ -94,7 +94,7 @@ def _log(rollout: Rollout) -> Table:
     rows += [(each.at_ms, ("", "asked", _step(rollout, each.step), str(each), each.by)) for each in rollout.asked]
     for at_ms, (seq, what, step, why, by) in sorted(rows):
         at = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(min(max(at_ms, 0), LATEST_MS) / 1_000))
-        made.add_row(seq, at, what, step, escape(why), escape(by))
+        made.add_row(seq, at, what, step, Text(why), Text(by))
     return made
 
 

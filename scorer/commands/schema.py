@@ -19,6 +19,7 @@ from scorer.events.for_producers.schemas import GENERATORS
 from scorer.scores import formats
 from scorer.settings import load
 from scorer.settings.carry import check_record
+from untrusted_input.text import printable
 
 
 def schema(
@@ -60,7 +61,7 @@ def schema(
     if as_json:
         print_json({"model": name, "format": format_, "schema": text})
     else:
-        print(text)
+        print(printable(text, lines=True))
 
 
 def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
@@ -87,7 +88,8 @@ def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
     if as_json:
         print_json({"compatible": not found, "breaks": [asdict(one) for one in found]})
     else:
-        print("\n".join(f"{one.field}: {one.change}" for one in found) or f"events for {old} are valid for {new}")
+        lines = [printable(f"{one.field}: {one.change}") for one in found]
+        print("\n".join(lines) or printable(f"events for {old} are valid for {new}"))
     if found:
         raise typer.Exit(FINDING)
 

@@ -1,11 +1,13 @@
 """`scorer tail`: reads score records or dead letters, committed ones only, one JSON object a line."""
 
 import contextlib
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Annotated
 
+import msgspec
 import orjson
 import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message
@@ -15,10 +17,15 @@ from publisher.kafka import rights
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
 from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
+from publisher.kafka.skipped import SkippedRecords
 from publisher.process.command_line import Config, Set
 from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
 from scorer.settings import Settings, load
+from untrusted_input import documents
+from untrusted_input.text import printable_json
+
+log = logging.getLogger(__name__)
 
 
 def tail(
@@ -45,7 +52,7 @@ def lines(settings: Settings, *, dead: bool = False, from_beginning: bool = Fals
     if dead:
         return map(dead_letter, records(settings, topic, start, follow=follow))
     as_json = formats.as_json(settings)
-    return (score(message, as_json) for message in records(settings, topic, start, follow=follow))
+    return scores(records(settings, topic, start, follow=follow), as_json)
 
 
 def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
@@ -64,19 +71,33 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
         yield from following.oldest_first()
 
 
+def scores(messages: Iterable[Message], as_json: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Yield the records as JSON, a line each. Unreadable ones are named and skipped; raises Fatal (2) if all of them are."""
+    skipped, readable = SkippedRecords(log), False
+    for message in messages:
+        try:
+            line = score(message, as_json)
+        except ValueError as error:
+            skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, error)
+            continue
+        readable = True
+        yield line
+    if skipped.counts and not readable:
+        hint = "check output.format and schema_registry.url"
+        raise Fatal(f"{skipped.counts.total():,} records are read, and none is of the format", hint, USAGE)
+
+
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
-    """The record as JSON. Raises Fatal where it is none of the configured format."""
-    try:
-        return as_json(message.value() or b"null")
-    except ValueError as error:
-        place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", USAGE) from error
+    """Return the record as JSON on one line. Raises ValueError if it is none of the configured format."""
+    record = as_json(message.value() or b"null")
+    documents.ANY.decode(record)
+    return printable_json(msgspec.json.format(record, indent=-1))
 
 
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
     facts = dead_letters.facts(headers_of_one(message) or [])
-    return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
+    return printable_json(orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())}))
 
 
 def _text(value: bytes | None) -> str | None:

@@ -16,6 +16,7 @@ from publisher.errors import Fatal
 from publisher.kafka import rights
 from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
+from publisher.kafka.skipped import SkippedRecords
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
 from scorer.console.labelled import LabelledFold
@@ -43,6 +44,7 @@ class BusFeed:
     def __init__(self, settings: Settings, state: State) -> None:
         self._settings = settings
         self._state = state
+        self._skipped = SkippedRecords(log)
         self._closing = threading.Event()
         self._handlers: dict[str, Callable[[Message], None]] = {
             settings.status_topic: self._status,
@@ -158,6 +160,11 @@ class BusFeed:
     def _swap(self, message: Message) -> None:
         if (record := records.decoded(message.value(), SwapRecord)) is not None:
             self._state.swaps.hear(record)
+        else:
+            self._skip(message, "it is no swap record")
+
+    def _skip(self, message: Message, fault: object) -> None:
+        self._skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, fault)
 
     def _letter(self, message: Message) -> None:
         self._state.letters.hear(records.letter(message, headers_of_one(message) or []))
@@ -170,9 +177,11 @@ class BusFeed:
         try:
             record = records.decoded(self._as_json(message.value() or b""), ScoreRecord)
         except (ValueError, Fatal) as error:
-            log.debug("a record of %s is no score: %s", message.topic(), error)
+            self._skip(message, error)
             return
-        if record is not None:
+        if record is None:
+            self._skip(message, "it is no score record")
+        else:
             self._state.scores.hear(record)
             self._state.arms.hear(record)
             self._state.labelled.hear(record)

@@ -9,6 +9,8 @@ from confluent_kafka import Message
 
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter
+from untrusted_input import documents
+from untrusted_input.documents import Int64, Unix
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
 Told = TypeVar("Told")
@@ -19,12 +21,12 @@ class SwapRecord(msgspec.Struct, frozen=True):
 
     scorer: str
     topic: str
-    partition: int
-    cut_over_offset: int
+    partition: Int64
+    cut_over_offset: Int64
     version: str
     digest: str
-    revision: int
-    at_ms: int
+    revision: Int64
+    at_ms: Unix
     from_version: str | None = None
     reason: str = ""
     role: str = "champion"
@@ -36,8 +38,8 @@ class SwapRecord(msgspec.Struct, frozen=True):
 
 class Source(msgspec.Struct, frozen=True):
     topic: str
-    partition: int
-    offset: int
+    partition: Int64
+    offset: Int64
 
 
 class ScoreRecord(msgspec.Struct, frozen=True):
@@ -47,13 +49,13 @@ class ScoreRecord(msgspec.Struct, frozen=True):
     version: str
     status: str
     source: Source
-    event_ms: int
-    scored_ms: int
+    event_ms: Unix
+    scored_ms: Unix
     score: Any = None
     decision: str | None = None
     id: str = ""
     arm: str = ""
-    revision: int = 0
+    revision: Int64 = 0
     fallback: str | None = None
 
     @property
@@ -90,8 +92,8 @@ class DeadLetter:
 def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
     """The record that is the value, as JSON; None if it is none of that type."""
     try:
-        return msgspec.json.decode(value or b"", type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return documents.decode(value, type_)
+    except documents.Unreadable:
         return None
 
 

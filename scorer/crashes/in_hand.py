@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from publisher.kafka.partitions import Partition
+from untrusted_input import documents
 
 SIZE = 1 << 16  # bytes
 MOST = 1_000  # partitions in one note, fewer where their names are long
@@ -95,8 +96,8 @@ class InHand:
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:
-            return msgspec.json.decode(self._memory[begin : begin + min(length, room)], type=kind)
-        except msgspec.DecodeError:
+            return documents.decode(self._memory[begin : begin + min(length, room)], kind)
+        except documents.Unreadable:
             return None
 
 

@@ -16,11 +16,13 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaExcepti
 from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds, Topic, Topics
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
 from scorer.settings import Settings
+from untrusted_input.documents import Decoder, Int64, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +57,11 @@ class Scored(msgspec.Struct):
     """A swap record, as far as it says what has been scored; `topic_id` is "" in records of before there was one."""
 
     topic: str
-    partition: int
+    partition: Int64
     topic_id: str = ""
+
+
+_scored = Decoder(Scored)
 
 
 def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> Way:
@@ -82,8 +87,10 @@ def known(epoch: int | None) -> int:
 class Beginnings:
     """For one scorer. `waiting` is called now and then while something is waited for, and may raise Aborted."""
 
-    def __init__(self, settings: Settings, waiting: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, waiting: Callable[[], None], skipped: SkippedRecords | None = None) -> None:
+        """`skipped` counts records of the topic of swaps, and commits of the group, that are unreadable."""
         self._settings = settings
+        self._skipped = skipped or SkippedRecords(log)
         self._waiting = waiting
         self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
@@ -130,7 +137,7 @@ class Beginnings:
         broker leads it, or does not exist any more. Raises Fatal (3) where only a person can tell."""
         self._await(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
-        marks = {(p.topic, p.partition): Mark.decode(p.metadata) for p in committed}
+        marks = {(p.topic, p.partition): self._mark(p) for p in committed}
         odd = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
         odd += [p for p in committed if p.topic not in ids and p not in odd]
         ways: dict[Partition, Way] = {}
@@ -164,6 +171,15 @@ class Beginnings:
             position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=epoch)
             found.append(Beginning(how, position, mark, answers if mark.anew else None))
         return found
+
+    def _mark(self, committed: TopicPartition) -> Mark:
+        """Return the mark of a committed offset: an empty one, counted and named, if its metadata is unreadable."""
+        try:
+            return Mark.read(committed.metadata)
+        except Unreadable as error:
+            told = f"the metadata that group {self._settings.name} has committed there: {error}"
+            self._skipped.skip(committed.topic, committed.partition, committed.offset, told)
+            return Mark()
 
     def _ways(
         self, consumer: Consumer, odd: Sequence[TopicPartition], marks: Mapping[Partition, Mark], ids: Mapping[str, str]
@@ -200,8 +216,9 @@ class Beginnings:
             self._waiting()
             for message in batch.messages:
                 try:
-                    swap = msgspec.json.decode(message.value() or b"", type=Scored)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                    swap = _scored.decode(message.value())
+                except Unreadable as error:
+                    self._skipped.skip(*batch.partition, message.offset() or 0, error)
                     continue
                 found.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)
         return found

@@ -2,6 +2,10 @@
 
 import msgspec
 
+from untrusted_input.documents import Count, Unreadable, decode
+
+MAX_BYTES = 65_536  # Kafka takes 4,096 bytes of metadata unless the broker is configured otherwise
+
 
 class Mark(msgspec.Struct, frozen=True):
     """What lies before the offset was scored under `revision` of the channel, which names the versions of all roles. `version`
@@ -13,7 +17,7 @@ class Mark(msgspec.Struct, frozen=True):
     """
 
     owner: str = ""
-    revision: int = 0
+    revision: Count = 0
     version: str = ""
     digest: str = ""
     topic_id: str = ""
@@ -30,10 +34,13 @@ class Mark(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, metadata: str | None) -> "Mark":
-        """Whatever stands there; metadata that somebody else wrote counts as no mark."""
-        if not metadata:
-            return cls()
+        """Return the mark in the metadata; metadata that is unreadable or of another writer counts as no mark."""
         try:
-            return msgspec.json.decode(metadata, type=cls)
-        except msgspec.DecodeError:
+            return cls.read(metadata)
+        except Unreadable:
             return cls()
+
+    @classmethod
+    def read(cls, metadata: str | None) -> "Mark":
+        """Return the mark in the metadata, an empty one if there is none. Raises Unreadable."""
+        return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

@@ -18,8 +18,7 @@ from scorer.servables.answer import Answer
 from scorer.servables.packing import Part, packed
 from scorer.settings import Settings
 from scorer.settings.carry import Row
-
-RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
+from scorer.topics import RECORD_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class ScoreRecords:
         self._facts = facts
         self._settings = settings
         self._target = target
-        self._room = target.max_bytes - RECORD_OVERHEAD
+        self._room = max(0, target.max_bytes - RECORD_OVERHEAD)
         self._now_ms = now_ms
         self._field_ids: Sequence[str | int | None] = [None] * len(batch)
         self._carried: Sequence[Row | None] | None = None

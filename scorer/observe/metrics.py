@@ -1,5 +1,6 @@
 """Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,11 +13,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from publisher.kafka.partitions import Partition
+from publisher.kafka.skipped import SkippedRecords
 from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
 from scorer.events.native.bus import bus
 from scorer.events.native.library import native
 from scorer.settings.sections import ModelSettings
+
+log = logging.getLogger(__name__)
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 SIZE_BUCKETS = tuple(4**k for k in range(9))
@@ -89,11 +93,26 @@ class SessionCounters(Collector):
         )
 
 
+class Skipped(Collector):
+    """Unreadable records by topic, as a counter."""
+
+    def __init__(self, records: SkippedRecords) -> None:
+        self.records = records
+
+    def collect(self) -> Iterable[Metric]:
+        told = "Records, and commits of the group, that are unreadable and were skipped."
+        family = CounterMetricFamily("scorer_unreadable_records", told, labels=["topic"])
+        for topic, count in sorted(self.records.counts.copy().items()):
+            family.add_metric([topic], count)
+        yield family
+
+
 class Metrics:
     """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
 
-    def __init__(self, counters: Counters, model: ModelSettings) -> None:
+    def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(Skipped(skipped or SkippedRecords(log)))
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)

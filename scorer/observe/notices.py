@@ -13,6 +13,8 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, Topic
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.error_codes import REFUSED
+from publisher.kafka.skipped import SkippedRecords
+from scorer.observe import status
 from scorer.observe.status import notice_key
 from scorer.settings import Settings
 
@@ -53,8 +55,10 @@ class Notices:
         settings: Settings,
         moved: Callable[[], None] = lambda: None,
         own: Callable[[Message], None] = lambda _: None,
+        skipped: SkippedRecords | None = None,
     ) -> None:
         self.deaf = False
+        self._skipped = skipped or SkippedRecords(log)
         self._settings = settings
         self._moved = moved
         self._own = own
@@ -101,4 +105,7 @@ class Notices:
         elif message.key() == self._key:
             self._noticed.add()
         elif message.key() == self._settings.owner.encode():
+            if message.value() is not None and status.parse(message.value()) is None:
+                place = message.topic() or "", message.partition() or 0, message.offset() or 0
+                self._skipped.skip(*place, "it has the key of this scorer, and is no status record")
             self._own(message)

@@ -13,6 +13,8 @@ from typing import Annotated
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from untrusted_input.documents import Decoder, Int64
+
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
@@ -30,7 +32,7 @@ class VersionStatus(msgspec.Struct, frozen=True):
     model: str
     version: str
     digest: str
-    revision: int
+    revision: Int64
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
@@ -59,9 +61,12 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     cost: tuple[Seconds, Seconds]
     counters: dict[str, Count]
     tag: str = ""
-    aspired_revision: int = 0
+    aspired_revision: Int64 = 0
     instance: str = ""
     shadow: bool = False
+
+
+_decoder = Decoder(ScorerStatus)
 
 
 def notice_key(channel: str) -> str:
@@ -79,10 +84,7 @@ def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
 
 def parse(value: bytes | None) -> ScorerStatus | None:
     """The value of a scorer's record; None for a tombstone and for bytes that are no such record."""
-    try:
-        return msgspec.json.decode(value or b"", type=ScorerStatus)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return _decoder.decode_or_none(value)
 
 
 class StatusReporter:

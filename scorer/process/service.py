@@ -23,6 +23,7 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
 from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed import sandboxed
+from publisher.kafka.skipped import SkippedRecords
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
 from publisher.process.memory import few_arenas, keep_tidy
@@ -136,7 +137,8 @@ class Service:
         self._in_hand = in_hand
         self._stopping = threading.Event()
         self._progress = Progress(time.monotonic())
-        self._metrics = Metrics(Counters(), settings.model)
+        self._skipped = SkippedRecords(log)
+        self._metrics = Metrics(Counters(), settings.model, self._skipped)
         self._watch = kafka.ErrorWatch()
         self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
@@ -197,7 +199,7 @@ class Service:
         session.open()  # what a predecessor left open is decided before we read
         progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # no batch is in hand any more
-        notices = parts.make_notices(settings, versions.hurry)
+        notices = parts.make_notices(settings, versions.hurry, skipped=self._skipped)
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
@@ -294,7 +296,7 @@ class Service:
         return self._parts.make_intake(
             commits.consumer,
             self._settings.input.topics,
-            self._parts.make_beginnings(self._settings, self._waiting),
+            self._parts.make_beginnings(self._settings, self._waiting, self._skipped),
             session,
             fence=partial(fence_the_dead, self._settings),
             waiting=self._waiting,

@@ -12,6 +12,8 @@ from publisher.session.protocol import Record
 from scorer.rescore.selection import Selection
 from scorer.rescore.tally import Tally
 from scorer.settings import Settings
+from untrusted_input import documents
+from untrusted_input.documents import Count
 
 OTHER_JOB = "give this one another name with --job; or repeat the arguments of the first, and it goes on"
 
@@ -19,7 +21,7 @@ OTHER_JOB = "give this one another name with --job; or repeat the arguments of t
 class Place(msgspec.Struct):
     """The next offset to look at in one partition of the scores, and what became of those before it."""
 
-    next: int
+    next: Count
     tally: Tally
 
 
@@ -44,10 +46,10 @@ class Progress:
             return
         try:
             if partition:
-                self.places[int(partition)] = msgspec.json.decode(value, type=Place)
+                self.places[int(partition)] = documents.decode(value, Place)
             else:
-                self.definition = msgspec.json.decode(value, type=dict[str, Any])
-        except (msgspec.DecodeError, ValueError) as error:
+                self.definition = documents.decode(value, dict[str, Any])
+        except ValueError as error:
             said = f"{self._topic} has a record {key!r:.200} that is none of a job: {error}"
             raise Fatal(said, "name another job with --job", REFUSED) from error
 

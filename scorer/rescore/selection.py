@@ -8,6 +8,7 @@ import msgspec
 
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
 from publisher.process.time_window import ALWAYS, TimeWindow
+from untrusted_input.documents import Decoder
 
 SHOWN_DIGITS = 12  # of a digest in a job's name
 LATEST_MS = 1 << 60
@@ -37,14 +38,14 @@ class ScoreRecord(msgspec.Struct, frozen=True, gc=False):
     scored_ms: Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
 
 
-_decode = msgspec.json.Decoder(ScoreRecord).decode
+_decode = Decoder(ScoreRecord).decode
 
 
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
     """The score record that the value is; None for what is none."""
     try:
         return _decode(as_json(value or b""))
-    except (msgspec.DecodeError, ValueError):
+    except ValueError:
         return None
 
 

@@ -5,13 +5,13 @@ to, under its event's time: there the search begins.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-import orjson
 from confluent_kafka import Message
 
 from model_registry.channels import channel
@@ -23,6 +23,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped import SkippedRecords
 from publisher.process.time_window import TimeWindow
 from scorer.dead_letters import headers as dead_letters
 from scorer.dead_letters import letter
@@ -32,6 +33,9 @@ from scorer.scores import formats
 from scorer.servables.source import open_cache, open_source
 from scorer.servables.split import Split
 from scorer.settings import Settings
+from untrusted_input.documents import Decoder, Int64, Unix, Unreadable
+
+log = logging.getLogger(__name__)
 
 NEAR = 200  # offsets in which the next score of a partition is looked for
 STRETCH = 10_000  # offsets that are read one after the other
@@ -41,12 +45,16 @@ class Swap(msgspec.Struct):
     """The fields of a swap record that are looked for."""
 
     topic: str
-    partition: int
-    cut_over_offset: int
+    partition: Int64
+    cut_over_offset: Int64
     digest: str
-    revision: int
+    revision: Int64
+    at_ms: Unix = -1
     role: str = CHAMPION
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] | None = None
+
+
+_swaps, _records = Decoder(Swap), Decoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
@@ -72,6 +80,7 @@ class Explainer:
         self._reader = TopicReader(settings.kafka, f"{settings.name}.explain")
         self._as_json = formats.as_json(settings)
         self._ids = event_formats.id_reader(settings)
+        self._skipped = SkippedRecords(log)
 
     def explain(self, place: Place) -> Explanation:
         """What is known of the event at this place. Raises Fatal (2) where it is no place of an input topic."""
@@ -81,11 +90,17 @@ class Explainer:
         found.answer = self._answer(place, found.event)
         if found.answer is None:
             found.missing.append("an answer: the topics of scores and of dead letters hold none")
+            self._name_skipped(found)
             return found
         self._cut_over(found, found.answer)
         found.corrections = list(self._answers_in(self._settings.corrections_topic, place, found.event, self._as_correction))
         self._registry(found)
+        self._name_skipped(found)
         return found
+
+    def _name_skipped(self, found: Explanation) -> None:
+        """Say how many records of each topic were unreadable: one of them may be what is missing."""
+        found.missing += [f"{count:,} unreadable records of {topic}" for topic, count in sorted(self._skipped.counts.items())]
 
     def _cut_over(self, found: Explanation, answer: Answer) -> None:
         swaps = self._swaps(found.place)
@@ -194,10 +209,15 @@ class Explainer:
             yield from (answer for answer in answers if answer is not None and answer.source == place)
 
     def _score(self, message: Message) -> dict[str, Any] | None:
-        with contextlib.suppress(ValueError):
-            record = orjson.loads(self._as_json(message.value() or b""))
-            return record if isinstance(record, dict) and _source(record) is not None else None
-        return None
+        try:
+            record = _records.decode(self._as_json(message.value() or b""))
+        except ValueError as error:
+            self._skip(message, error)
+            return None
+        return record if _source(record) is not None else None
+
+    def _skip(self, message: Message, error: ValueError) -> None:
+        self._skipped.skip(*_at(message), error)
 
     def _as_score(self, message: Message) -> Answer | None:
         record = self._score(message)
@@ -220,12 +240,15 @@ class Explainer:
         last: dict[str, dict[str, Any]] = {}
         since = (-1, -1)
         for message in self._records(self._settings.swaps_topic, TimeWindow()):
-            with contextlib.suppress(msgspec.MsgspecError):
-                swap = msgspec.json.decode(message.value() or b"", type=Swap)
-                if (swap.topic, swap.partition) == place[:2] and swap.cut_over_offset <= place.offset:
-                    if (swap.cut_over_offset, swap.revision) != since:
-                        since, last = (swap.cut_over_offset, swap.revision), {}
-                    last[swap.role] = orjson.loads(message.value() or b"")
+            try:
+                swap, record = _swaps.decode(message.value()), _records.decode(message.value())
+            except Unreadable as error:
+                self._skip(message, error)
+                continue
+            if (swap.topic, swap.partition) == place[:2] and swap.cut_over_offset <= place.offset:
+                if (swap.cut_over_offset, swap.revision) != since:
+                    since, last = (swap.cut_over_offset, swap.revision), {}
+                last[swap.role] = record
         return list(last.values())
 
     def _registry(self, found: Explanation) -> None:

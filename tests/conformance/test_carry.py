@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from model_registry.package.signature import Signature
 from scorer.events import formats
 from scorer.events.batch import Batch, Headers
-from scorer.loop.score_records import RECORD_OVERHEAD, Target
+from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scored, Scoring
 from scorer.scores import formats as score_formats
 from scorer.scores.outputs import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
+from scorer.topics import RECORD_OVERHEAD
 from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
@@ -223,6 +224,15 @@ def test_a_record_that_only_its_carried_fields_make_too_large_carries_nothing(tm
     found = case.records([small.encode(), large.encode()], largest=RECORD_OVERHEAD + 500)
     assert [record["carried"]["customer"] for record in found] == ["x", None]
     assert case.records([large.encode()], largest=RECORD_OVERHEAD + 100) == ["dead"]
+
+
+@pytest.mark.parametrize("carried", [[], CARRY])
+@pytest.mark.parametrize("limit", [RECORD_OVERHEAD + 1, RECORD_OVERHEAD, RECORD_OVERHEAD - 1, 100, 1])
+def test_a_topic_that_takes_no_score_makes_every_event_a_dead_letter_with_the_reason(carried: list[str], limit: int) -> None:
+    case = Case(with_carry(settings_of("json"), "json", carried), as_json)
+    records = case.scored([b'{"a": 1}', b'{"a": 2}'], largest=limit).records
+    reasons = [dict(headers or ())["dead.reason"] for *_, headers in records]
+    assert reasons == [b"score-oversize"] * 2
 
 
 @pytest.mark.parametrize("output", ["json", "avro", "protobuf"])

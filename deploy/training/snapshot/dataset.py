@@ -40,7 +40,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     """
     with files.reported(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
-        if msgspec.json.decode(described, type=Copied) != copied:
+        if manifest.decode(described, Copied, str(folder / MANIFEST)) != copied:
             raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
         layers = {MANIFEST: manifest.content(JSON_TYPE, described)}
         for path, file in sorted(copied.files.items()):

@@ -20,6 +20,7 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import Batch
+from untrusted_input import documents
 
 Kind = Literal["events", "labels"]
 KINDS: tuple[Kind, ...] = ("events", "labels")
@@ -167,9 +168,9 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     """The snapshot of this freeze. Raises Fatal (3) where it is not whole, or of another freeze."""
     way_out = f"remove {folder}: it is copied again"
     try:
-        copied = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Copied)
+        copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
         wrong = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, documents.Unreadable) as error:
         raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
     if wrong:
         raise Fatal(f"{folder / wrong[0]} is not as it was written: its digest is another", way_out, REFUSED)

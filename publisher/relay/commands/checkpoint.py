@@ -22,6 +22,7 @@ from publisher.relay.sides import log_of, now_ms, topics_of
 from publisher.relay.topic_pairs import Pair, pairs
 
 Positions = dict[Place, Checkpoint]
+Values = Callable[[Positions, Sequence[Place]], Mapping[Place, bytes | None]]
 app = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True, add_completion=False)
 
 
@@ -81,7 +82,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         targets = {number: bounds[topic, number].offset(to, f"{topic}[{number}]") for number in numbers}
     places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
 
-    def values(own: Positions) -> dict[Place, bytes | None]:
+    def values(own: Positions, _: Sequence[Place]) -> dict[Place, bytes | None]:
         copied = destination.bounds((pair.destination_name, number) for number in numbers)
         found: dict[Place, bytes | None] = {}
         for place, target in places.items():
@@ -92,18 +93,18 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
             found[place] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
         return found
 
-    own = _write(settings, "publisher checkpoint set", values)
+    own, _ = _write(settings, "publisher checkpoint set", values)
     return [Move(topic, p.partition, own[p].next if p in own else None, target) for p, target in places.items()]
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     """Remove the positions of a topic, or all: the relay then begins as if it had never run. Raises Fatal as `move` does."""
 
-    def found(own: Positions) -> dict[Place, bytes | None]:
-        return {place: None for place in own if topic in (None, place.topic)}
+    def found(own: Positions, unreadable: Sequence[Place]) -> dict[Place, bytes | None]:
+        return {place: None for place in sorted({*own, *unreadable}) if topic in (None, place.topic)}
 
-    own = _write(settings, "publisher checkpoint reset", found)
-    return [Move(p.topic, p.partition, own[p].next, None) for p in sorted(found(own))]
+    own, written = _write(settings, "publisher checkpoint reset", found)
+    return [Move(p.topic, p.partition, own[p].next if p in own else None, None) for p in written]
 
 
 def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
@@ -114,18 +115,21 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     return [partition]
 
 
-def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Mapping[Place, bytes | None]]) -> Positions:
-    """Fence the relay, then write `values` of the positions it has reached; those. Raises Fatal: 4 for a silent destination."""
-    checkpoints, told = log_of(settings), registration(settings, uuid.uuid4().hex, what)
+def _write(settings: RelaySettings, what: str, values: Values) -> tuple[Positions, Mapping[Place, bytes | None]]:
+    """Fence the relay, then write `values` of its positions and of its unreadable ones; return the positions and the values.
+
+    Raises Fatal: 4 if the destination does not answer.
+    """
+    checkpoints, told = log_of(settings, repairing=True), registration(settings, uuid.uuid4().hex, what)
     with closing(control_of(settings)) as control:
         with answered("check destination.bootstrap_servers"):
             fence(settings, control, checkpoints, told)
             checkpoints.refresh()
             own = checkpoints.of_relay(settings.name)
-            found = values(own)
+            found = values(own, checkpoints.unreadable_places())
         records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(*p), value) for p, value in found.items()]
         control.publish([*records, registration_record(settings, told)])
-    return own
+    return own, found
 
 
 def _show(moves: Sequence[Move], as_json: bool) -> None:

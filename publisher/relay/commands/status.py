@@ -8,16 +8,18 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from publisher.errors import UNREACHABLE, Fatal
 from publisher.process.command_line import Config, Json, Set, print_data
+from publisher.process.terminal import PlainConsole
 from publisher.relay.commands.observer import Observer, Status
 from publisher.relay.settings import load
 from publisher.relay.sides import now_ms
+from untrusted_input.text import printable_json
 
 
 def status(
@@ -31,14 +33,14 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show how far each partition is copied and how far behind it is; of a relay that runs, also what its lanes do."""
-    console = Console(highlight=False)
+    console = PlainConsole()
     if live and not as_json and not console.is_terminal:
         raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")
     settings = load(path, flags or []).settings
     observer = Observer(settings, metrics or settings.http.listen)
     if live and as_json:
         for found in _looks(observer, every):
-            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+            sys.stdout.write(printable_json(msgspec.json.encode(found)).decode() + "\n")
             sys.stdout.flush()
     elif live:
         with Live(console=console, auto_refresh=False, screen=False) as shown:

@@ -14,8 +14,12 @@ import msgspec
 
 from model_registry.package import Package
 from scorer.backends import ModelRefused
+from untrusted_input import documents
+from untrusted_input.files import open_regular
 
 REMOTE = "remote.json"
+
+MAX_BYTES = 1 << 16  # of remote.json
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,8 +38,9 @@ def read_remote(package: Package) -> Named:
     if not path.is_file():
         return Named()
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Named)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        with open_regular(path) as stream:
+            found = documents.decode(stream.read(MAX_BYTES + 1), Named, max_bytes=MAX_BYTES)
+    except documents.Unreadable as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if found.version and found.label:
         raise ModelRefused(f"{REMOTE}: version {found.version!r} and label {found.label!r} exclude each other; name one")

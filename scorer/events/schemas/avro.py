@@ -3,12 +3,12 @@
 Logical types are read as the types under them. A field that the schema lacks is absent.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
+from fastavro._read_py import schemaless_reader as python_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
 from scorer.events.carrying import Path, followed
@@ -18,6 +18,7 @@ from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, T
 from scorer.events.schemas.registry import BadSchema, Schema
 from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
+from untrusted_input import documents
 
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
@@ -30,9 +31,10 @@ class AvroReader:
         named: dict[str, Any] = {}
         try:
             for _, text in schema.references:
-                parse_schema(_plain(json.loads(text)), named)
-            document = _plain(json.loads(schema.text))
+                parse_schema(_plain(documents.ANY.decode(text)), named)
+            document = _plain(documents.ANY.decode(schema.text))
             self._schema = parse_schema(document, named)
+            self._read = python_reader if _nests_in_itself(self._schema, named, frozenset(), set()) else schemaless_reader
             lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
             self.layout: Layout | None = layout(items, fields, id_field)
@@ -55,7 +57,7 @@ class AvroReader:
         stream = BytesIO(value)
         stream.seek(start)
         try:
-            event = schemaless_reader(stream, self._schema, None)
+            event = self._read(stream, self._schema, None)
         except EOFError:
             raise Poison(Reason.MALFORMED, f"{len(value)} bytes are no whole record of its Avro schema") from None
         except READ_FAULTS as error:
@@ -72,6 +74,30 @@ def _plain(schema: Any) -> Any:
     if isinstance(schema, dict):
         return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
     return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _nests_in_itself(schema: Any, named: Mapping[str, Any], within: frozenset[str], known: set[str]) -> bool:
+    """Tell whether records of a parsed schema may be of any depth, because a type has a part of its own type.
+
+    fastavro's compiled reader has no limit of depth: a record of 5,000 levels, 45 kB, overflows the stack and kills the process
+    (1.13.1). Its reader in Python raises RecursionError. `within` are the named types around this part, `known` those that are
+    already known to end.
+    """
+    if isinstance(schema, list):
+        return any(_nests_in_itself(one, named, within, known) for one in schema)
+    if isinstance(schema, str):
+        if schema in within or schema in known or schema not in named:
+            return schema in within
+        schema = named[schema]
+    name = schema.get("name", "")
+    if name in known:
+        return False
+    kind = schema["type"]
+    parts = [kind] if isinstance(kind, dict | list) else [field["type"] for field in schema.get("fields", ())]
+    parts += [schema[part] for part in ("items", "values") if part in schema]
+    found = _nests_in_itself(parts, named, within | ({name} - {""}), known)
+    known |= {name} - {""}
+    return found
 
 
 def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:

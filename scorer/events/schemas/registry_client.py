@@ -1,6 +1,5 @@
 """HTTP requests to a schema registry: Confluent's API through Confluent's client, and Apicurio's own for its ids in headers."""
 
-import json
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,6 +8,7 @@ from httpx2 import HTTPError, Response
 
 from scorer.events.schemas.registry import LookUpFailed, Schema, SchemaId
 from scorer.settings.sections import SchemaRegistrySettings
+from untrusted_input import documents
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")
@@ -83,7 +83,7 @@ class RegistryClient:
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text
         references = []
-        for one in json.loads(self._session.native(f"{path}/references").text):
+        for one in documents.ANY.decode(self._session.native(f"{path}/references").text):
             group, artifact, version = one.get("groupId") or "default", one["artifactId"], one["version"]
             where = f"groups/{group}/artifacts/{artifact}/versions/{version}"
             references.append((str(one["name"]), self._session.native(where, "/content").text))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from publisher.kafka.partitions import Offsets
+from untrusted_input.documents import Decoder, Int64, Unix
 
 STATE, COMMAND = "state", "command"
 
@@ -41,8 +42,8 @@ class Place(msgspec.Struct, frozen=True):
     """An offset of a partition."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Int64
+    offset: Int64
 
 
 class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,13 +51,13 @@ class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
     the version `to`, as a `canary` of so many percent or with a `shadow` beside it, where both score `pairs` percent of the
     keys."""
 
-    expects: int
+    expects: Int64
     to: str = ""
     digest: str | None = None
-    canary: int | None = None
+    canary: Int64 | None = None
     shadow: str | None = None
-    pairs: int = 0
-    restores: int | None = None
+    pairs: Int64 = 0
+    restores: Int64 | None = None
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,16 +66,16 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     tells, `comparison` what `scorer compare` does; `obstacles` kept a candidate from passing, whatever the rules said."""
 
     rollout: str
-    seq: int
+    seq: Int64
     kind: Kind
-    at_ms: int
+    at_ms: Unix
     by: str
-    step: int = -1
+    step: Int64 = -1
     why: list[str] = []
     plan: dict[str, Any] | None = None
     champion: Version | None = None
     candidate: Version | None = None
-    revision: int = 0
+    revision: Int64 = 0
     move: Planned | None = None
     verdict: str = ""
     starts: list[Place] = []
@@ -90,8 +91,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     `for_person` whether it is a person's word."""
 
     controller: str
-    at_ms: int
-    step: int
+    at_ms: Unix
+    step: Int64
     baked: float = 0.0
     seen: float | None = None
     waits: list[str] = []
@@ -105,8 +106,8 @@ class Command(msgspec.Struct, frozen=True):
     verb: Verb
     by: str
     reason: str
-    at_ms: int
-    step: int
+    at_ms: Unix
+    step: Int64
 
     def __str__(self) -> str:
         done = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.APPROVE: "approved", Verb.ABORT: "aborted"}[self.verb]
@@ -122,6 +123,6 @@ def offsets(found: list[Place]) -> Offsets:
 
 
 encode = msgspec.json.encode
-entry_of = msgspec.json.Decoder(Entry).decode
-state_of = msgspec.json.Decoder(State).decode
-command_of = msgspec.json.Decoder(Command).decode
+entry_of = Decoder(Entry).decode
+state_of = Decoder(State).decode
+command_of = Decoder(Command).decode

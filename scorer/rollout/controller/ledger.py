@@ -7,8 +7,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Offsets
 from scorer.rollout.controller import entries, plan
@@ -102,7 +100,7 @@ class Ledger:
                     _obey(rollout, entries.command_of(value or b""))
             elif len(parts) == 2 and parts[1].isdigit():
                 self._entry(parts[0], int(parts[1]), entries.entry_of(value or b""))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Fatal, ValueError) as error:
+        except (Fatal, ValueError) as error:
             log.warning("a record of rollouts with the key %r does not read: %.300s", key, error)
 
     def _entry(self, name: str, seq: int, entry: Entry) -> None:

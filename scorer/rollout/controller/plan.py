@@ -5,7 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from publisher.errors import USAGE, Fatal
@@ -13,6 +12,8 @@ from publisher.process.configuration import Section, nearest
 from publisher.process.time_window import seconds
 from scorer.rollout.judgement.report import Margins
 from scorer.rollout.judgement.verdict import BRIER
+from untrusted_input import yaml_documents
+from untrusted_input.documents import Unreadable
 
 MOST_BYTES = 100_000
 MOST_STEPS = 50
@@ -174,9 +175,9 @@ def read(path: Path, candidate: str | None = None) -> Plan:
     if len(text) > MOST_BYTES:
         raise Fatal(f"{path} is larger than {MOST_BYTES:,} bytes", HINT, USAGE)
     try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise Fatal(f"{path} is not YAML: {error}".replace("\n", " "), HINT, USAGE) from None
+        values = yaml_documents.load(text)
+    except Unreadable as error:
+        raise Fatal(f"{path} is not YAML: {error}", HINT, USAGE) from None
     if candidate is not None and isinstance(values, dict):
         values = {**values, "candidate": candidate}
     return parse(values, str(path))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.verdict import ERRORS, FLIPS
+from untrusted_input.documents import Int64
 
 SCORED, FAILED = "scored", "dead_lettered"
 """The statuses of an event that a version has scored, and of one that it cannot. Any other is no answer of a version."""
@@ -30,7 +31,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     digest: str
     status: str
-    event_ms: int = 0
+    event_ms: Int64 = 0
     id: str = ""
     score: Any = None
     decision: str | None = None

@@ -7,7 +7,7 @@ when it has a partner.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,18 +22,20 @@ from scorer.events.native.places import UNCERTAIN_PLACE, places
 from scorer.events.native.records import Piece, constant, joined
 from scorer.events.native.texts import Column, Texts, some
 from scorer.rollout.judgement.differences import FAILED, Answer
+from untrusted_input import documents
+from untrusted_input.documents import Decoder
 
 Said = bytes | Answer
 """One answer as it was read: a record in JSON, or what a dead letter says."""
 Read = TypeVar("Read")
 Numbers = NDArray[np.int64]
 LARGEST_OFFSET = 2**63 - 1
-NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError)  # the latter for a string that is not UTF-8
+NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of msgspec, many records in one call
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
     topic: str
-    partition: int
+    partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
     offset: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
 
 
@@ -51,7 +53,11 @@ class Unreadable(ValueError):
         self.row = row
 
 
-_places, _answers = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
+_places, _answers = Decoder(Placed), Decoder(Answer)
+_place_lines, _answer_lines = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
+"""Decode many records in one call. If they reject one, or a score is not PLAIN, each is decoded by the reader of documents."""
+PLAIN = frozenset({float, str, bool, type(None)})
+"""Types of scores, and of the elements of lists, that need no limits: no depth, and no integer of any size."""
 
 
 class Lane(NamedTuple):
@@ -105,14 +111,14 @@ def _merged(one: Lane, other: Lane) -> Lane:
 
 def _sources(values: Column, rows: Numbers) -> list[Source]:
     try:
-        return [each.source for each in _decoded(_places, [value or b"null" for value in some(values, rows)])]
+        return [each.source for each in _read_places([value or b"null" for value in some(values, rows)])]
     except Unreadable as error:
         raise Unreadable(int(rows[error.row]), error) from error
 
 
 def answers(said: Sequence[Said]) -> list[Answer]:
     """What was said, in full. Raises Unreadable where a record lacks a field."""
-    read = iter(_decoded(_answers, [each for each in said if isinstance(each, bytes)]))
+    read = iter(_read_answers([each for each in said if isinstance(each, bytes)]))
     return [next(read) if isinstance(each, bytes) else each for each in said]
 
 
@@ -121,24 +127,56 @@ def answers_at(values: Column, rows: Numbers) -> list[Answer]:
     if isinstance(values, Texts) and (native := bus()) is not None:
         pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
         with contextlib.suppress(*NO_RECORD):
-            if len(found := _answers.decode_lines(joined(native, pieces, len(rows)).text.data)) == len(rows):
+            found = _answer_lines.decode_lines(joined(native, pieces, len(rows)).text.data)
+            if len(found) == len(rows) and all(_is_plain(each.score) for each in found):
                 return found
-    return _decoded(_answers, [value or b"null" for value in some(values, rows)])
+    return _read_answers([value or b"null" for value in some(values, rows)])
 
 
-def _decoded(decoder: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read]:
+def _is_plain(score: Any) -> bool:
+    kind = type(score)
+    return kind in PLAIN or (kind is list and PLAIN.issuperset(map(type, score)))
+
+
+def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
+    """Return the records, decoded in one call; None if one of them cannot be, or is an empty line."""
     with contextlib.suppress(*NO_RECORD):
-        lines = [] if any(map(bytes.isspace, records)) else decoder.decode_lines(b"\n".join(records))  # none is an empty line
-        if len(lines) == len(records):
-            return lines
-    return [_one(decoder, row, record) for row, record in enumerate(records)]
+        found = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
+        if len(found) == len(records):
+            return found
+    return None
 
 
-def _one(decoder: msgspec.json.Decoder[Read], row: int, record: bytes) -> Read:
+def _read_answers(records: Sequence[bytes]) -> list[Answer]:
+    found = _together(_answer_lines, records)
+    if found is not None and all(_is_plain(each.score) for each in found):
+        return found
+    return [_one(_answers, row, record) for row, record in enumerate(records)]
+
+
+def _read_places(records: Sequence[bytes]) -> list[Placed]:
+    found = _together(_place_lines, records)
+    return [_one(_places, row, record) for row, record in enumerate(records)] if found is None else found
+
+
+def _one(decoder: Decoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
-    except NO_RECORD as error:
+    except documents.Unreadable as error:
         raise Unreadable(row, error) from error
+
+
+def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
+    """Return what is wrong with each of these rows, (n,), that is no score. For batches in which one is known to be none."""
+    found: dict[int, ValueError] = {}
+    for row, value in zip(rows.tolist(), some(values, rows), strict=True):
+        try:
+            record = as_json(value or b"null")
+            _places.decode(record)
+            _answers.decode(record)
+        except ValueError as error:
+            found[row] = error
+    return found
 
 
 def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | None:

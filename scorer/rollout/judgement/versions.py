@@ -14,6 +14,7 @@ from scorer.rollout.judgement.differences import Contest
 from scorer.scores import formats
 from scorer.servables.source import open_source
 from scorer.settings import Settings
+from untrusted_input.documents import Decoder, Int64
 
 NEAR = 200  # newest offsets of each partition, in which versions are looked for
 DIGEST = "sha256:"
@@ -25,10 +26,10 @@ class Record(msgspec.Struct, frozen=True):
     digest: str
     version: str
     role: str
-    event_ms: int
+    event_ms: Int64
 
 
-record_of = msgspec.json.Decoder(Record).decode
+record_of = Decoder(Record).decode
 
 
 class Named(NamedTuple):
@@ -92,5 +93,5 @@ def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) 
         for message in batch.messages:
             try:
                 yield record_of(as_json(message.value() or b"null"))
-            except (ValueError, msgspec.MsgspecError):
+            except ValueError:
                 continue

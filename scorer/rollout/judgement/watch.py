@@ -1,6 +1,7 @@
 """Watches a candidate: reads scores, dead letters and the shadow's answers, joins them, and keeps the sums. It joins no group
 and writes nothing."""
 
+import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS, TimeWindow
-from scorer.events.native.texts import some
+from scorer.events.native.texts import Column, some
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import Cells, cell
 from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
@@ -30,12 +32,15 @@ from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
 from scorer.settings import Settings
 
+log = logging.getLogger(__name__)
+
 MOST = 60_000  # answers that wait for another, of 500 bytes or so
 TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
 LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
+MANY_UNREADABLE = 100  # records that are no score, before the first that is one
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
@@ -70,7 +75,8 @@ class Pace:
 
 
 class Watch:
-    """Of one contest, from the starts of `stretch` on. Raises Fatal: 2 for a record that is no score, 3 and 4 as Feed does."""
+    """Of one contest, from the starts of `stretch` on. Unreadable records are skipped. Raises Fatal: 2 if all are unreadable, 3
+    and 4 as Feed does."""
 
     def __init__(
         self,
@@ -100,6 +106,7 @@ class Watch:
         self._paired: float | None = None
         self._losses: tuple[float, Cells] | None = None
         self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
+        self._skipped, self._read_any = SkippedRecords(log), False
         self.tally, self.sample = Tally(), Sample()
 
     def to_end(self) -> Iterator[int]:
@@ -147,7 +154,8 @@ class Watch:
     @property
     def dropped(self) -> dict[str, int]:
         """Answers that are in no pair, and pairs that do not count, by why."""
-        return {**self._join.dropped._asdict(), "foreign": self.tally.foreign}
+        unreadable = self._skipped.counts.total()
+        return {**self._join.dropped._asdict(), "foreign": self.tally.foreign, "unreadable": unreadable}
 
     def close(self) -> None:
         self._feed.close()
@@ -205,17 +213,49 @@ class Watch:
     def _records(self, taken: Taken, batches: Sequence[Batch]) -> None:
         values, lanes = taken.values, []
         for batch in batches:
+            rows = batch.rows
             try:
-                values = records.in_json(values, batch.rows, self._as_json)
-                lanes.append(records.lanes(values, batch.rows))
-            except Unreadable as error:
-                raise self._no_score(batch, error.row, error) from error
+                values = records.in_json(values, rows, self._as_json)
+                lanes.append(records.lanes(values, rows))
+            except Unreadable:
+                rows = self._readable(values, batch)
+                values = records.in_json(values, rows, self._as_json)
+                lanes.append(records.lanes(values, rows))
+            self._read_any |= len(rows) > 0
         first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, Pairs]]()
         for batch, found in zip(batches, lanes, strict=True):
             side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
             self._lanes.setdefault(batch.partition, set()).update(found)
             pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in found.items()]
         self._pairs(pairs)
+
+    def _readable(self, values: Column, batch: Batch) -> NDArray[np.int64]:
+        """Return the rows of a batch that are scores, (n,). The others are counted and named.
+
+        Raises Fatal (2) if there are many others and not one score: then the configuration names another topic or format.
+        """
+        faults = records.faults(values, batch.rows, self._as_json)
+        for row, fault in faults.items():
+            self._skipped.skip(*batch.partition, int(batch.offsets[np.searchsorted(batch.rows, row)]), fault)
+        rows = batch.rows[~np.isin(batch.rows, np.fromiter(faults, np.int64, len(faults)))]
+        if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
+            topic, partition = batch.partition
+            raise Fatal(f"{unreadable:,} records of {topic}[{partition}] and others are read, and none is a score", HINT, USAGE)
+        return rows
+
+    def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: Pairs) -> NDArray[np.bool_]:
+        """Tell which pairs have two readable answers, (n,). The others are counted and named."""
+        found = np.ones(len(pairs.offsets), np.bool_)
+        for row in range(len(found)):
+            try:
+                self._shelf.answers(pairs.answered[row : row + 1])
+                self._shelf.answers(pairs.shadow[row : row + 1])
+            except Unreadable as error:
+                found[row] = False
+                topic, partition = lanes[of[row]]
+                told = f"an answer to {topic}[{partition}]@{pairs.offsets[row]}: {error}"
+                self._skipped.skip(topic, partition, int(pairs.offsets[row]), told)
+        return found
 
     def _letters_read(self) -> bool:
         """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
@@ -238,9 +278,10 @@ class Watch:
         of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in found])
         try:
             answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
-        except Unreadable as error:
-            (topic, partition), offset = lanes[of[error.row]], pairs.offsets[error.row]
-            raise Fatal(f"the answer to {topic}[{partition}]@{offset} is no score: {error}", HINT, USAGE) from error
+        except Unreadable:
+            readable = self._readable_pairs(of, lanes, pairs)
+            of, pairs = of[readable], Pairs(*(column[readable] for column in pairs))
+            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         if self._window != ALWAYS:
             inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
             if len(inside) < len(shadow):
@@ -277,12 +318,8 @@ class Watch:
         """Which partitions are to be held back, because their side is far ahead of the other."""
         for partition, lanes in self._lanes.items():
             side = Side.SHADOW if partition[0] == self._settings.shadow_topic else Side.ANSWERED
-            held = max(self._join.held(side, lane) for lane in lanes)
+            held = max((self._join.held(side, lane) for lane in lanes), default=0)
             if held > self._most_held:
                 self._slow.add(partition)
             elif held <= self._most_held // 2:
                 self._slow.discard(partition)
-
-    def _no_score(self, batch: Batch, row: int, error: Exception) -> Fatal:
-        place = "{}[{}]@{}".format(*batch.partition, batch.offsets[np.searchsorted(batch.rows, row)])
-        return Fatal(f"{place} is no score: {error}", HINT, USAGE)

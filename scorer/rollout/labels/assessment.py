@@ -37,7 +37,8 @@ class Quality:
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """`classes` None: outcomes are numbers. `answered` are the ids with an answer, `labelled` those with a label too. Of the
-    labels, `replaced` have a newer one of their id, `unmatched` no answer; `withdrawn` and `refused` ones do not count."""
+    labels, `replaced` have a newer one of their id, `unmatched` no answer; `withdrawn` and `refused` ones do not count.
+    `unreadable` records of the score topic were skipped."""
 
     versions: tuple[Quality, ...]
     classes: tuple[str | None, ...] | None
@@ -47,6 +48,7 @@ class Assessment:
     unmatched: int
     withdrawn: int
     refused: Refusals = field(default_factory=Refusals)
+    unreadable: int = 0
 
 
 def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:

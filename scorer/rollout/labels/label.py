@@ -1,6 +1,5 @@
 """One record of the topic of labels: the id of an event and what came true of it, or why the record says neither. Pure."""
 
-import json
 import math
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,6 +11,7 @@ from model_registry.package import paths
 from scorer.events.batch import Headers
 from scorer.events.carrying import followed
 from scorer.settings.labels import HEADER, KEY, LabelSettings
+from untrusted_input import documents
 
 MAX_BYTES = 1 << 20  # of a label's value
 MAX_NAME = 200  # characters of a class
@@ -72,14 +72,14 @@ def reader(settings: LabelSettings) -> LabelReader:
 
 
 def _parsed(value: bytes) -> Any:
-    """The JSON; by the standard library, which takes NaN, where it is none. Unusable.NOT_JSON otherwise."""
+    """Return the JSON; Unusable.NOT_JSON if it is none. NaN and infinity are taken."""
     try:
         return orjson.loads(value)
     except ValueError:
         pass
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return documents.decode_lenient(value)
+    except documents.Unreadable:
         return Unusable.NOT_JSON
 
 

@@ -1,6 +1,8 @@
 """Reads the scores of a window, then every label that is kept, and joins them. It joins no group and writes nothing."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import TimeWindow
 from scorer.rollout.labels.assessment import Assessment, assess
@@ -19,7 +22,11 @@ from scorer.rollout.labels.label import Label, Unusable, reader
 from scorer.rollout.labels.newest import Newest, hashed
 from scorer.scores import formats
 from scorer.settings import Settings
+from untrusted_input.documents import Decoder
 
+log = logging.getLogger(__name__)
+
+FORMAT_HINT = "check output.topic, output.format and schema_registry.url"
 HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH, value: PATH}"
 
 
@@ -38,6 +45,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return f"{self.version}@{self.digest}"
 
 
+_answer = Decoder(Answer).decode
 Spans = dict[Partition, Bounds]
 
 
@@ -48,13 +56,15 @@ def measure(settings: Settings, window: TimeWindow) -> tuple[Assessment, Spans]:
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
     spans = _spans(bus, settings.output.topic, window)
     answers = Answers()
-    as_json = formats.as_json(settings)
+    as_json, skipped = formats.as_json(settings), SkippedRecords(log)
     for batch in bus.read(spans):
-        _add(answers, batch, window, as_json)
+        _add(answers, batch, window, as_json, skipped)
+    if (unreadable := skipped.counts.total()) and not len(answers.rows):
+        raise Fatal(f"{settings.output.topic} holds {unreadable:,} records, and none that can be read", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
     classes = known(settings.labels.classes, answered.columns, answers.decisions)
     labels, read = join(bus, settings, classes, answered)
-    return assess(answers, answered, labels), spans | read
+    return replace(assess(answers, answered, labels), unreadable=unreadable), spans | read
 
 
 def labels_topic(settings: Settings) -> str:
@@ -99,9 +109,11 @@ def _times(messages: Sequence[Message]) -> list[int]:
     return [message.timestamp()[1] for message in messages]
 
 
-def _add(answers: Answers, batch: Batch, window: TimeWindow, as_json: Callable[[bytes], bytes]) -> None:
+def _add(
+    answers: Answers, batch: Batch, window: TimeWindow, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
+) -> None:
     """Take in the scores of a batch that are in the window; expired events have none."""
-    found = [(at, time, answer) for at, time, answer in _answers(batch, as_json) if window.holds(time)]
+    found = [(at, time, answer) for at, time, answer in _answers(batch, as_json, skipped) if window.holds(time)]
     answers.add(
         batch.partition,
         [batch.offsets[at] for at, *_ in found],
@@ -113,16 +125,13 @@ def _add(answers: Answers, batch: Batch, window: TimeWindow, as_json: Callable[[
     )
 
 
-def _answers(batch: Batch, as_json: Callable[[bytes], bytes]) -> Iterator[tuple[int, int, Answer]]:
-    """Raises Fatal (2) for a record that is no score."""
-    decode = msgspec.json.Decoder(Answer).decode
+def _answers(batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords) -> Iterator[tuple[int, int, Answer]]:
+    """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
     for at, message in enumerate(batch.messages):
         try:
-            answer = decode(as_json(message.value() or b"null"))
-        except (ValueError, msgspec.MsgspecError) as error:
-            place = "{}[{}]@{}".format(*batch.partition, batch.offsets[at])
-            raise Fatal(
-                f"{place} is no score: {error}", "check output.topic, output.format and schema_registry.url", USAGE
-            ) from error
+            answer = _answer(as_json(message.value() or b"null"))
+        except ValueError as error:
+            skipped.skip(*batch.partition, batch.offsets[at], error)
+            continue
         if answer.status == "scored":
             yield at, message.timestamp()[1], answer

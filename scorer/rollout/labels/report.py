@@ -10,6 +10,7 @@ from scorer.rollout.labels.columns import Place
 def to_dict(found: Assessment) -> dict[str, Any]:
     return {
         "answered": found.answered,
+        "unreadable": found.unreadable,
         "labelled": found.labelled,
         "classes": found.classes,
         "labels_replaced": found.replaced,

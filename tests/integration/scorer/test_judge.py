@@ -122,7 +122,7 @@ def test_a_good_candidate_may_be_promoted(bus: Bus) -> None:
     assert (errors["estimate"], errors["pairs"], errors["margin"]) == (0.0, count, 0.005)
     assert (flips["pairs"], flips["estimate"]) == (both, pytest.approx(count / 100 / both))
     assert errors["cells"] > 1_000
-    assert found["dropped"] == {"unsampled": 0, "orphans": 0, "crowded": 0, "foreign": 0}
+    assert found["dropped"] == {"unsampled": 0, "orphans": 0, "crowded": 0, "foreign": 0, "unreadable": 0}
     assert {(d["champion"], d["candidate"]): d["events"] for d in found["decisions"]}["on time", "late"] == count // 100
     assert found["drift"]["psi"] < 0.1
     told = bus.rig.run("scorer", "judge", "scorer.yaml")

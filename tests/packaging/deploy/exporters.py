@@ -1,10 +1,12 @@
 """What is exported, and the alerts that look at it."""
 
+import logging
 from collections import Counter
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from publisher.kafka.skipped import SkippedRecords
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.state import RelayState
 from publisher.session.protocol import Counters
@@ -21,7 +23,9 @@ def rules() -> list[dict[str, Any]]:
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
     """A scorer's metrics, a relay's and a rollout controller's, each with a sample of everything."""
-    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    skipped = SkippedRecords(logging.getLogger(__name__))
+    skipped.skip("n.swaps", 0, 1, "a record of every label")
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)

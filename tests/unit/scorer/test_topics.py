@@ -1,5 +1,7 @@
 """The topics that `--create` makes."""
 
+import pytest
+
 from publisher.kafka.rights import READ, WRITE
 from scorer import topics
 from scorer.settings.shadowing import Shadowing
@@ -12,6 +14,15 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     stamped = {name for name, config in made.items() if config.get("message.timestamp.type") == "LogAppendTime"}
     assert stamped == {settings.status_topic, settings.swaps_topic, settings.replayed_topic, settings.rollouts_topic}
     assert made[settings.swaps_topic]["retention.ms"] == "-1"
+
+
+@pytest.mark.parametrize(("limit", "told", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
+def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, told: bool, wrong: bool) -> None:
+    settings = minimal()
+    found = {name: topics.Topic(name, 1, 1_048_588) for name in topics.required(settings)}
+    found[settings.dead_letter.topic] = topics.Topic(settings.dead_letter.topic, 1, 2_000_000)
+    found[settings.output.topic] = topics.Topic(settings.output.topic, 1, limit, told)
+    assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, found)] == [True] * wrong
 
 
 def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:

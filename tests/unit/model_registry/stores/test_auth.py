@@ -1,6 +1,7 @@
 """Tokens: fetched when asked for, kept while they are good, fetched again when they are not."""
 
 import base64
+import contextlib
 import json
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.errors import Refused, Unreachable
+from model_registry.errors import Corrupt, Refused, Unreachable
 from model_registry.stores.auth import EARLY_SECONDS, LEAST_SECONDS, Authenticator, parse_challenges
+from tests.support import hostile_records
 
 REGISTRY = "registry.example.com"
 PULL = ("repository:team/x:pull",)
@@ -25,9 +27,12 @@ class Realm:
     def __init__(self) -> None:
         self.asked: list[httpx.Request] = []
         self.now, self.status, self.expires = 0.0, 200, 300
+        self.body: bytes | None = None
 
     def fetch(self, request: httpx.Request) -> tuple[int, bytes]:
         self.asked.append(request)
+        if self.body is not None:
+            return self.status, self.body
         return self.status, json.dumps({"access_token": f"t{len(self.asked)}", "expires_in": self.expires}).encode()
 
 
@@ -46,6 +51,15 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def auth(realm: Realm, config: Path) -> Authenticator:
     assert not config.exists()
     return Authenticator(REGISTRY, httpx.URL(f"https://{REGISTRY}"), (), realm.fetch, lambda: realm.now)
+
+
+@pytest.mark.parametrize("name", hostile_records.LITERALS)
+def test_a_realm_may_answer_anything(auth: Authenticator, realm: Realm, name: str) -> None:
+    literal = hostile_records.LITERALS[name]
+    for body in (literal, b'{"token":%b}' % literal, b'{"token":"t","expires_in":%b}' % literal, b'{"x":%b}' % literal):
+        realm.body = body
+        with contextlib.suppress(Corrupt):
+            assert auth.answer(ASKED, PULL, auth.header(PULL))
 
 
 def test_an_anonymous_token_for_each_scope(auth: Authenticator, realm: Realm) -> None:

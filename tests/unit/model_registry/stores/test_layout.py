@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
-from model_registry.oci import reference
+from model_registry.oci import manifest, reference
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store, open_store, transfer
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import ABSENT, StoreConformance, described, put, put_manifest
+from tests.unit.model_registry.conftest import run
 
 PROCESSES, MOVES = 3, 20
 
@@ -189,3 +190,21 @@ def test_the_first_error_stops_what_is_under_way(store: LayoutStore, tmp_path: P
     with pytest.raises(NotFound):
         transfer.download(endless, [(described(b"x"), tmp_path / "one"), (missing, tmp_path / "two")])
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", ["a file", "the manifest", "index.json"])
+def test_a_fifo_in_the_place_of_content_is_named_and_waits_for_nobody(folder: Path, place: str) -> None:
+    run("push", "./v1", "oci:registry/m:1.0.0")
+    store = LayoutStore(folder / "registry" / "m")
+    digest = store.resolve("1.0.0").digest
+    content = {"a file": manifest.parse(store.manifest(digest)).layers[0].digest, "the manifest": digest}.get(place)
+    path = store._blob_path(content) if content else folder / "registry" / "m" / "index.json"
+    path.unlink()
+    os.mkfifo(path)
+    said = run("pull", "oci:registry/m:1.0.0", "./pulled", code=3).stderr
+    assert f"{path} is no regular file" in said
+    assert not (folder / "pulled").exists()
+    if place != "index.json":
+        run("push", "./v1", "oci:registry/m:1.0.0")  # the same push replaces it
+        run("pull", "oci:registry/m:1.0.0", "./pulled")

@@ -92,7 +92,7 @@ WRONG = {
     "": "is no mapping",
     "[]": "is no mapping",
     "a: [": "no YAML",
-    "signatures: required\nsignatures: optional": "stands there twice",
+    "signatures: required\nsignatures: optional": "is given twice, again in line 2",
     "{}": "'signatures' is missing",
     "signatures: yes": "neither required nor optional",
     "signatures: required": "there are no keys",

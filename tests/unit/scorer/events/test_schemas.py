@@ -1,7 +1,9 @@
 """Schemas by the id in each event, and by file: what is found, what is not, and what that makes of an event."""
 
 import json
+import os
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from scorer.events.schemas.registry import LookUpFailed, Registry, Schema, SchemaId
 from scorer.events.schemas.sources import RegistrySource
 from scorer.settings.sections import SchemaRegistrySettings
+from tests.support.environment import ROOT
 from tests.unit.scorer.events.formats import signature_of
 from tests.unit.scorer.events.schema_events import PROTO, avro_encoder, configured, settings_of
 
@@ -184,3 +187,66 @@ def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
     assert SchemaIdField(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
     with pytest.raises(Poison):
         registry(shelf, "protobuf").key(b"\0\0\0\0\1\xff")
+
+
+def nested_avro(depth: int) -> bytes:
+    """A record of a type that nests in itself, so many levels deep."""
+    return b"".join([struct.pack("<f", 1.0) + b"\x02"] * depth) + struct.pack("<f", 1.0) + b"\x00"
+
+
+def nested_proto(depth: int) -> bytes:
+    inner = b""
+    for _ in range(depth):
+        length, size = len(inner), bytearray()
+        while length > 0x7F:
+            size.append(length & 0x7F | 0x80)
+            length >>= 7
+        inner = b"\x12" + bytes([*size, length]) + inner
+    return struct.pack("<Bf", 0x0D, 1.0) + inner
+
+
+NESTS: dict[str, tuple[Schema, Callable[[int], bytes], bytes]] = {
+    "avro": (Schema("avro", json.dumps(record(("a", "float"), ("next", ["null", "E"])))), nested_avro, b""),
+    "protobuf": (Schema("protobuf", 'syntax = "proto3"; message E { float a = 1; E next = 2; }'), nested_proto, b"\0"),
+}
+
+
+@pytest.mark.parametrize("format_", NESTS)
+def test_an_event_of_any_depth_is_malformed_and_harms_no_other(format_: str, tmp_path: Path) -> None:
+    """In a process of its own: a reader without a limit would end it."""
+    deepest = 2_000 if format_ == "protobuf" else 100_000
+    program = tmp_path / "decode.py"
+    program.write_text(
+        "from tests.unit.scorer.events import test_schemas as tests\n"
+        f"schema, nested, path = tests.NESTS[{format_!r}]\n"
+        f"settings = tests.settings_of({format_!r}, max_event_bytes=1 << 24)\n"
+        f"decoder = tests.SchemaDecoder(tests.FLAT, settings, tests.registry(tests.Shelf({{1: schema}}), {format_!r}))\n"
+        f"depths = 0, 3, {deepest}, {2 * deepest}, 1\n"
+        "found = decoder.decode([tests.framed(1, nested(depth), path) for depth in depths])\n"
+        "assert found.rows == [0, 1, 4], found\n"
+        "assert tests.reasons(found) == dict.fromkeys((2, 3), 'malformed'), found.rejected\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(30)
+def test_types_that_share_their_parts_are_looked_at_once() -> None:
+    """Each of 60 types has two parts of the one before: 2**60 ways through them."""
+    references = [("T0", json.dumps({**record(("a", "float")), "name": "T0"}))]
+    for number in range(1, 60):
+        parts = record(*((name, f"T{number - 1}") for name in "xy"))
+        references.append((f"T{number}", json.dumps({**parts, "name": f"T{number}"})))
+    schema = Schema("avro", json.dumps(record(("a", "float"), ("more", ["null", "T59"]))), tuple(references))
+    found = decoder_of(Shelf({1: schema}), "avro").decode([framed(1, struct.pack("<f", 2.0) + b"\x00")])
+    assert (found.rows, found.rejected) == ([0], {})
+
+
+def test_a_schema_that_nests_too_deeply_is_none() -> None:
+    deep: Any = "float"
+    for _ in range(200):
+        deep = {"type": "array", "items": deep}
+    shelf = Shelf({1: Schema("avro", json.dumps(record(("a", "float"), ("b", deep))))})
+    found = decoder_of(shelf, "avro").decode([framed(1, b"\0" * 9)])
+    assert "levels deep" in str(found.rejected[0])

@@ -1,0 +1,23 @@
+"""Records that cannot be read and are skipped: counted by topic, and named in the log. Thread-safe as far as counting goes."""
+
+import logging
+from collections import Counter
+
+SHOWN = 5
+"""Records of a topic that are named one by one; of later ones the 10th, 100th and so on: anyone may write millions."""
+
+
+class SkippedRecords:
+    """Counts unreadable records. `counts` are by topic."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self.counts: Counter[str] = Counter()
+        self._log = log
+
+    def skip(self, topic: str, partition: int, offset: int, fault: object) -> None:
+        """Count a record, and log its place and what is wrong with it."""
+        self.counts[topic] += 1
+        count = self.counts[topic]
+        if count <= SHOWN or str(count).strip("0") == "1":
+            line = "%s[%d]@%d is skipped as unreadable: %.300s (%d of this topic so far)"
+            self._log.warning(line, topic, partition, offset, fault, count)

@@ -1,0 +1,37 @@
+"""The console of all commands: what it prints may hold bytes of topics and registries, and a terminal must not act on them."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from untrusted_input.text import printable
+
+
+class PlainConsole(Console):
+    """A console that takes text as it is: no markup unless a call asks for it, and control characters escaped.
+
+    Styles and tables are still drawn: the control sequences that rich itself writes are no text.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **given)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as rich does, with escaped text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
+
+
+class TalkHandler(logging.Handler):
+    """Prints log records of a command that sets up no logs of its own, a line each."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self._console.print(f"{record.levelname.lower()}: {record.getMessage()}")

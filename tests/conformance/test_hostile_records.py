@@ -1,0 +1,403 @@
+"""Every reader of records, metadata and registry documents, given hostile ones: only its documented errors come out.
+
+What a reader takes is then used as the product uses it: written as JSON and drawn as a table.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+import pytest
+from confluent_kafka import Message
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model_registry.channels import history, roles
+from model_registry.errors import Corrupt, Misconfigured, RegistryError
+from model_registry.oci import manifest
+from model_registry.package import golden
+from model_registry.package.signature import Signature
+from model_registry.trust import bundle
+from publisher.audit import records as audited
+from publisher.audit.records import Logs
+from publisher.audit.regions_topics import decode_score as decode_region_score
+from publisher.errors import Fatal
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import Batch
+from publisher.process.terminal import PlainConsole
+from publisher.relay import checkpoints
+from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, Sighting
+from scorer.commands import rollout_shown, status, tail
+from scorer.console import records as shown
+from scorer.console.scorers import ScorersFold
+from scorer.console.state import State
+from scorer.dead_letters import headers as dead_letters
+from scorer.dead_letters import letter
+from scorer.dead_letters.letter import Unfit
+from scorer.intake.marks import Mark
+from scorer.observe.status import ScorerStatus
+from scorer.rescore import selection
+from scorer.rescore.progress import Progress
+from scorer.rollout.controller.ledger import Ledger
+from scorer.rollout.judgement import records as judged
+from scorer.rollout.labels.label import Label, Unusable, reader
+from scorer.scores import avro_record, protobuf_record
+from scorer.settings import load
+from scorer.settings.labels import LabelSettings
+from tests.support import hostile_records
+from tests.unit.scorer.console import told
+from untrusted_input.documents import Unreadable
+
+NOW = told.NOW
+SCORE = orjson.dumps(
+    {
+        "id": "r/events/0/7",
+        "score": 0.5,
+        "decision": "late",
+        "status": "scored",
+        "model": "m",
+        "version": "1.0.0",
+        "digest": "sha256:" + "a" * 64,
+        "role": "champion",
+        "arm": "champion",
+        "revision": 3,
+        "source": {"topic": "events", "partition": 0, "offset": 7},
+        "event_ms": 1,
+        "scored_ms": 2,
+        "region": "r",
+    }
+)
+SWAP = orjson.dumps(
+    {
+        "scorer": "n.a",
+        "topic": "events",
+        "partition": 0,
+        "cut_over_offset": 5,
+        "version": "1.0.0",
+        "digest": "sha256:" + "a" * 64,
+        "revision": 3,
+        "at_ms": 1,
+        "topic_id": "id",
+        "scores_from": [1],
+        "letters_from": [1],
+        "shares": {"canary": 5},
+        "seed": "ab",
+        "role": "champion",
+    }
+)
+STATUS = msgspec.json.encode(told.status())
+MARK = Mark("n.a", 3, "1.0.0", "sha256:a", "id").encode()
+CHECKPOINT = checkpoints.encode(Checkpoint(5, "c", "i", "d", "t", "j"))
+REGISTRATION = checkpoints.encode(Registration(2, "me", "run", "host", 1, 1))
+SIGHTING = checkpoints.encode(Sighting("c", 1, 1, (checkpoints.SourceEnd("t", 0, 5),), {"g": ()}))
+ENTRY = orjson.dumps(
+    {
+        "rollout": "r1",
+        "seq": 0,
+        "kind": "started",
+        "at_ms": 1,
+        "by": "ann",
+        "plan": {"candidate": "2.0.0", "steps": [{"promote": True}]},
+        "champion": {"digest": "sha256:a", "version": "1"},
+        "candidate": {"digest": "sha256:b", "version": "2"},
+        "revision": 3,
+    }
+)
+STATE = orjson.dumps({"controller": "c", "at_ms": 1, "step": 0, "baked": 1.0, "judgement": {"a": [1]}, "waits": ["x"]})
+COMMAND = orjson.dumps({"verb": "pause", "by": "ann", "reason": "r", "at_ms": 1, "step": 0})
+PLACE = orjson.dumps({"next": 5, "tally": {}})
+
+SETTINGS = load(
+    {
+        "name": "n",
+        "input": {"topics": ["events"]},
+        "output": {"topic": "scores"},
+        "model": {"source": "oci:/nowhere/m"},
+        "kafka": {"bootstrap_servers": "localhost:1"},
+    }
+).settings
+
+
+class OneTopic:
+    """A reader of one partition with these records, as far as the readers of whole topics ask."""
+
+    def __init__(self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        self._place = topic, 0
+        self._messages = [Message(topic, 0, at, key, value) for at, (key, value) in enumerate(records)]
+
+    def partitions(self, _: Sequence[str]) -> list[Partition]:
+        """Return the one partition."""
+        return [self._place]
+
+    def earliest(self, _: object) -> dict[Partition, int]:
+        """Return where it begins."""
+        return {self._place: 0}
+
+    def written(self, _: object) -> dict[Partition, int]:
+        """Return where it ends."""
+        return {self._place: len(self._messages)}
+
+    def spans(self, _: object) -> dict[Partition, tuple[int, int]]:
+        """Return both."""
+        return {self._place: (0, len(self._messages))}
+
+    def read(self, _: object) -> Iterator[Batch]:
+        """Yield all records at once."""
+        yield Batch(self._place, list(range(len(self._messages))), self._messages)
+
+
+hostile = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
+
+
+def drawn(renderable: Any) -> None:
+    """Draw what a command shows; no sequence that a terminal acts on may be in it."""
+    out = io.StringIO()
+    PlainConsole(file=out, width=200, force_terminal=False).print(renderable)
+    assert not {"\x1b", "\x9b", "\u202e"} & set(out.getvalue())
+
+
+@hostile
+@given(hostile_records.metadata(MARK))
+def test_commit_metadata_is_a_mark_or_none(metadata: str) -> None:
+    mark = Mark.decode(metadata)
+    assert Mark.decode(mark.encode()) == mark
+    assert mark.revision >= 0
+
+
+@hostile
+@given(hostile_records.keys(b"m.a"), hostile_records.hostile(STATUS))
+def test_status_records(key: bytes | None, value: bytes | None) -> None:
+    fold = ScorersFold()
+    for now in (NOW, NOW + 1):
+        fold.hear(key, STATUS, now)
+        fold.hear(key, value, now)
+    found = [heard for _, heard in sorted(fold.last.items())]
+    drawn(status.table("m", found, NOW, wide=True))
+    orjson.dumps([msgspec.to_builtins(heard.status) for heard in found])
+    fold.verdict(told.move(1, "1.0.0"), NOW)
+    assert all(isinstance(heard.status, ScorerStatus) for heard in found)
+
+
+@hostile
+@given(hostile_records.hostile(SWAP))
+def test_swap_records_of_the_audit(value: bytes | None) -> None:
+    batch = Batch(("swaps", 0), [4], [Message("swaps", 0, 4, None, value)])
+    ((offset, record),) = audited.decoded(batch, audited.decode_swap)
+    assert offset == 4
+    if record is not None:
+        Logs({"events": "id"}).present(record)
+        int(record.seed, 16)
+
+
+@hostile
+@given(hostile_records.hostile(SCORE))
+def test_score_records_of_the_audits(value: bytes | None) -> None:
+    batch = Batch(("scores", 0), [4], [Message("scores", 0, 4, None, value)])
+    ((_, record),) = audited.decoded(batch, audited.decode_score)
+    if record is not None:
+        np.array([record.source.offset], np.int64)
+    for _ in audited.decoded(batch, decode_region_score):
+        pass
+
+
+@hostile
+@given(hostile_records.hostile(SCORE), hostile_records.hostile(SWAP))
+def test_records_of_the_console(score: bytes | None, swap: bytes | None) -> None:
+    state = State()
+    if (change := shown.decoded(swap, shown.SwapRecord)) is not None:
+        state.swaps.hear(change)
+    if (record := shown.decoded(score, shown.ScoreRecord)) is not None:
+        state.scores.hear(record)
+        state.arms.hear(record)
+        state.labelled.hear(record)
+        state.flow.hear(record, NOW, live=True)
+
+
+@hostile
+@given(hostile_records.hostile(SCORE))
+def test_score_records_of_the_judge(value: bytes | None) -> None:
+    values, rows = [SCORE, value, SCORE], np.arange(3)
+    faults = judged.faults(values, rows, bytes)
+    assert faults.keys() <= {1}
+    readable = rows[~np.isin(rows, list(faults))]
+    lanes = judged.lanes(values, readable)
+    assert sum(len(lane.rows) for lane in lanes.values()) == len(readable)
+    for answer in judged.answers_at(values, readable):
+        if isinstance(answer.score, int | float):
+            float(answer.score)
+    with contextlib.suppress(judged.Unreadable):
+        judged.answers_at(values, rows)
+    with contextlib.suppress(judged.Unreadable):
+        judged.lanes(values, rows)
+
+
+@hostile
+@given(hostile_records.hostile(SCORE))
+def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
+    if (record := selection.read(value, bytes)) is not None:
+        selection.Selection().takes(record)
+    lines = list(tail.scores([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
+    assert all(b"\n" not in line for line in lines)
+    assert orjson.loads(b"[%b]" % b",".join(lines))
+
+
+@hostile
+@given(hostile_records.values() | st.binary(min_size=1, max_size=400))
+def test_score_records_of_other_formats(value: bytes | None) -> None:
+    for as_json in (avro_record.as_json, protobuf_record.as_json):
+        with contextlib.suppress(ValueError):
+            orjson.dumps(as_json(value or b"", 0, ()))
+
+
+@hostile
+@given(hostile_records.keys(b"rescore/j", b"rescore/j/0", b"rescore/j/x"), hostile_records.hostile(PLACE))
+def test_the_progress_of_a_job_is_read_or_refused(key: bytes | None, value: bytes | None) -> None:
+    progress = Progress(SETTINGS, "j")
+    try:
+        progress.read(OneTopic("rollouts", [(key, value)]))  # type: ignore[arg-type]
+    except Fatal as error:
+        refused = error.exit_code
+    else:
+        refused = 3
+    assert refused == 3
+    orjson.dumps(progress.definition)
+
+
+@hostile
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(hostile_records.keys(b"r1/0", b"r1/1", b"r1/state"), hostile_records.hostile(ENTRY)),
+            st.tuples(st.just(b"r1/state"), hostile_records.hostile(STATE)),
+            st.tuples(st.just(b"r1/command/1"), hostile_records.hostile(COMMAND)),
+        ),
+        max_size=4,
+    )
+)
+def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> None:
+    ledger = Ledger()
+    ledger.hear(b"r1/0", ENTRY)
+    for key, value in told_:
+        ledger.hear(key, value)
+    for rollout in ledger.rollouts.values():
+        orjson.dumps(rollout_shown.told(rollout))
+        drawn(rollout_shown.shown(rollout, NOW))
+
+
+@hostile
+@given(hostile_records.keys(b"id"), hostile_records.hostile(b'{"id":"a","truth":1}'), hostile_records.headers("id"))
+def test_labels(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
+    for id_ in ("key", "id", "header:id"):
+        read = reader(LabelSettings(topic="labels", id=id_, value="truth"))
+        found = read(key, value, lambda: headers)
+        assert isinstance(found, Label | Unusable)
+        if isinstance(found, Label):
+            found.id.encode()
+
+
+OWN, OTHER = "mine", "other"
+
+
+def log_of(records: Sequence[tuple[bytes | None, bytes | None]], *, repairing: bool = False) -> CheckpointLog:
+    return CheckpointLog(OneTopic("checkpoints", records), "checkpoints", OWN, repairing=repairing)  # type: ignore[arg-type]
+
+
+@hostile
+@given(hostile_records.keys(), hostile_records.hostile(CHECKPOINT))
+def test_a_foreign_checkpoint_never_stops_a_relay(key: bytes | None, value: bytes | None) -> None:
+    foreign = (checkpoints.key(OTHER, "r", "t", 0), checkpoints.key(OTHER), checkpoints.key(OTHER, checkpoints.SIGHTING))
+    log = log_of([(name, value) for name in (key, *foreign)])
+    log.refresh()
+    assert log.unreadable_places() == []
+    assert log.sighting() is None
+
+
+@hostile
+@given(hostile_records.hostile(CHECKPOINT), hostile_records.hostile(REGISTRATION), hostile_records.hostile(SIGHTING))
+def test_an_own_checkpoint_is_read_or_names_where_it_is(
+    position: bytes | None, registration: bytes | None, sighting: bytes | None
+) -> None:
+    records = [
+        (checkpoints.key(OWN, "r", "t", 0), position),
+        (checkpoints.key(OWN), registration),
+        (checkpoints.key(OWN, checkpoints.SIGHTING), sighting),
+    ]
+    log, fatal = log_of(records), None
+    try:
+        log.refresh()
+        log.sighting()
+    except Fatal as error:
+        fatal = error
+    assert (fatal is None) == (not log.unreadable)
+    if fatal is not None:
+        assert fatal.exit_code == 3
+        assert "checkpoints[0]@" in str(fatal)
+        assert fatal.hint
+
+
+@hostile
+@given(hostile_records.keys(), hostile_records.values(), hostile_records.headers(*dead_letters.NAMES))
+def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
+    message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
+    shown.letter(message, headers)
+    judged.letter(headers)
+    orjson.loads(tail.dead_letter(message))
+    with contextlib.suppress(Unfit):
+        letter.read(message, NoIds(), 0)
+
+
+class NoIds:
+    """An id reader of events without an id."""
+
+    def of(self, value: bytes | None, headers: list[tuple[str, str | bytes | None]] | None = None) -> None:
+        """Return no id."""
+
+
+INDEX = b'{"schemaVersion":2,"mediaType":"%b","manifests":[{"mediaType":"a","digest":"sha256:%b","size":1}]}' % (
+    manifest.INDEX_TYPE.encode(),
+    b"a" * 64,
+)
+MANIFEST = manifest.encode(
+    {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "a", "digest": "sha256:" + "a" * 64, "size": 2},
+        "layers": [{"mediaType": "a", "digest": "sha256:" + "a" * 64, "size": 2, "annotations": {"a": "b"}}],
+        "annotations": {"a": "b"},
+    }
+)
+SIGNATURE = b'{"inputs":[{"tensor":"x","dtype":"float32","fields":["a"]}],"output":{"tensor":"y"}}'
+GOLDEN = b'{"event":{"a":1},"score":0.5,"tolerance":0.1}'
+STATEMENT = bundle.build_statement("sha256:" + "a" * 64, "https://x", {"a": 1}, ["m:1"])
+DOCUMENTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
+    "index": (INDEX, roles.parse),
+    "manifest": (MANIFEST, lambda data: [manifest.parse(data), manifest.named(data)]),
+    "history": (MANIFEST, lambda data: history.decode(data, "prod", 1, "the entry")),
+    "statement": (STATEMENT, bundle.parse_statement),
+    "bundle": (b'{"mediaType":"a","dsseEnvelope":{"payload":"","payloadType":"a","signatures":[{"sig":""}]}}', bundle.parse),
+    "signature": (SIGNATURE, Signature.parse),
+    "golden": (GOLDEN, lambda data: golden.parse_lines(data, None)),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@hostile
+@given(data=st.data())
+def test_documents_of_a_registry(name: str, data: st.DataObject) -> None:
+    valid, parse = DOCUMENTS[name]
+    document = data.draw(hostile_records.hostile(valid)) or b""
+    with contextlib.suppress(RegistryError, Corrupt, Misconfigured):
+        parse(document)
+
+
+def test_every_literal_is_met_behind_every_field() -> None:
+    found = dict(hostile_records.each_damaged(SWAP))
+    assert found["NaN at revision"].count(b"NaN") == 1
+    assert len(found) > 400
+    for value in found.values():
+        with contextlib.suppress(Unreadable):
+            audited.decode_swap(value)

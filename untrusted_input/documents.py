@@ -1,0 +1,144 @@
+"""The one reader of JSON that others wrote. Every fault of a document is an `Unreadable`, and nothing else.
+
+The decoders of msgspec and of the standard library raise RecursionError for a document of about 1,000 levels. A value of some
+hundred levels decodes, and breaks what writes or compares it later: orjson encodes 254 levels. So the reader limits depth, size
+and integers before a value leaves it. A type without untyped parts and unbounded integers needs no such scan: msgspec rejects
+or skips what does not fit it.
+"""
+
+import functools
+import json
+import re
+from itertools import accumulate
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+MAX_DEPTH = 100
+"""Levels of arrays and objects in a document. A model's signature, a manifest or a status record has fewer than ten."""
+MAX_BYTES = 64 << 20
+"""Size of a document, unless its reader has a smaller limit. Records of Kafka are far smaller."""
+SHOWN = 300  # characters of a decoder's message
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+
+Int64 = Annotated[int, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
+"""An integer as Kafka's protocol and numpy have it. An unbounded `int` takes 4,300 digits, which no float or array can hold."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+"""An integer from 0 on: an offset, a revision, a number of things."""
+Unix = Annotated[int, msgspec.Meta(ge=-(10**14), le=10**14)]
+"""Unix milliseconds within some 3,000 years, of which dates can be made."""
+
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_INTEGERS = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])")
+_STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
+_OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
+_DIGITS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
+_LONG = b"0" * 19  # a shorter integer fits 64 bits
+_INTEGER_DIGITS = 20  # of 2**64 - 1
+
+Read = TypeVar("Read")
+
+
+class Unreadable(ValueError):
+    """The bytes are no document of the expected type, or exceed a limit. The message names the fault, without their content."""
+
+
+class Decoder(Generic[Read]):
+    """Decodes JSON documents of one type. Make one for each type, not one for each document; it may be shared by threads."""
+
+    def __init__(self, type_: type[Read], *, max_bytes: int = MAX_BYTES) -> None:
+        self._decoder = msgspec.json.Decoder(type_)
+        self._scanned = _is_open(inspect.type_info(type_), set())
+        self._max_bytes = max_bytes
+
+    def decode(self, data: bytes | str | memoryview | None) -> Read:
+        """Return the document in `data`; None counts as empty. Raises Unreadable, and nothing else."""
+        if data is None or len(data) > self._max_bytes:
+            raise Unreadable("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
+        try:
+            if self._scanned:
+                check(data.encode() if isinstance(data, str) else bytes(data))
+            return self._decoder.decode(data)
+        except Unreadable:
+            raise
+        except RecursionError:
+            raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep") from None
+        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+            raise Unreadable(f"{error!s:.{SHOWN}}") from None
+
+    def decode_or_none(self, data: bytes | str | memoryview | None) -> Read | None:
+        """Return the document in `data`, or None if there is none."""
+        try:
+            return self.decode(data)
+        except Unreadable:
+            return None
+
+
+def check(data: bytes) -> None:
+    """Check that JSON text nests at most MAX_DEPTH levels and holds no integer beyond 64 bits. Raises Unreadable.
+
+    The scans run in C: 0.8 us for a record of 330 bytes. Strings are taken out only if a limit may be exceeded.
+    """
+    _check_depth(data)
+    if _LONG in data.translate(_DIGITS) and any(not _fits(found[0]) for found in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
+        raise Unreadable("it holds an integer beyond 64 bits")
+
+
+def _check_depth(data: bytes) -> None:
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    steps = _STRINGS.sub(b"", data).translate(_STEPS, _OTHERS)
+    if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
+        raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep")
+
+
+def _fits(integer: bytes) -> bool:
+    return len(integer) <= _INTEGER_DIGITS and SMALLEST <= int(integer) <= 2**64 - 1
+
+
+def _is_open(type_: Any, seen: set[Any]) -> bool:
+    """Tell whether a value of this type may hold untyped parts, or integers of any size."""
+    if isinstance(type_, inspect.AnyType | inspect.RawType):
+        return True
+    if isinstance(type_, inspect.IntType):
+        return (type_.le is None and type_.lt is None) or (type_.ge is None and type_.gt is None)
+    if isinstance(type_, inspect.StructType):
+        if type_.cls in seen:
+            return True  # it may nest in itself
+        seen = seen | {type_.cls}
+        return any(_is_open(field.type, seen) for field in type_.fields)
+    parts = [getattr(type_, name, None) for name in ("type", "item_type", "key_type", "value_type")]
+    parts += [*getattr(type_, "types", ()), *getattr(type_, "item_types", ())]
+    return any(part is not None and _is_open(part, seen) for part in parts)
+
+
+ANY = Decoder[Any](Any)
+"""Decodes any JSON."""
+
+
+def decode(data: bytes | str | memoryview | None, type_: type[Read], *, max_bytes: int = MAX_BYTES) -> Read:
+    """Return the document in `data` as this type, or raise Unreadable. For documents that are read now and then."""
+    decoder: Decoder[Read] = _decoder(type_, max_bytes)  # type: ignore[arg-type]  # types are hashable
+    return decoder.decode(data)
+
+
+@functools.cache
+def _decoder(type_: Any, max_bytes: int) -> Decoder[Any]:
+    return Decoder(type_, max_bytes=max_bytes)
+
+
+def decode_lenient(data: bytes) -> Any:
+    """Return a document as Python's standard library reads it: NaN, infinities and integers of any size are values.
+
+    Raises Unreadable, also for UTF-16 and for half of a surrogate pair, which no text holds.
+    """
+    try:
+        _check_depth(data)
+        found = json.loads(data.decode("utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{error!s:.{SHOWN}}") from None
+    return found

@@ -1,0 +1,31 @@
+"""Files that others placed: opened only if they are regular files."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+class NotRegular(OSError):
+    """The path names a FIFO, a device, a socket or a folder."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises NotRegular for anything but a regular file, and OSError as `open` does.
+
+    A FIFO without a writer blocks an ordinary open for ever. With O_NONBLOCK it opens at once; regular files ignore the flag.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, or a device without a driver
+            raise NotRegular(errno.EINVAL, "it is no regular file", str(path)) from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotRegular(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise

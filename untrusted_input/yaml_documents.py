@@ -1,0 +1,77 @@
+"""The one reader of YAML: plain data, each key once, limited in depth and in what its aliases expand to."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from untrusted_input.documents import MAX_DEPTH, Unreadable
+
+MAX_NODES = 1_000_000
+"""Values of a document, each as often as aliases repeat it: nine lines of aliases can name a billion."""
+
+MERGE = "tag:yaml.org,2002:merge"  # `<<: *defaults`
+
+
+class DuplicateKey(Unreadable):
+    """A mapping names a key twice: the first value would silently be lost."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes at most MAX_NODES nodes, MAX_DEPTH deep."""
+
+    def __init__(self, stream: bytes | str) -> None:
+        super().__init__(stream)
+        self._depth = self._nodes = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        alias = self.check_event(yaml.AliasEvent)
+        before = self._nodes
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if alias and id(node) not in self._sizes:
+            raise Unreadable("an alias names a value that holds it")
+        self._nodes += self._sizes[id(node)] if alias else 1
+        if self._nodes > MAX_NODES:
+            raise Unreadable(f"it has more than {MAX_NODES:,} values")
+        if not alias:
+            self._sizes[id(node)] = self._nodes - before
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # the constructor below says so
+            if key in seen:
+                raise DuplicateKey(f"the key {key!r:.100} is given twice, again in line {key_node.start_mark.line + 1}")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(text: bytes | str) -> Any:
+    """Return the values of a YAML document. Raises Unreadable, whose message names the line and never shows its content."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise Unreadable(_fault(error)) from None
+    except RecursionError:
+        raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep") from None
+    except Unreadable:
+        raise
+    except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:  # such as the date 2026-13-45
+        raise Unreadable(f"{error!s:.300}") from None
+
+
+def _fault(error: yaml.YAMLError) -> str:
+    """What is wrong and in which line, without the line: it might hold a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem} in line {error.problem_mark.line + 1}"
+    return type(error).__name__
