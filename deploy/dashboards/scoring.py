@@ -127,6 +127,18 @@ VERSIONS = [
         ],
     ),
     lines(
+        "Trials of versions",
+        "Versions that were tried in a process of their own before they were loaded, by outcome.",
+        "short",
+        [(f"sum by (outcome) (increase({now('scorer_version_trials_total')}[$__rate_interval]))", "{{outcome}}")],
+    ),
+    lines(
+        "Loads",
+        "The age of the longest load of a version, its trial included.",
+        "s",
+        [(f"max({now('scorer_version_load_seconds')})", "longest")],
+    ),
+    lines(
         "Where models run",
         "Scorers by device, and by what reads plain JSON objects: the native scanner, or msgspec.",
         "short",
