@@ -123,6 +123,7 @@ VERSIONS = [
         [
             (changes("scorer_swaps_total"), "swaps"),
             (changes("scorer_versions_refused_total"), "refused"),
+            (f"sum({now('scorer_channel_refused')})", "scorers that refuse the channel"),
             (changes("scorer_revision_fence_timeouts_total"), "revision not reached"),
         ],
     ),
