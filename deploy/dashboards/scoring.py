@@ -128,8 +128,21 @@ VERSIONS = [
         [
             (changes("scorer_swaps_total"), "swaps"),
             (changes("scorer_versions_refused_total"), "refused"),
+            (f"sum({now('scorer_channel_refused')})", "scorers that refuse the channel"),
             (changes("scorer_revision_fence_timeouts_total"), "revision not reached"),
         ],
+    ),
+    lines(
+        "Trials of versions",
+        "Versions that were tried in a process of their own before they were loaded, by outcome.",
+        "short",
+        [(f"sum by (outcome) (increase({now('scorer_version_trials_total')}[$__rate_interval]))", "{{outcome}}")],
+    ),
+    lines(
+        "Loads",
+        "The age of the longest load of a version, its trial included.",
+        "s",
+        [(f"max({now('scorer_version_load_seconds')})", "longest")],
     ),
     lines(
         "Where models run",

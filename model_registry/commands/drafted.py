@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 
 from model_registry import package
-from model_registry.commands.prepare import answered
+from model_registry.commands.prepare import answered_by
 from model_registry.errors import Refused
-from model_registry.onnx import draft, draft_folder, draft_outputs, golden_run, safety, tensors
+from model_registry.onnx import draft, draft_folder, draft_outputs, safety, tensors
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import example_events, gaps, golden, labels_file
 from model_registry.package.example_events import Event
 from model_registry.package.gaps import BLANK
 from model_registry.package.signature import Signature
+from model_registry.sandbox import run_apart
 
 CARD = "README.md"
 MOST_GOLDEN = 5
@@ -76,7 +77,7 @@ def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: S
         return _unanswered(events[:MOST_GOLDEN])
     good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
     try:
-        text = answered(golden_run.Loaded(model, signature, found), good)
+        text = run_apart(answered_by, model, signature, found, good)
     except ImportError:
         notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
         return _unanswered(good)

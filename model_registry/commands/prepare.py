@@ -2,7 +2,7 @@
 
 What the model requires of a scorer is noted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,18 @@ class Unanswered(Refused):
         self.lines = lines
 
 
-def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Prepared:
-    """Check a folder. Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered."""
+def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function that loads a model."""
+    return work(*arguments)
+
+
+def prepare(
+    folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
+) -> Prepared:
+    """Check a folder. `run` calls what loads the model: with `sandbox.run_apart` a model that kills is refused.
+
+    Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered.
+    """
     gaps.check(folder)
     path, stated = package.find_model(folder), package.read_signature(folder)
     if path.name != package.MODEL:
@@ -63,7 +73,7 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     found = _read(folder, signature)
     golden.check_shown(signature, found.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model))
+    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model, run))
 
 
 def _read(folder: Path, signature: Signature) -> Package:
@@ -74,13 +84,13 @@ def _read(folder: Path, signature: Signature) -> Package:
     return found
 
 
-def _ran(found: Package, signature: Signature, stated: OnnxFile) -> str:
+def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
     """The ONNX Runtime that answered the golden examples; nothing where none is installed. Raises Refused and Unanswered."""
     try:
         if _unanswered(found):
-            model = golden_run.Loaded(found.model_path, signature, stated)
-            raise Unanswered(found.folder, answered(model, [one.event for one in found.golden]))
-        return golden_run.run(found.model_path, signature, found.golden, stated)
+            events = [one.event for one in found.golden]
+            raise Unanswered(found.folder, run(answered_by, found.model_path, signature, stated, events))
+        return str(run(golden_run.run, found.model_path, signature, found.golden, stated))
     except ImportError:
         if _unanswered(found):
             raise Unanswered(found.folder) from None
@@ -96,6 +106,11 @@ def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:
     found = [pair for pair in zip(events, model.answers(events), strict=True) if golden.is_score(pair[1])]
     lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in found)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+
+
+def answered_by(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
+    """As `answered`, by a model that is loaded for it. Raises ImportError too."""
+    return answered(golden_run.Loaded(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:

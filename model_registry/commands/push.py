@@ -70,8 +70,9 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     """What is settled before the push, and what was not said on stderr."""
     from model_registry import package
     from model_registry.commands.prepare import prepare
+    from model_registry.sandbox import run_apart
 
-    ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
+    ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart)
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
     if not ready.package.golden:

@@ -32,13 +32,13 @@ from scorer import backends
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
 from scorer.commands.check import pulled
+from scorer.crashes.trial import tried_loader
 from scorer.events.batch import Batch
 from scorer.events.for_producers.records import WrittenRecord, record
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import BatchParts
 from scorer.loop.score_records import Target
 from scorer.loop.scoring import Scoring
-from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 
@@ -120,7 +120,9 @@ def measure(settings: Settings, folder: Package | None) -> Report:
         parsed = found.signature is None or sources.inside(found.signature).fields or settings.output.carry
         stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
         settings = settings.model_copy(update={"input": stated})
-        servable = make(found, Resolution(found.digest, found.version, 0), loader(settings), settings)
+        servable = make(
+            found, Resolution(found.digest, found.version, 0), tried_loader(settings, remember=folder is None), settings
+        )
     except backends.ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events

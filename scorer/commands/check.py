@@ -26,6 +26,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
+from scorer.crashes.trial import tried_loader
 from scorer.events.decoder import decode_patiently
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import ListedParts
@@ -33,7 +34,6 @@ from scorer.observe import foreign_members
 from scorer.rollout.labels.classes import Classes
 from scorer.rollout.labels.label import Unusable
 from scorer.rollout.labels.reading import labels_of
-from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
@@ -72,7 +72,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         package, resolution = pulled(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
-        servable = make(package, resolution, loader(settings), settings)
+        servable = make(package, resolution, tried_loader(settings), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except backends.ModelRefused as error:

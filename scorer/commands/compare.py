@@ -21,11 +21,12 @@ from publisher.process.command_line import Config, From, Json, Last, Set, To, pr
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
 from scorer.commands.labels import TITLES, number
+from scorer.crashes.trial import tried_loader
 from scorer.rollout.comparison import reading
 from scorer.rollout.comparison.differences import Differences
 from scorer.rollout.comparison.report import Comparison, Limits, differences, judge
 from scorer.rollout.labels.assessment import FIGURES, Assessment
-from scorer.servables.loaded import LoadedModel, loader
+from scorer.servables.loaded import LoadedModel
 from scorer.settings import Settings, load
 
 NEWEST = 100_000  # events, where nobody says which
@@ -97,7 +98,7 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
         found, resolution = pulled(settings.model_copy(update={"model": model}))
         name = f"{found.name}:{resolution.version}@{resolution.digest}"
     try:
-        loaded = loader(settings)(found)
+        loaded = tried_loader(settings, remember=not folder.is_dir())(found)
     except ModelRefused as error:
         raise Fatal(f"{name} is refused: {error}", "push a version that passes", REFUSED) from error
     with contextlib.closing(loaded.model):

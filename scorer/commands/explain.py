@@ -60,15 +60,15 @@ def _proof(settings: Settings, found: Explanation, tolerance: float) -> "Proof":
     """Raises Fatal, RegistryError, and Away where a model server is."""
     from scorer.backends import ModelRefused
     from scorer.commands.check import pulled
+    from scorer.crashes.trial import tried_loader
     from scorer.rollout.recomputation import recompute
-    from scorer.servables.loaded import loader
 
     if found.answer is None:
         raise Fatal(f"{found.place} has no answer to compute again", "see scorer status for how far the scorers are")
     model = settings.model.model_copy(update={"tag": found.answer.digest})
     package, _ = pulled(settings.model_copy(update={"model": model}))
     try:
-        loaded = loader(settings)(package)
+        loaded = tried_loader(settings)(package)
     except ModelRefused as error:
         raise Fatal(f"{found.answer.digest} is refused now: {error}", "see the version's model card", REFUSED) from error
     with contextlib.closing(loaded.model):

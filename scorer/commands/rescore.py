@@ -12,10 +12,10 @@ from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
+from scorer.crashes.trial import tried_loader
 from scorer.rescore import job as jobs
 from scorer.rescore.job import Job, Summary
 from scorer.rescore.selection import USUAL, Selection
-from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 
@@ -99,7 +99,7 @@ def _loaded(settings: Settings, version: str | None) -> Servable:
     """The version, checked as a scorer checks it; its records are for the topic of corrections. Raises RegistryError, Fatal."""
     package, resolution = pulled(_tagged(settings, version))
     try:
-        return make(package, resolution, loader(settings), jobs.correcting_settings(settings))
+        return make(package, resolution, tried_loader(settings), jobs.correcting_settings(settings))
     except ModelRefused as error:
         raise Fatal(f"{package.name}:{resolution.version} is refused: {error}", "name another with --with", REFUSED) from error
 

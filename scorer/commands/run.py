@@ -1,6 +1,7 @@
 """`scorer run`: scores events until SIGTERM, for those who read scores or, as a shadow, for those who compare versions."""
 
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -37,5 +38,6 @@ def run(
     if shadow:
         settings = Shadowing.of(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
-    work = shadow_service.run if shadow else service.run
-    supervisor.run(settings, workers or cores.allowed(), work, log_level.upper())
+    count = workers or cores.allowed()
+    work = partial(shadow_service.run if shadow else service.run, workers=count)
+    supervisor.run(settings, count, work, log_level.upper())

@@ -5,19 +5,20 @@ that both together need the memory of one worker, on a GPU too, until the suspec
 """
 
 import contextlib
-import ctypes
 import logging
 import math
 import multiprocessing
 import resource
-import signal
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import connection
 from typing import Any
 
+from model_registry import sandbox
 from model_registry.package import Package
 from model_registry.package.signature import Signature
+from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
 from publisher.process import logs
 from publisher.process.outages import MODEL, Away
@@ -36,7 +37,6 @@ PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines o
 ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
 LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.5
-PR_SET_PDEATHSIG = 1
 
 
 class ExaminerDied(Away):
@@ -57,8 +57,7 @@ class Examiner:
         self._opened: dict[str, Package] = {}
         self._turn = threading.Lock()
         self._closed = False
-        self._process: Any = None
-        self._pipe: Any = None
+        self._sandbox: Sandbox | None = None
         self._context = multiprocessing.get_context("forkserver")
         library = ["scorer.backends.onnx.onnx_runtime"] if settings.model.backend == "onnx-runtime" else []
         self._context.set_forkserver_preload([__name__, *library])
@@ -77,7 +76,7 @@ class Examiner:
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
         try:
-            examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
+            examined = Examined(self, digest, self.ask("open", digest, package, seconds=self._load_seconds))
             self._opened[digest] = package
             return made_ready(examined, examined, package.golden, self._settings, self._broken)
         except BaseException:
@@ -91,9 +90,7 @@ class Examiner:
         try:
             if self._closed:
                 raise self._gone()
-            if self._process is None:
-                self._start()
-            return self._call((what, digest, *arguments), seconds)
+            return self._call(self._sandbox or self._start(), (what, digest, *arguments), seconds)
         finally:
             self._turn.release()
 
@@ -119,58 +116,40 @@ class Examiner:
     def close(self) -> None:
         """End the child for good. A question that comes later, or waits for its answer now, is answered by Away."""
         self._closed = True
-        if (process := self._process) is not None:
-            process.kill()
+        if (running := self._sandbox) is not None:
+            running.kill()
         with self._turn:
             self._end()
 
-    def _start(self) -> None:
+    @property
+    def _load_seconds(self) -> float:
+        return self._settings.model.load_seconds
+
+    def _start(self) -> Sandbox:
         """A new child that has opened what the last one had. Raises Away."""
-        self._pipe, theirs = self._context.Pipe()
-        process = self._context.Process(target=_examine, args=(theirs, self._settings), daemon=True)
-        process.start()
-        theirs.close()
-        self._process = process
+        started = self._sandbox = Sandbox(self._context, _examine, self._settings)
         if self._closed:
             self._end()
             raise self._gone()
         try:
             for digest, package in list(self._opened.items()):
-                self._call(("open", digest, package), math.inf)
+                self._call(started, ("open", digest, package), self._load_seconds)
         except (ModelRefused, ExaminerDied) as error:  # no event has been seen yet
             self._end()
             raise Away(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
+        return started
 
-    def _call(self, question: tuple[Any, ...], seconds: float) -> Any:
-        with contextlib.suppress(OSError):  # it has died: that is told below
-            self._pipe.send(question)
-        looks = seconds / LOOK_SECONDS
-        while not connection.wait([self._pipe, self._process.sentinel], LOOK_SECONDS):
-            self._show_life()
-            looks -= 1  # a machine that was asleep has not looked
-            if looks <= 0:
-                self._end()
-                raise ExaminerDied(f"did not answer within {seconds:g} s")
+    def _call(self, child: Sandbox, question: tuple[Any, ...], seconds: float) -> Any:
         try:
-            good, answer = self._pipe.recv()
-        except (EOFError, OSError):
-            self._process.join(LOOK_SECONDS)
-            code = self._process.exitcode
+            return child.ask(*question, seconds=seconds, waiting=self._show_life, poll=LOOK_SECONDS)
+        except SandboxDied as error:
             self._end()
-            raise self._gone() if self._closed else ExaminerDied(how(code)) from None
-        if good:
-            return answer
-        try:
-            raise answer
-        finally:
-            del answer  # it keeps this frame, whose callers' keep the batch
+            raise self._gone() if self._closed else ExaminerDied(str(error)) from None
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-        self._process = self._pipe = None
+        if self._sandbox is not None:
+            self._sandbox.close()
+        self._sandbox = None
 
 
 class Examined:
@@ -196,33 +175,11 @@ class Examined:
         self._examiner.free(self._digest)
 
 
-def how(code: int | None) -> str:
-    """How a process ended, by its exit code or the negated signal that killed it."""
-    if code is not None and code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
-
-
 def _examine(pipe: connection.Connection, settings: Settings) -> None:
     """The child's life: one answer to each question, until the worker is gone."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sandbox.confine()
     logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
-    opened: dict[str, Any] = {}
-    backend = backends.find(settings.model)
-    while True:
-        try:
-            what, digest, *arguments = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer = True, _answer(backend, opened, settings, what, digest, *arguments)
-        except KNOWN as error:
-            answer = False, error
-        except Exception as error:
-            log.exception("the examiner could not %s", what)
-            answer = False, RuntimeError(f"{type(error).__name__}: {error}")
-        pipe.send(answer)
+    sandbox.serve(pipe, partial(_answer, backends.find(settings.model), {}, settings), KNOWN)
 
 
 def _answer(

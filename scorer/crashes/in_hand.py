@@ -4,7 +4,7 @@ The note lies in memory that outlives the worker, and on disk where the cache ca
 again finds it. A worker writes the note before it scores a batch and clears it afterwards. Its supervisor clears it after every
 end but a death (a signal, a hang, a model that is broken, an exit that a library makes). A note that a worker finds at its
 start tells which events may have killed, and which candidate looked at them. Behind it stands how many deaths have been blamed
-on a candidate so far.
+on a candidate so far, and which version is being loaded (`load_journal.py`).
 """
 
 import errno
@@ -26,7 +26,9 @@ MOST = 1_000  # partitions in one note, fewer where their names are long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LENGTH = struct.Struct("<I")
 BLAME_AT = SIZE - 512  # bytes from the beginning
-ROOM = BLAME_AT - LENGTH.size
+LOADS_AT = BLAME_AT - 4_096
+ROOM = LOADS_AT - LENGTH.size
+LOADS_ROOM = BLAME_AT - LOADS_AT - LENGTH.size
 BLAME_ROOM = SIZE - BLAME_AT - LENGTH.size
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
 
@@ -42,6 +44,11 @@ class _Note(msgspec.Struct, array_like=True):
 class _Blame(msgspec.Struct, array_like=True):
     candidate: str = ""
     deaths: int = 0
+
+
+class _Loads(msgspec.Struct, array_like=True):
+    loading: str = ""
+    deaths: dict[str, int] = {}
 
 
 class InHand:
@@ -84,6 +91,22 @@ class InHand:
         """How many deaths are blamed on this candidate."""
         blame = self._read(BLAME_AT, BLAME_ROOM, _Blame) or _Blame()
         return blame.deaths if blame.candidate == candidate else 0
+
+    def note_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
+        """Write to disk which version is being loaded ("" for none), and how many processes died while they loaded each."""
+        self._write(LOADS_AT, self._encode((loading, deaths)))
+        self._memory.flush()
+
+    def loads(self) -> tuple[str, dict[str, int]]:
+        """What `note_loads` wrote last."""
+        loads = self._read(LOADS_AT, LOADS_ROOM, _Loads) or _Loads()
+        return loads.loading, loads.deaths
+
+    def end_load(self) -> None:
+        """No version is being loaded: the process is asked to end, or ended by itself."""
+        loading, deaths = self.loads()
+        if loading:
+            self.note_loads("", deaths)
 
     def _write(self, at: int, body: bytes) -> None:
         memory, begin = self._memory, at + LENGTH.size

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -18,6 +18,7 @@ from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
 from scorer.events.native.bus import bus
 from scorer.events.native.library import native
+from scorer.servables.guard import OUTCOMES
 from scorer.settings.sections import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,13 @@ class Metrics:
         self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
         told = "1 while the channel names a version, or was moved in a way, that is refused here: an earlier one is served."
         self.channel_refused = Gauge("scorer_channel_refused", told, registry=at)
+        tried = "Versions tried in a process of their own before they were loaded, by outcome."
+        self.trials = Counter("scorer_version_trials", tried, ["outcome"], registry=at)
+        for outcome in OUTCOMES:
+            self.trials.labels(outcome)
+        self._load_seconds = Gauge(
+            "scorer_version_load_seconds", "Age of the load of a version, its trial included; 0 without one.", registry=at
+        )
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
         )
@@ -163,6 +171,10 @@ class Metrics:
         said = "Plain JSON objects by scanner or msgspec; events as columns or messages."
         parts = Gauge("scorer_native_info", said, ["json", "kafka"], registry=at)
         parts.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
+
+    def loading(self, age_seconds: Callable[[], float]) -> None:
+        """From now on the age of a load is what this returns."""
+        self._load_seconds.set_function(age_seconds)
 
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]

@@ -36,6 +36,7 @@ from publisher.session.protocol import Counters, Session
 from publisher.session.transactional_ids import transactional_ids
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
+from scorer.crashes.trial import Trials
 from scorer.intake.beginnings import Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
@@ -96,12 +97,14 @@ def run(
     parts: Parts | None = None,
     on_serving: Callable[[str], None] = lambda _: None,
     in_hand: InHand | None = None,
+    workers: int = 1,
 ) -> None:
     """Score until SIGTERM or SIGINT, in the main thread of a process of its own. `on_serving(address of health and metrics)` is
-    called when that begins. `in_hand` is the note that outlives this process. Raises Fatal where it cannot begin or go on."""
+    called when that begins. `in_hand` is the note that outlives this process. `workers`: the processes that share this one's
+    memory limit, this one included. Raises Fatal where it cannot begin or go on."""
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
-    service = Service(settings, parts or Parts(), in_hand or InHand())
+    service = Service(settings, parts or Parts(), in_hand or InHand(), workers)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
 
@@ -131,10 +134,11 @@ class _Running:
 class Service:
     """One scorer, from its start to its end."""
 
-    def __init__(self, settings: Settings, parts: Parts, in_hand: InHand) -> None:
+    def __init__(self, settings: Settings, parts: Parts, in_hand: InHand, workers: int = 1) -> None:
         self._settings = settings
         self._parts = parts
         self._in_hand = in_hand
+        self._workers = workers
         self._stopping = threading.Event()
         self._progress = Progress(time.monotonic())
         self._skipped = SkippedRecords(log)
@@ -218,6 +222,8 @@ class Service:
         settings, metrics = self._settings, self._metrics
         quarantine = Quarantine(settings, self._in_hand, load, self._progress.alive)
         stop.callback(quarantine.close)  # the models may live in its examiner
+        trials = Trials(settings, self._in_hand, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
+        metrics.loading(trials.age_seconds)
         versions = VersionManager(
             settings,
             quarantine.loading,
@@ -225,6 +231,7 @@ class Service:
             on_refused=lambda _: metrics.refused.inc(),
             lethal=quarantine.lethal,
             candidate=self._parts.candidate,
+            guard=trials,
         )
         stop.callback(versions.close)
         metrics.channel_refused.set_function(lambda: versions.refuses_channel)

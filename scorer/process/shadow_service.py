@@ -27,7 +27,9 @@ class ShadowBeginnings(Beginnings):
         return AnswersFrom([], [])
 
 
-def run(settings: Settings, on_serving: Callable[[str], None] = lambda _: None, in_hand: InHand | None = None) -> None:
+def run(
+    settings: Settings, on_serving: Callable[[str], None] = lambda _: None, in_hand: InHand | None = None, workers: int = 1
+) -> None:
     """As `service.run`."""
     os.nice(NICENESS)
     parts = Parts(
@@ -36,4 +38,4 @@ def run(settings: Settings, on_serving: Callable[[str], None] = lambda _: None, 
         candidate=roles.candidate,
         make_beginnings=ShadowBeginnings,
     )
-    service.run(settings, parts, on_serving, in_hand)
+    service.run(settings, parts, on_serving, in_hand, workers)

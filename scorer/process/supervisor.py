@@ -23,11 +23,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from model_registry.errors import RegistryError
+from model_registry.sandbox import describe_end
 from publisher.errors import USAGE, Fatal
 from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.process.watchdog import BROKEN
-from scorer.crashes.examiner import how
 from scorer.crashes.in_hand import InHand, path_of
 from scorer.process.restarts import Restarts
 from scorer.servables.source import open_cache
@@ -150,6 +150,7 @@ class _Worker:
         that exits."""
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.in_hand.clear()
+            self.in_hand.end_load()
 
     def send(self, number: signal.Signals) -> None:
         if self.exit_code() is None:
@@ -159,7 +160,9 @@ class _Worker:
         """Why it ended, as an error of the whole command."""
         if self.said:
             return self.said
-        return Fatal(f"worker {self.number} {how(code)}", "what it said before is in the log", code if code > 0 else 128 - code)
+        return Fatal(
+            f"worker {self.number} {describe_end(code)}", "what it said before is in the log", code if code > 0 else 128 - code
+        )
 
 
 class _Supervisor:
@@ -212,7 +215,9 @@ class _Supervisor:
             if worker.restart_at is None:
                 return worker.why(code)
             said = f": {worker.said}" if worker.said else ""
-            log.error("worker %d %s%s; starting it again in %.1f s", worker.number, how(code), said, worker.restart_at - now)
+            log.error(
+                "worker %d %s%s; starting it again in %.1f s", worker.number, describe_end(code), said, worker.restart_at - now
+            )
         return None
 
     def _stop(self) -> Fatal | None:
@@ -220,6 +225,7 @@ class _Supervisor:
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
+            worker.in_hand.end_load()  # a kill from now on, by us or by who waits for us, is no version's fault
         deadline = time.monotonic() + self._grace
         wrong: list[Fatal] = []
         for worker in running:

@@ -12,6 +12,7 @@ import logging
 import math
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
 from scorer.servables import policy
+from scorer.servables.guard import LoadGuard, Superseded, Unguarded
 from scorer.servables.servable import Canary, Load, Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.servables.tag import FollowedTag
@@ -72,7 +74,7 @@ class _Shared:
 class VersionManager:
     """The versions of one scorer: the champion, and the `candidate` among the channel's roles, if there is one.
     `on_refused(refusal)` tells the metrics, `outages` hear of what does not answer. `lethal(identity)` says why a candidate is
-    not loaded, if it is not."""
+    not loaded, if it is not. `guard` tries each version before it is loaded here."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class VersionManager:
         on_refused: Callable[[Refusal], None] = lambda _: None,
         lethal: Callable[[str], str | None] = lambda _: None,
         candidate: Callable[[Sequence[Role]], Role | None] = roles.canary,
+        guard: LoadGuard | None = None,
     ) -> None:
         self._settings = settings
         self._load = load
@@ -90,6 +93,8 @@ class VersionManager:
         self._on_refused = on_refused
         self._lethal = lethal
         self._candidate = candidate
+        self._guard = guard or Unguarded()
+        self._poll_at = 0.0  # when the channel is polled again while a version is tried
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
         self._tag = FollowedTag(settings.model, self._store, self._cache)
@@ -228,7 +233,8 @@ class VersionManager:
         for role, before in self._shared.serving.items():
             if (fresh := self._shared.ready.get(before.digest)) is None:
                 package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
-                fresh = replace(before, loaded=self._load(package))
+                with self._guard.loading(before.resolution.identity):
+                    fresh = replace(before, loaded=self._load(package))
             servable = replace(before, loaded=fresh.loaded)
             with self._lock:
                 self._serve({**self._shared.serving, role: servable})
@@ -405,7 +411,7 @@ class VersionManager:
 
     def _work(self) -> None:
         """Do what the policy asks for, until it asks for what only the scoring thread may do."""
-        while True:
+        while not self._closing.is_set():
             with self._lock:
                 action = policy.next_action(self._snapshot())
                 if isinstance(action, policy.Unload):
@@ -423,11 +429,18 @@ class VersionManager:
         load, settings = self._load, self._settings
         role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
-            if role != CHAMPION and (why := self._lethal(aspired.identity)):
+            if why := self._deadly(role, aspired):
                 raise ModelRefused(why)
             self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, digest, version=aspired.version)
-            servable = make(package, aspired, load, settings, role)
+            with self._guard.loading(aspired.identity):
+                self._guard.attempt(package, aspired.identity, lambda: self._is_wanted(digest))
+                servable = make(package, aspired, load, settings, role)
+        except Superseded:
+            log.info("version %s is no longer wanted; its trial is ended", aspired.version)
+            self._cache.release(digest)
+            self._look()
+            return
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._tag.forget()
@@ -443,6 +456,34 @@ class VersionManager:
                 return
             self._shared.ready[digest] = servable
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
+
+    def _deadly(self, role: str, aspired: Resolution) -> str | None:
+        """Why a version is not loaded again, because of deaths. The version that was served last always is: it has been loaded
+        here before, so something else ended this process during its starts."""
+        if role != CHAMPION and (why := self._lethal(aspired.identity)):
+            return why
+        known = self._tag.known_good()
+        return None if known and known.digest == aspired.digest else self._guard.refusal(aspired.identity)
+
+    def _is_wanted(self, digest: str) -> bool:
+        """Whether the version that is being tried is still to be served; polls the channel meanwhile."""
+        if self._closing.is_set():
+            return False
+        now = time.monotonic()
+        if not self._wake.is_set() and now < self._poll_at:
+            return True
+        self._wake.clear()
+        self._poll_at = now + self._settings.model.poll_seconds
+        named = self._tag.named
+        try:
+            found = self._tag.look()
+        except RegistryError as error:
+            self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
+            return True
+        if found is None or found[0] == named:
+            return True
+        self._tag.forget()  # what was found here is aspired to at the next look
+        return digest in (one.digest for one in self._by_role(found[0]).values())
 
     def _snapshot(self) -> policy.Snapshot:
         shared = self._shared

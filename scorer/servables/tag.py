@@ -26,6 +26,7 @@ class FollowedTag:
         self._validator: str | None = None
         self._resolved_at = 0.0
         self._noted: Resolution | None = None
+        self.named: Resolution | None = None  # at the last look
 
     def look(self) -> tuple[Resolution, str] | None:
         """What the tag names, and why it was moved there; None where nothing can have changed. Raises RegistryError."""
@@ -34,7 +35,7 @@ class FollowedTag:
             return None
         found = channel.resolve(self._store, self._tag)
         reason = self._reason(found)
-        self._validator, self._resolved_at = validator, now
+        self._validator, self._resolved_at, self.named = validator, now, found
         return found, reason
 
     def forget(self) -> None:

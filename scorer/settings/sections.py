@@ -148,7 +148,9 @@ class ModelSettings(Section):
     """How long a batch may take the model (ms); default: 50 latency targets, from 500 to 2500."""
     fallback: FallbackSettings = FallbackSettings()
     load_seconds: float = Field(default=120.0, gt=0)
-    """How long a version may take until it is ready on a server, or in its buckets (s)."""
+    """How long a version may take until it is ready: in its trial process, in its buckets, or on a server (s)."""
+    load_bytes: ByteSize | None = Field(default=None, ge=1)
+    """How much memory a version may need in its trial process; default: what the container has free, divided by the workers."""
     cache: Path | None = None
     """Where pulled versions are kept, for any number of scorers; default: the user's cache."""
     policy: Path | None = None

@@ -11,9 +11,9 @@ from model_registry.package import Package, sources
 from model_registry.package.signature import Decision, Signature
 from publisher.errors import REFUSED, Fatal
 from scorer.backends import ModelRefused
+from scorer.crashes.trial import tried_loader
 from scorer.rollout.comparison.answers import answers
 from scorer.rollout.comparison.labelled import classes_of
-from scorer.servables.loaded import loader
 from scorer.settings import Settings
 from training.gate.metrics import Scored
 from training.snapshot.rows import Rows
@@ -28,7 +28,7 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
     cannot be loaded, scores none, or its scores are not one number for the second class; and Away."""
     name = f"version {package.version or package.folder.name}"
     try:
-        loaded = loader(settings)(package)
+        loaded = tried_loader(settings, remember=False)(package)
     except ModelRefused as error:
         raise Fatal(
             f"{name} is refused: {error}", "scorer check says the same; promote a version that loads", REFUSED

@@ -32,6 +32,7 @@ def stocked(make_rig: MakeRig, repository: str, flags: tuple[str, ...], **model:
         rig.run("model-registry", *flags, "push", str(folder), f"{repository}:{version}")
     rig.run("model-registry", *flags, "promote", repository, "--to", "1.0.0")
     rig.create()
+    rig.run("scorer", "check", "scorer.yaml", "--set", "model.tag=2.0.0")  # tries it, which a scorer need not do again
     return rig
 
 

@@ -58,6 +58,13 @@ def wrong_version(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
+def endless_load(fleet: Fleet) -> Iterator[None]:
+    fleet.rig.promote("5.0.0")
+    yield
+    fleet.rig.promote("1.0.0")
+
+
+@contextmanager
 def failing_canary(fleet: Fleet) -> Iterator[None]:
     """A candidate whose scores are no numbers gets half of the keys."""
     fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--to", "4.0.0", "--canary", "50%", "--reason", "seeing")
@@ -192,6 +199,7 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
     "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
+    "endless-load": (endless_load, ("ScorerVersionLoadLong",)),
     "failing-canary": (failing_canary, ("ScorerCanaryBreakerOpen", "ScorerCanaryFails")),
     "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
     "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),

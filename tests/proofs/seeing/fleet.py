@@ -14,7 +14,7 @@ from tests.campaigns.load import Load
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig, ScorerProcess
 from tests.proofs.seeing.prometheus import Prometheus
-from tests.support import models
+from tests.support import hostile_models, models
 from tests.support.processes import Service
 
 NAMESPACE = "scoring"
@@ -32,6 +32,7 @@ class Fleet:
         (folder / "relay").mkdir(parents=True)
         self.rig = Rig(here.bootstrap_servers, folder, f"seeing-{time.time_ns()}").stocked(2, versions=2)
         self.rig.push_unchecked(models.package(folder / "wrong", lambda p: models.linear(p, 5.0, width=3)), "3.0.0")
+        self.rig.push_unchecked(hostile_models.package(folder / "endless", hostile_models.endless), "5.0.0")
         self.rig.push_unchecked(models.package(folder / "failing", lambda p: models.linear(p, float("nan"))), "4.0.0")
         self.load = Load(here.bootstrap_servers, self.rig.events_topic, RATE)
         self.relay = RelayRig((here.bootstrap_servers, there.bootstrap_servers), folder / "relay", "scores")

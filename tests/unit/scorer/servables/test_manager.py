@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -24,13 +25,39 @@ from publisher.errors import Fatal
 from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
 from scorer.servables import tag as tag_module
+from scorer.servables.guard import Superseded
 from scorer.servables.manager import Refusal, VersionManager
 from tests.support import models
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 from tests.unit.scorer.minimal import minimal
 
 NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
+
+
+class Guard:
+    """`endless`: versions whose trial ends only when they are no longer wanted. `deadly`: identities that are not loaded."""
+
+    def __init__(self) -> None:
+        self.endless: set[str] = set()
+        self.deadly: set[str] = set()
+        self.trying = threading.Event()
+        self.noted: list[str] = []
+
+    def refusal(self, identity: str) -> str | None:
+        return "processes died" if identity in self.deadly else None
+
+    @contextlib.contextmanager
+    def loading(self, identity: str) -> Iterator[None]:
+        self.noted.append(identity)
+        yield
+
+    def attempt(self, found: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
+        assert self.noted[-1] == identity, "a death in the trial counts, too"
+        if found.version in self.endless:
+            self.trying.set()
+            until(lambda: not is_wanted(), "a move of the channel")
+            raise Superseded
 
 
 class Site:
@@ -51,6 +78,7 @@ class Site:
         self.outages = Outages()
         self.refused: list[Refusal] = []
         self.key: PrivateKey | None = None
+        self.guard = Guard()
 
     def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
         channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary, key=self.key)
@@ -65,7 +93,9 @@ class Site:
 
     @contextlib.contextmanager
     def manager(self, lethal: Callable[[str], str | None] = lambda _: None) -> Iterator[VersionManager]:
-        made = VersionManager(self.settings, self.load, self.outages, on_refused=self.refused.append, lethal=lethal)
+        made = VersionManager(
+            self.settings, self.load, self.outages, on_refused=self.refused.append, lethal=lethal, guard=self.guard
+        )
         try:
             made.start()
             yield made
@@ -111,6 +141,57 @@ def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site:
         site.promote("2.0.0")
         until(manager.flip, "the same version, promoted again")
         assert version(manager) == ("2.0.0", 3)
+
+
+def test_the_channel_is_followed_while_a_version_is_tried_and_its_trial_ends_with_the_next_move(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        assert site.guard.trying.wait(STEP_SECONDS)
+        site.promote("3.0.0")
+        until(manager.flip, "the third version")
+        assert (version(manager), manager.refusals()) == (("3.0.0", 3), [])
+        assert site.loads == ["1.0.0", "3.0.0"]
+
+
+def test_a_start_follows_the_channel_while_a_version_is_tried(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    site.promote("2.0.0")
+
+    def moved() -> None:
+        assert site.guard.trying.wait(STEP_SECONDS)
+        site.promote("3.0.0")
+
+    mover = threading.Thread(target=moved)
+    mover.start()
+    with site.manager() as manager:
+        assert version(manager) == ("3.0.0", 3)
+    mover.join()
+
+
+def test_a_scorer_that_ends_ends_the_trial_of_a_version(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        assert site.guard.trying.wait(STEP_SECONDS)
+        manager.close()
+        assert "model-versions" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_served_last(site: Site) -> None:
+    digests = {name: channel.resolve(site.store, name).digest for name in VERSIONS}
+    site.guard.deadly |= {f"{digests['1.0.0']}@1", f"{digests['2.0.0']}@2"}
+    with pytest.raises(Away, match="processes died"), site.manager():
+        pass
+    site.guard.deadly.discard(f"{digests['1.0.0']}@1")
+    with site.manager():
+        pass
+    site.guard.deadly.add(f"{digests['1.0.0']}@1")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        site.promote("2.0.0")
+        until(manager.refusals, "the refusal")
+        assert manager.refusals() == [Refusal("2.0.0", "processes died")]
 
 
 def test_what_a_load_needs_may_be_away(site: Site) -> None:

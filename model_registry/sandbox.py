@@ -1,0 +1,169 @@
+"""A child process for work that may kill its process: it answers questions, and its death is an error of its parent.
+
+The parent learns how the child ended: by a signal, with an exit code, or because it did not answer in time. The child ends with
+its parent, is the first process that the kernel ends if memory runs out, and leaves no core file.
+"""
+
+import contextlib
+import ctypes
+import logging
+import math
+import multiprocessing
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import connection
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any, TypeVar
+
+from model_registry.errors import Refused, RegistryError
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1  # how late a cancelled or dead child is noticed
+END_SECONDS = 5.0
+PR_SET_PDEATHSIG = 1
+MOST_LIKELY_KILLED = "1000"  # of oom_score_adj, proc(5)
+
+T = TypeVar("T")
+
+
+class SandboxDied(Exception):
+    """The child died, or did not answer in time. The message says how; `after` is the time until then, in seconds."""
+
+    def __init__(self, message: str, after: float = 0.0, *, in_time: bool = True) -> None:
+        super().__init__(message)
+        self.after = after
+        self.in_time = in_time
+
+
+class Sandbox:
+    """One child process. One thread at a time asks; any thread may call `kill`. After SandboxDied it is closed.
+
+    `target(pipe, *arguments)` runs in the child, which should call `confine` and then `serve`.
+    """
+
+    def __init__(self, context: BaseContext, target: Callable[..., None], *arguments: Any) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = context.Process(target=target, args=(theirs, *arguments), daemon=True)  # type: ignore[attr-defined]
+        try:
+            self._process.start()
+        except BaseException:
+            self._pipe.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return int(self._process.pid)
+
+    def ask(
+        self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
+    ) -> Any:
+        """The child's answer to one question, or the error that it answered with.
+
+        `waiting` is called every `poll` seconds; an error that it raises ends the wait but not the child. Raises SandboxDied
+        if the child dies, or does not answer within `seconds`: then it is killed. Time in which this machine was suspended
+        does not count.
+        """
+        began = time.monotonic()
+        with contextlib.suppress(OSError):  # the child is dead: reported below
+            self._pipe.send(question)
+        polls = seconds / poll
+        while not connection.wait([self._pipe, self._process.sentinel], poll):
+            waiting()
+            polls -= 1
+            if polls <= 0:
+                self.close()
+                raise SandboxDied(f"did not answer within {seconds:g} s", time.monotonic() - began, in_time=False)
+        try:
+            good, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(END_SECONDS)
+            code = self._process.exitcode
+            self.close()
+            raise SandboxDied(describe_end(code), time.monotonic() - began) from None
+        if good:
+            return answer
+        try:
+            raise answer
+        finally:
+            del answer  # it keeps this frame, whose callers' keep what they asked
+
+    def kill(self) -> None:
+        """End the child. A thread that waits for its answer gets SandboxDied."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the child, wait for its end and free its pipe."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+def describe_end(code: int | None) -> str:
+    """How a process ended, by its exit code or the negated signal that killed it."""
+    if code is None:
+        return "closed its pipe"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code}"
+
+
+def confine() -> None:
+    """Prepare this process, a child, for work that may kill it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        sys.exit()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # not on every kernel
+        Path("/proc/self/oom_score_adj").write_text(MOST_LIKELY_KILLED)
+
+
+def serve(pipe: connection.Connection, answer: Callable[..., Any], known: tuple[type[Exception], ...]) -> None:
+    """Answer the parent's questions until it is gone. `known` errors are raised there as they are, others by their text."""
+    while True:
+        try:
+            question = pipe.recv()
+        except EOFError:
+            return
+        try:
+            reply = True, answer(*question)
+        except known as error:
+            reply = False, error
+        except Exception as error:
+            log.exception("the child process could not answer: %s", question[0])
+            reply = False, RuntimeError(f"{type(error).__name__}: {error}")
+        pipe.send(reply)
+
+
+def run_apart(work: Callable[..., T], *arguments: Any) -> T:
+    """What `work(*arguments)` returns, or raises of RegistryError and ImportError, in a child process.
+
+    For a function that loads a model. Raises Refused if the child dies.
+    """
+    alone = len(list(Path("/proc/self/task").iterdir())) == 1  # a process with threads must not fork
+    sandbox = Sandbox(multiprocessing.get_context("fork" if alone else "spawn"), _serve_once)
+    try:
+        answer: T = sandbox.ask(work, *arguments)
+    except SandboxDied as error:
+        raise Refused(f"a process {error} when it loaded the model or ran it", "no scorer could either") from None
+    finally:
+        sandbox.close()
+    return answer
+
+
+def _serve_once(pipe: connection.Connection) -> None:
+    confine()
+    serve(pipe, _call, (RegistryError, ImportError))
+
+
+def _call(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)
