@@ -16,7 +16,6 @@ COPY deploy/requirements/compiler.txt compiler.txt
 RUN python3 -m pip install --require-hashes -r compiler.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY model_registry model_registry
-COPY untrusted_input untrusted_input
 COPY publisher publisher
 COPY scorer scorer
 # The wheel, built and installed; then without pip, build backend and compiler, which nothing needs at run time.

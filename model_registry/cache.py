@@ -33,8 +33,8 @@ from model_registry.oci.manifest import Version
 from model_registry.package import Package
 from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
-from untrusted_input import documents
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 

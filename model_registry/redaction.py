@@ -1,7 +1,4 @@
-"""Removes credentials from text before it is printed or logged. Depends on nothing.
-
-`publisher/redaction.py` does the same for that package, which shares no code with this one.
-"""
+"""Removes credentials from text before it is printed, logged or served. Knows only text: no settings and no I/O."""
 
 import re
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from publisher.redaction import redacted
+from model_registry.redaction import redacted
 
 FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
 """Exit codes of the commands: a check or a count found something wrong; usage or configuration; refused; unreachable; Ctrl-C or

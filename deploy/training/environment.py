@@ -22,7 +22,6 @@ from pathlib import Path
 import model_registry
 import publisher
 import scorer
-import untrusted_input
 
 PINS = {
     "OPENBLAS_CORETYPE": "Haswell",
@@ -40,7 +39,7 @@ PINS = {
 INSTALLERS = ("pip", "setuptools", "wheel", "uv")
 """They install and compute nothing: a machine has the versions that it came with."""
 OURS = "scorestream"
-PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer, untrusted_input))
+PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer))
 SOURCES = (".py", ".c", ".h")
 NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json")
 """Files of a distribution's `.dist-info` that say how it was installed, or from where."""

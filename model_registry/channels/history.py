@@ -13,7 +13,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.trust import bundle
 from model_registry.trust.keys import PrivateKey
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
 EVIDENCE_TYPE = "application/vnd.scorestream.evidence.v1+json"

@@ -13,7 +13,7 @@ from model_registry.commands import options, output
 from model_registry.commands.options import Channel, Json, Keys, MoveKey, PasswordFile, Reason, Repo, open_repository
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError
 from model_registry.oci import tags
-from untrusted_input.text import printable
+from model_registry.untrusted_input.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from untrusted_input.text import printable, printable_json
+from model_registry.untrusted_input.text import printable, printable_json
 
 if TYPE_CHECKING:
     from model_registry.channels.history import Move

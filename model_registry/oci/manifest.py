@@ -16,7 +16,7 @@ import msgspec
 from model_registry.errors import BadReference, Corrupt
 from model_registry.files import check_paths
 from model_registry.oci import digests
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 MAX_BYTES = 4 << 20  # what registries accept at most (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000

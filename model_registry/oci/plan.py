@@ -11,7 +11,7 @@ from model_registry.errors import Corrupt, Refused
 from model_registry.files import check_paths
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input.files import open_regular
 
 Source = Callable[[], BinaryIO]
 _MEDIA_TYPE = "application/vnd.cncf.model.{}.v1.raw"  # ModelPack

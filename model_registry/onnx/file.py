@@ -15,7 +15,7 @@ from model_registry.errors import Corrupt
 from model_registry.onnx import wire
 from model_registry.onnx.tensors import UNKNOWN, Shape, Tensor
 from model_registry.onnx.wire import Buffer, Span
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input.files import open_regular
 
 MAX_DEPTH = 32  # graphs within graphs
 MAX_RANK = 64

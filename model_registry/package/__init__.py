@@ -24,7 +24,7 @@ from model_registry.package import signature as signatures
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
 from model_registry.stores import Store, select, transfer
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input.files import open_regular
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server

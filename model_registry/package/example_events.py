@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from model_registry import files
 from model_registry.errors import Refused
 from model_registry.package.paths import MOST_STEPS, Step
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 MOST_EVENTS = 100  # that are looked at; a file may have more
 MAX_LINE = 16 << 20  # bytes of an event

@@ -6,8 +6,8 @@ from typing import Any
 
 from model_registry import files
 from model_registry.errors import Refused
-from untrusted_input import documents
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
 MAX_BYTES = 1 << 20  # of a file that is looked through

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 Step = str | int
 """The name of a field, or the place in an array."""

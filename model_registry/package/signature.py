@@ -11,7 +11,7 @@ from model_registry.errors import Refused
 from model_registry.package import documents, paths, shapes
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
-from untrusted_input import documents as json_documents
+from model_registry.untrusted_input import documents as json_documents
 
 MAX_BYTES = 1 << 20
 

@@ -16,7 +16,7 @@ import msgspec
 from model_registry.errors import Corrupt, Refused, Unreachable
 from model_registry.stores import docker_config
 from model_registry.stores.docker_config import Credentials
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PART = re.compile(

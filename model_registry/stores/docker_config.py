@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from model_registry.errors import Misconfigured, Unreachable
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
 HELPER_SECONDS = 30.0

@@ -12,8 +12,8 @@ import msgspec
 from model_registry.errors import Corrupt, Misconfigured, Refused, RegistryError, Unreachable
 from model_registry.stores import StoreOptions, auth, retry, transport
 from model_registry.stores.retry import Attempts, Timing
-from untrusted_input import documents
-from untrusted_input.text import printable
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.text import printable
 
 MAX_ERROR = 16 << 10  # bytes of an answer that matters little
 

@@ -19,7 +19,7 @@ from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Ref
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import is_tag
-from untrusted_input.files import NotRegular, open_regular
+from model_registry.untrusted_input.files import NotRegular, open_regular
 
 REF_NAME = "org.opencontainers.image.ref.name"
 VERSION_NAME = "oci-layout"

@@ -17,7 +17,7 @@ from model_registry.trust import bundle, predicates, signing
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.predicates import HINT, TYPES
 from model_registry.trust.signing import Evidence, TrustedKey
-from untrusted_input import documents
+from model_registry.untrusted_input import documents
 
 
 @dataclass(frozen=True, slots=True)

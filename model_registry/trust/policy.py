@@ -20,8 +20,8 @@ from model_registry.package import documents
 from model_registry.package.documents import Part, Text
 from model_registry.trust import keys
 from model_registry.trust.signing import TrustedKey
-from untrusted_input import yaml_documents
-from untrusted_input.documents import Unreadable
+from model_registry.untrusted_input import yaml_documents
+from model_registry.untrusted_input.documents import Unreadable
 
 MAX_BYTES = 1 << 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from model_registry import files
 from model_registry.oci import digests
 from model_registry.trust import bundle
-from untrusted_input.files import open_regular
+from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 import numpy as np
 
+from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
 from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.ledger import Answers, Audit, Kind
@@ -14,7 +15,6 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
-from untrusted_input.documents import Decoder
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]

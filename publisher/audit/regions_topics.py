@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.regions import Home, RegionsAudit, RegionsReport
@@ -24,7 +25,6 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.positions import origin_of
-from untrusted_input.documents import Decoder
 
 Columns = tuple[list[int], list[int]]
 

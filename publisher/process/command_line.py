@@ -17,12 +17,12 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
+from model_registry.redaction import redacted
+from model_registry.untrusted_input.text import printable_json
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.process.terminal import PlainConsole, TalkHandler
 from publisher.process.time_window import HELP as TIME_HELP
 from publisher.process.time_window import TimeWindow, seconds
-from publisher.redaction import redacted
-from untrusted_input.text import printable_json
 
 WIDE = 10_000  # columns: nothing is folded
 talk = PlainConsole(stderr=True, soft_wrap=True)

@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentFault
 
+from model_registry.redaction import MASK, redacted
+from model_registry.untrusted_input import yaml_documents
+from model_registry.untrusted_input.documents import Unreadable
 from publisher.kafka import client_properties, security
 from publisher.kafka.clients import is_secret
-from publisher.redaction import MASK, redacted
-from untrusted_input import yaml_documents
-from untrusted_input.documents import Unreadable
 
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TopicName = Annotated[str, Field(pattern=TOPIC)]

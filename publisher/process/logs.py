@@ -10,8 +10,8 @@ from typing import Any
 from pythonjsonlogger.json import JsonFormatter
 from rich.logging import RichHandler
 
+from model_registry.redaction import redacted
 from publisher.process.terminal import PlainConsole
-from publisher.redaction import redacted
 
 CLIENTS = ("librdkafka", "publisher.kafka.clients")
 REPEAT_SECONDS = 10.0

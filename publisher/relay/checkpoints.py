@@ -14,13 +14,13 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from model_registry.untrusted_input.documents import Count, Decoder, Int64, Unix, Unreadable
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
 from publisher.positions import LARGEST_PARTITION
 from publisher.session.protocol import Record
-from untrusted_input.documents import Count, Decoder, Int64, Unix, Unreadable
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from model_registry.commands.output import short
+from model_registry.untrusted_input.text import printable_json
 from publisher.errors import FINDING
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
@@ -33,7 +34,6 @@ from scorer.rollout.judgement.versions import Named, Rivals
 from scorer.rollout.judgement.watch import Watch, spans
 from scorer.rollout.labels.reading import labels_topic
 from scorer.settings import Settings, load
-from untrusted_input.text import printable_json
 
 USUAL = Margins()
 LAST = "1h"

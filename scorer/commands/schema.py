@@ -11,6 +11,7 @@ from model_registry.channels import channel
 from model_registry.oci import manifest, reference
 from model_registry.package.signature import Signature
 from model_registry.stores import open_store
+from model_registry.untrusted_input.text import printable
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, print_json
 from scorer.events.decoder import Unsuited
@@ -19,7 +20,6 @@ from scorer.events.for_producers.schemas import GENERATORS
 from scorer.scores import formats
 from scorer.settings import load
 from scorer.settings.carry import check_record
-from untrusted_input.text import printable
 
 
 def schema(

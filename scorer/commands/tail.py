@@ -12,6 +12,8 @@ import orjson
 import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message
 
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.text import printable_json
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import rights
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
@@ -22,8 +24,6 @@ from publisher.process.command_line import Config, Set
 from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
 from scorer.settings import Settings, load
-from untrusted_input import documents
-from untrusted_input.text import printable_json
 
 log = logging.getLogger(__name__)
 

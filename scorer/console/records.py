@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 from confluent_kafka import Message
 
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.documents import Int64, Unix
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter
-from untrusted_input import documents
-from untrusted_input.documents import Int64, Unix
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
 Told = TypeVar("Told")

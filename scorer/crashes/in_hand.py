@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import msgspec
 
+from model_registry.untrusted_input import documents
 from publisher.kafka.partitions import Partition
-from untrusted_input import documents
 
 SIZE = 1 << 16  # bytes
 MOST = 1_000  # partitions in one note, fewer where their names are long

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from model_registry.untrusted_input.documents import Decoder, Int64, Unreadable
 from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
@@ -22,7 +23,6 @@ from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
 from scorer.settings import Settings
-from untrusted_input.documents import Decoder, Int64, Unreadable
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from untrusted_input.documents import Count, Unreadable, decode
+from model_registry.untrusted_input.documents import Count, Unreadable, decode
 
 MAX_BYTES = 65_536  # Kafka takes 4,096 bytes of metadata unless the broker is configured otherwise
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from untrusted_input.documents import Decoder, Int64
+from model_registry.untrusted_input.documents import Decoder, Int64
 
 log = logging.getLogger(__name__)
 

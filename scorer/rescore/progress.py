@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import orjson
 
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.documents import Count
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.reader import TopicReader
 from publisher.session.protocol import Record
 from scorer.rescore.selection import Selection
 from scorer.rescore.tally import Tally
 from scorer.settings import Settings
-from untrusted_input import documents
-from untrusted_input.documents import Count
 
 OTHER_JOB = "give this one another name with --job; or repeat the arguments of the first, and it goes on"
 

@@ -18,6 +18,7 @@ from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.trust.gate import admission
+from model_registry.untrusted_input.documents import Decoder, Int64, Unix, Unreadable
 from publisher import positions
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
@@ -33,7 +34,6 @@ from scorer.scores import formats
 from scorer.servables.source import open_cache, open_source
 from scorer.servables.split import Split
 from scorer.settings import Settings
-from untrusted_input.documents import Decoder, Int64, Unix, Unreadable
 
 log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from model_registry.oci import manifest
 from model_registry.package import golden
 from model_registry.package.signature import Signature
 from model_registry.trust import bundle
+from model_registry.untrusted_input.documents import Unreadable
 from publisher.audit import records as audited
 from publisher.audit.records import Logs
 from publisher.audit.regions_topics import decode_score as decode_region_score
@@ -50,7 +51,6 @@ from scorer.settings import load
 from scorer.settings.labels import LabelSettings
 from tests.support import hostile_records
 from tests.unit.scorer.console import told
-from untrusted_input.documents import Unreadable
 
 NOW = told.NOW
 SCORE = orjson.dumps(

@@ -9,7 +9,7 @@ from tests.docs import pages
 from tests.support.environment import ROOT
 
 NAMES = [str(page.relative_to(ROOT)) for page in pages.pages()]
-PACKAGES = ("scorer", "publisher", "model_registry", "untrusted_input")
+PACKAGES = ("scorer", "publisher", "model_registry")
 
 
 def anchors(page: Path) -> set[str]:

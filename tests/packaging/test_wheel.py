@@ -16,7 +16,7 @@ import pytest
 from tests.support.environment import ROOT
 
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
-PACKAGES = ("scorer", "publisher", "model_registry", "untrusted_input")
+PACKAGES = ("scorer", "publisher", "model_registry")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

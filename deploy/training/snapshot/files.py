@@ -16,11 +16,11 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
+from model_registry.untrusted_input import documents
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import Batch
-from untrusted_input import documents
 
 Kind = Literal["events", "labels"]
 KINDS: tuple[Kind, ...] = ("events", "labels")

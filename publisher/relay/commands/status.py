@@ -13,13 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from model_registry.untrusted_input.text import printable_json
 from publisher.errors import UNREACHABLE, Fatal
 from publisher.process.command_line import Config, Json, Set, print_data
 from publisher.process.terminal import PlainConsole
 from publisher.relay.commands.observer import Observer, Status
 from publisher.relay.settings import load
 from publisher.relay.sides import now_ms
-from untrusted_input.text import printable_json
 
 
 def status(

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from model_registry.package import Package
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.files import open_regular
 from scorer.backends import ModelRefused
-from untrusted_input import documents
-from untrusted_input.files import open_regular
 
 REMOTE = "remote.json"
 

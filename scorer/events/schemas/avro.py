@@ -11,6 +11,7 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro._read_py import schemaless_reader as python_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
+from model_registry.untrusted_input import documents
 from scorer.events.carrying import Path, followed
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
@@ -18,7 +19,6 @@ from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, T
 from scorer.events.schemas.registry import BadSchema, Schema
 from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
-from untrusted_input import documents
 
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}

@@ -6,9 +6,9 @@ from typing import TypeVar
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 from httpx2 import HTTPError, Response
 
+from model_registry.untrusted_input import documents
 from scorer.events.schemas.registry import LookUpFailed, Schema, SchemaId
 from scorer.settings.sections import SchemaRegistrySettings
-from untrusted_input import documents
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from model_registry.untrusted_input.documents import Decoder, Int64, Unix
 from publisher.kafka.partitions import Offsets
-from untrusted_input.documents import Decoder, Int64, Unix
 
 STATE, COMMAND = "state", "command"
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from model_registry.untrusted_input import yaml_documents
+from model_registry.untrusted_input.documents import Unreadable
 from publisher.errors import USAGE, Fatal
 from publisher.process.configuration import Section, nearest
 from publisher.process.time_window import seconds
 from scorer.rollout.judgement.report import Margins
 from scorer.rollout.judgement.verdict import BRIER
-from untrusted_input import yaml_documents
-from untrusted_input.documents import Unreadable
 
 MOST_BYTES = 100_000
 MOST_STEPS = 50

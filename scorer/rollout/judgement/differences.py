@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.untrusted_input.documents import Int64
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.verdict import ERRORS, FLIPS
-from untrusted_input.documents import Int64
 
 SCORED, FAILED = "scored", "dead_lettered"
 """The statuses of an event that a version has scored, and of one that it cannot. Any other is no answer of a version."""

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.channels.roles import CANARY
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
@@ -22,8 +24,6 @@ from scorer.events.native.places import UNCERTAIN_PLACE, places
 from scorer.events.native.records import Piece, constant, joined
 from scorer.events.native.texts import Column, Texts, some
 from scorer.rollout.judgement.differences import FAILED, Answer
-from untrusted_input import documents
-from untrusted_input.documents import Decoder
 
 Said = bytes | Answer
 """One answer as it was read: a record in JSON, or what a dead letter says."""

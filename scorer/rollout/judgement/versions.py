@@ -7,6 +7,7 @@ import msgspec
 
 from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
+from model_registry.untrusted_input.documents import Decoder, Int64
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
@@ -14,7 +15,6 @@ from scorer.rollout.judgement.differences import Contest
 from scorer.scores import formats
 from scorer.servables.source import open_source
 from scorer.settings import Settings
-from untrusted_input.documents import Decoder, Int64
 
 NEAR = 200  # newest offsets of each partition, in which versions are looked for
 DIGEST = "sha256:"

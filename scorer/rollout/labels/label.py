@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from model_registry.package import paths
+from model_registry.untrusted_input import documents
 from scorer.events.batch import Headers
 from scorer.events.carrying import followed
 from scorer.settings.labels import HEADER, KEY, LabelSettings
-from untrusted_input import documents
 
 MAX_BYTES = 1 << 20  # of a label's value
 MAX_NAME = 200  # characters of a class

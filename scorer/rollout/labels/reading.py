@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
+from model_registry.untrusted_input.documents import Decoder
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
@@ -22,7 +23,6 @@ from scorer.rollout.labels.label import Label, Unusable, reader
 from scorer.rollout.labels.newest import Newest, hashed
 from scorer.scores import formats
 from scorer.settings import Settings
-from untrusted_input.documents import Decoder
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.documents import ANY, MAX_DEPTH, Decoder, Int64, Unreadable
 from tests.support import hostile_records
-from untrusted_input import documents
-from untrusted_input.documents import ANY, MAX_DEPTH, Decoder, Int64, Unreadable
 
 
 class Record(msgspec.Struct):

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from untrusted_input.documents import MAX_DEPTH, Unreadable
+from model_registry.untrusted_input.documents import MAX_DEPTH, Unreadable
 
 MAX_NODES = 1_000_000
 """Values of a document, each as often as aliases repeat it: nine lines of aliases can name a billion."""

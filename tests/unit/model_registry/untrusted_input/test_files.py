@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from untrusted_input.files import NotRegular, open_regular
+from model_registry.untrusted_input.files import NotRegular, open_regular
 
 
 def fifo(path: Path) -> None:

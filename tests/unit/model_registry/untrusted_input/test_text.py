@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model_registry.untrusted_input.text import printable, printable_json
 from tests.support.hostile_records import ESCAPES
-from untrusted_input.text import printable, printable_json
 
 
 def active(text: str) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from untrusted_input import yaml_documents
-from untrusted_input.documents import Unreadable
+from model_registry.untrusted_input import yaml_documents
+from model_registry.untrusted_input.documents import Unreadable
 
 LAUGHS = "\n".join(
     [f"a0: &a0 [{', '.join(['x'] * 10)}]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))]
