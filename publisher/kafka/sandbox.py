@@ -1,15 +1,14 @@
 """A program that reads partitions for another process, in limited memory, and may die of what it reads.
 
-`sandboxed.py` starts it and asks it. librdkafka decompresses a whole batch before it hands over a record of it, and aborts the
-process if an allocation fails. Here the aborting thread is stopped instead, while the fetched batch is still in memory: its
-header says which offsets it has.
+`sandboxed.py` starts it and asks it. For `model_registry.sandbox` a death is the whole answer. Not here: librdkafka decompresses
+a whole batch before it hands over a record, and aborts the process if an allocation fails. The aborting thread is stopped
+instead, another one still answers, and the fetched batch is in memory: its header gives its offsets.
 """
 
 import contextlib
 import ctypes
 import os
 import pickle
-import re
 import resource
 import signal
 import struct
@@ -22,6 +21,8 @@ from typing import IO, Any
 import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from model_registry import memory
+from model_registry.sandbox import confine
 from publisher.kafka import clients as kafka
 from publisher.kafka.batch_header import BatchHeader, headers_in
 from publisher.kafka.error_codes import END, UNDECODABLE
@@ -134,7 +135,7 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
     return msgspec.msgpack.decode(body, type=kind) if len(body) == length else None
 
 
-class Sandbox:
+class IsolatedReader:
     """The life of this process. `died` is what librdkafka's threads write before they end a process."""
 
     def __init__(self, start: Start, died: int) -> None:
@@ -146,7 +147,7 @@ class Sandbox:
         self._consumer: Consumer = kafka.reader(settings, client_id, **properties, **FIXED, **extra)
         self._at: Read | None = None
         self._before = resource.getrlimit(resource.RLIMIT_DATA)
-        self._limit = private_bytes() + allowed(start.limit)
+        self._limit = memory.data_bytes() + allowed(start.limit)
         self._restrict()
 
     def read(self, wanted: Read) -> Answer:
@@ -249,43 +250,18 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
     """Headers of batches with this offset in what this process may write to."""
     regions = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
-    with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+    with Path("/proc/self/mem").open("rb", buffering=0) as content:
         for place, rights in regions:
             begin, end = (int(number, 16) for number in place.split("-"))
             if rights.startswith("rw") and end - begin <= LARGEST_REGION:
                 with contextlib.suppress(OSError, MemoryError):
-                    memory.seek(begin)
-                    yield from headers_in(memory.read(end - begin), offset)
-
-
-def private_bytes() -> int:
-    """What RLIMIT_DATA counts of this process."""
-    found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) * 1_024 if found else 0
+                    content.seek(begin)
+                    yield from headers_in(content.read(end - begin), offset)
 
 
 def allowed(limit: int) -> int:
     """Bytes that this process may take beside what it has: a batch of `limit` bytes, less if the container has less."""
-    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * available())))
-
-
-def available(root: Path = Path("/")) -> int:
-    """Bytes of memory that are left in this control group (version 2, then version 1), and on the machine."""
-    found = [int(size) * 1_024 for size in re.findall(r"MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"))]
-    for most, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
-        group = root / "sys/fs/cgroup"
-        limit, current = _text(group / most).strip(), _text(group / used).strip()
-        if limit.isdigit() and current.isdigit():
-            cached = re.search(r"^(?:total_)?inactive_file (\d+)", _text((group / most).with_name("memory.stat")), re.MULTILINE)
-            found.append(int(limit) - int(current) + (int(cached[1]) if cached else 0))
-    return max(0, min(found, default=1 << 62))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory.of_container().free)))
 
 
 def main() -> None:
@@ -295,16 +271,14 @@ def main() -> None:
     died, said = os.pipe()
     os.set_blocking(died, False)
     os.dup2(said, 2)
-    with contextlib.suppress(OSError):  # the process that is ended first where memory runs out
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    confine()
     library = ctypes.CDLL(None)
     library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
     library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the thread that aborts waits for ever
-    sandbox = Sandbox(read_frame(sys.stdin.buffer, Start), died)
+    reader = IsolatedReader(read_frame(sys.stdin.buffer, Start), died)
     while (wanted := read_frame(sys.stdin.buffer, Read)) is not None:
-        answer = sandbox.read(wanted)
-        with sandbox.room_for(answer):
+        answer = reader.read(wanted)
+        with reader.room_for(answer):
             write_frame(answers, answer)
     os._exit(0)  # a consumer with a thread that waits for ever would never close
 

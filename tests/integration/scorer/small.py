@@ -3,14 +3,14 @@
 import os
 import resource
 
-from publisher.kafka.sandbox import private_bytes
+from model_registry.memory import data_bytes
 from scorer import cli
 
 ROOM = 512 << 20
 
 
 def limit() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (private_bytes() + ROOM, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (data_bytes() + ROOM, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":

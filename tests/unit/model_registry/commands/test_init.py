@@ -266,7 +266,11 @@ def test_what_is_no_model_is_refused(folder: Path) -> None:
 def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named_inputs(folder / "late.onnx")
     written(folder / "flights.jsonl", [{"distance": 100, "dep_delay": 1}])
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    without = folder / "without"
+    without.mkdir()
+    (without / "onnxruntime.py").write_text("raise ImportError('not installed')")
+    monkeypatch.syspath_prepend(without)  # for a child process that imports everything itself
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # for one that is forked
     made = answer("init", "late.onnx", "--example", "flights.jsonl")
     assert "golden.jsonl has events without scores: ONNX Runtime is not installed here" in made["notes"]
     assert made["gaps"][-1] == "golden.jsonl: the score of 1 events"
