@@ -1,8 +1,8 @@
 """A program that reads partitions for another process, in limited memory, and may die of what it reads.
 
-`sandboxed.py` starts it and asks it. For `model_registry.sandbox` a death is the whole answer. Not here: librdkafka decompresses
-a whole batch before it hands over a record, and aborts the process if an allocation fails. The aborting thread is stopped
-instead, another one still answers, and the fetched batch is in memory: its header gives its offsets.
+`sandboxed.py` starts it and asks it. For `model_registry.sandbox` a death is the whole answer. Not here: librdkafka
+decompresses a whole batch before it hands over a record, and aborts the process if an allocation fails. The aborting thread is
+stopped instead, another one still answers, and the fetched batch is in memory: its header gives its offsets.
 """
 
 import contextlib
