@@ -1,5 +1,6 @@
-"""A transaction of somebody else on the output topic, which says nothing in the end: it is aborted."""
+"""Transactions of a foreign application, all of them aborted: one long one on the output topic, many short ones on the input."""
 
+import itertools
 import threading
 
 from confluent_kafka import KafkaException, Producer
@@ -45,3 +46,18 @@ class Foreign:
         producer = Producer(self._properties)
         producer.init_transactions(SECONDS)
         return producer
+
+
+def abort_transactions(bootstrap_servers: str, topic: str, partitions: int, count: int) -> None:
+    """Abort `count` transactions on `topic`, each of one to three records on every partition.
+
+    Returns when all are aborted. Raises KafkaException if a broker stays unavailable.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"aborts on {topic}"})
+    producer.init_transactions(SECONDS)
+    for number in range(count):
+        producer.begin_transaction()
+        for partition, repeat in itertools.product(range(partitions), range(1 + number % 3)):
+            producer.produce(topic, b'{"id": "aborted %d", "a": 0, "b": 0}' % repeat, partition=partition)
+        producer.flush(SECONDS)
+        producer.abort_transaction(SECONDS)

@@ -124,6 +124,28 @@ def _add_partitions(dice: Dice) -> list[Step]:
     return [Step(dice.at + 2.0 * k, "add-partitions", str(dice.rng.randint(1, 3))) for k in times]
 
 
+def _bad_version(dice: Dice, kind: str) -> list[Step]:
+    """Promote a version that must be refused; kill one scorer and restart another while the channel names it; promote a good one."""
+    killed = Step(dice.later(0.2, 1.5), "kill-scorer", dice.scorer())
+    restarted = Step(dice.later(2, 4), "restart-scorer", dice.scorer())
+    return [Step(dice.at, "promote-bad", kind), killed, restarted, Step(dice.later(8, 12), "swap")]
+
+
+def _aborted_transactions(dice: Dice) -> list[Step]:
+    """Abort transactions on the input topic, delete what has been scored, and restart a scorer behind the last marker."""
+    deleted = dice.later(3, 5)
+    return [
+        Step(dice.at, "abort-transactions", f"{dice.rng.choice((2, 20, 200))}"),
+        Step(deleted, "delete-scored"),
+        Step(deleted + 0.1, dice.rng.choice(("kill-scorer", "restart-scorer")), dice.scorer()),
+    ]
+
+
+def _flood_connections(dice: Dice) -> list[Step]:
+    victim = dice.scorer()
+    return [Step(dice.at, "flood-connections", victim), Step(dice.later(4, 8), "end-flood")]
+
+
 PLANNERS: dict[str, Callable[[Dice], list[Step]]] = {
     "kill-scorer": _kill_scorer,
     "freeze-scorer": _freeze_scorer,
@@ -145,6 +167,11 @@ PLANNERS: dict[str, Callable[[Dice], list[Step]]] = {
     "foreign-transaction": _foreign_transaction,
     "add-partitions": _add_partitions,
     "recreate-topic": lambda dice: [Step(dice.at, "make-again")],
+    "lethal-version": lambda dice: _bad_version(dice, "lethal"),
+    "refused-version": lambda dice: _bad_version(dice, "refused"),
+    "aborted-transactions": _aborted_transactions,
+    "flood-connections": _flood_connections,
+    "bomb": lambda dice: [Step(dice.at, "bomb", dice.rng.choice(("gzip", "lz4", "zstd")))],
 }
 FAULTS = tuple(PLANNERS)
 

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,30 @@ from publisher.audit.report import FAULTS as AUDITED
 from tests.campaigns import rounds
 from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.faults.fleet import Fleet
-from tests.campaigns.faults.foreign import Foreign
+from tests.campaigns.faults.foreign import Foreign, abort_transactions
 from tests.campaigns.faults.plan import SESSION_SECONDS, ScorerRound
 from tests.campaigns.load import Load
 from tests.campaigns.result import Result
 from tests.campaigns.rounds import audited, drained
 from tests.campaigns.watch import Watch
 from tests.integration.scorer.rig import Rig
-from tests.support import models
+from tests.support import hostile_models, models
+from tests.support.bombs import Codec, bomb
+from tests.support.flood import ConnectionFlood
+from tests.support.processes import LISTENING
 from tests.support.waiting import until, within
 
 PARTITIONS = 6
 VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
+BAD_PACKAGES: dict[str, Callable[[Path], Path]] = {
+    "lethal": lambda folder: hostile_models.package(folder, hostile_models.deep_tree),
+    "refused": lambda folder: models.package(
+        folder, lambda path: models.linear(path, 1.0), golden=[{"event": {"a": 1.0, "b": 2.0}, "score": 9.0, "tolerance": 1e-3}]
+    ),
+}
+"""Versions that scorers must refuse: one kills the process that loads it, one fails its golden example."""
 DISK_MB = 512
+BOMB_BYTES = 160 << 20
 READY_SECONDS = 60.0
 
 
@@ -52,6 +64,8 @@ class Ground:
         pushing = Rig(self.cluster.bootstrap_servers, self.folder, "pushing")
         for number, version in enumerate(VERSIONS, 2):
             pushing.push(models.linear_package(self.folder / version, float(number)), version)
+        for version, make in BAD_PACKAGES.items():
+            pushing.push_unchecked(make(self.folder / version), version)
         return self
 
     @property
@@ -108,6 +122,8 @@ class Stage(rounds.Stage[ScorerResult]):
         self.foreign = Foreign(direct, self.rig.scores_topic)
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
         self.since_ms = 0
+        self._bombs = 0
+        self._floods = ExitStack()
         self._working: list[threading.Thread] = []
         self._failed: list[Exception] = []
         self._killed: Node | None = None
@@ -141,6 +157,12 @@ class Stage(rounds.Stage[ScorerResult]):
             "stop-twins": lambda _: self.fleet.stop_twins(),
             "begin-foreign": lambda _: self._apart(self.foreign.begin),
             "end-foreign": lambda _: self._apart(self.foreign.end),
+            "promote-bad": self._promote_bad,
+            "abort-transactions": lambda count: self._apart(lambda: self._abort_transactions(int(count))),
+            "delete-scored": lambda _: self._apart(self._delete_scored),
+            "flood-connections": self._flood_connections,
+            "end-flood": lambda _: self._floods.close(),
+            "bomb": lambda codec: self._apart(lambda: self._write_bomb(codec)),
             "add-partitions": lambda count: self._apart(lambda: self._add_partitions(int(count))),
             "make-again": lambda _: self._apart(self._make_again),
             "registry-away": lambda _: self.registry.rename(self._away),
@@ -166,6 +188,7 @@ class Stage(rounds.Stage[ScorerResult]):
         if not self.registry.exists():
             self._away.rename(self.registry)
         self.fleet.heal()
+        self._floods.close()
         for thread in self._working:
             thread.join()
         self.foreign.end()
@@ -174,11 +197,12 @@ class Stage(rounds.Stage[ScorerResult]):
         self.load.finish()
 
     def count(self, result: ScorerResult) -> None:
-        drained(self, self.load.events, result)
+        written = self.load.events + self._bombs
+        drained(self, written, result)
         counts = self.rig.audit(self.since_ms)
         result.counts = {name: counts[name] for name in result.COUNTED}
         result.inputs = counts["inputs"]
-        result.lost_inputs = max(0, self.load.events - result.inputs)
+        result.lost_inputs = max(0, written - result.inputs)
         arguments = ["--bootstrap-servers", self.rig.bootstrap_servers, "--input", self.rig.events_topic]
         arguments += ["--output", self.rig.scores_topic, "--dead", self.rig.dead_topic]
         audited(result, AUDITED, *arguments, "--swaps", f"{self.rig.name}.swaps", "--group", self.rig.name)
@@ -188,6 +212,7 @@ class Stage(rounds.Stage[ScorerResult]):
         result.ended([code for slot in (*self.fleet.slots, *self.fleet.twins) for code in slot.exits])
 
     def close(self, keep: bool) -> None:
+        self._floods.close()
         self.watch.close()
         self.fleet.close()
         admin = AdminClient({"bootstrap.servers": self.ground.cluster.bootstrap_servers})
@@ -280,6 +305,7 @@ class Stage(rounds.Stage[ScorerResult]):
         def between() -> None:
             time.sleep(0.01)  # a timestamp lies before or after it, never at it
             self.since_ms = time.time_ns() // 1_000_000
+            self._bombs = 0
             self.watch.begin_anew(self.since_ms)
             self.rig.make_again(self.rig.events_topic, PARTITIONS)
 
@@ -290,3 +316,42 @@ class Stage(rounds.Stage[ScorerResult]):
         if self.version + 1 < len(VERSIONS) and self.registry.exists():
             self.version += 1
             self.rig.promote(VERSIONS[self.version])
+
+    def _promote_bad(self, kind: str) -> None:
+        """Promote a version that scorers must refuse, unless the registry is unavailable."""
+        if self.registry.exists():
+            self.rig.promote(kind)
+
+    def _abort_transactions(self, count: int) -> None:
+        partitions = len(self.rig.admin.list_topics(self.rig.events_topic, timeout=10).topics[self.rig.events_topic].partitions)
+        abort_transactions(self.rig.bootstrap_servers, self.rig.events_topic, partitions, count)
+
+    def _delete_scored(self) -> None:
+        """Delete all records once they are scored, as retention does; later events alone count from then on.
+
+        The group's committed offsets must first reach the end of each partition, the transaction markers there included.
+        """
+
+        def scored() -> bool:
+            marks, ends = self.rig.marks(), self.rig.ends()
+            return all(marks.get(partition, {"offset": 0})["offset"] == end for partition, end in ends.items())
+
+        def between() -> None:
+            until(scored, "the committed offsets at the end of the input topic")
+            self.rig.delete_records(self.rig.events_topic)
+            time.sleep(0.01)  # a timestamp lies before or after it, never at it
+            self.since_ms = time.time_ns() // 1_000_000
+            self._bombs = 0
+            self.watch.begin_anew(self.since_ms)
+
+        self.load.begin_anew(between)
+
+    def _write_bomb(self, codec: Codec) -> None:
+        bomb(self.rig.bootstrap_servers, self.rig.events_topic, 0, codec, BOMB_BYTES)
+        self._bombs += 1
+
+    def _flood_connections(self, number: str) -> None:
+        """Hold idle, slow and half-closed connections to a scorer's health port, unless it is not running."""
+        address = self._slot(number).said().rpartition(LISTENING)[2].split('"')[0].split()
+        if address:
+            self._floods.enter_context(ConnectionFlood(address[0].removeprefix("http://")))

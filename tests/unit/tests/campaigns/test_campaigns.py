@@ -16,6 +16,7 @@ from tests.campaigns.watch import Stalls
 SCORER_ENDS = {
     "freeze-scorer": "thaw-scorer", "freeze-broker": "thaw-broker", "kill-broker": "start-broker", "hold": "cut",
     "kill-leader": "start-broker", "fill-disk": "free-disk", "registry-away": "registry-back", "stop-scorer": "start-scorer",
+    "flood-connections": "end-flood", "promote-bad": "swap",
 }  # fmt: skip
 RELAY_ENDS = {"freeze-relay": "thaw-relay", "freeze-broker": "thaw-broker", "kill-broker": "start-broker", "hold": "cut"}
 
