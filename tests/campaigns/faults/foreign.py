@@ -1,4 +1,4 @@
-"""Transactions of a foreign application, all of them aborted: one long one on the output topic, many short ones on the input."""
+"""Transactions of a foreign application, all aborted: one long one on the output topic, many short ones on the input."""
 
 import itertools
 import threading

@@ -125,7 +125,7 @@ def _add_partitions(dice: Dice) -> list[Step]:
 
 
 def _bad_version(dice: Dice, kind: str) -> list[Step]:
-    """Promote a version that must be refused; kill one scorer and restart another while the channel names it; promote a good one."""
+    """Promote a version that must be refused, kill one scorer and restart another meanwhile, then promote a good version."""
     killed = Step(dice.later(0.2, 1.5), "kill-scorer", dice.scorer())
     restarted = Step(dice.later(2, 4), "restart-scorer", dice.scorer())
     return [Step(dice.at, "promote-bad", kind), killed, restarted, Step(dice.later(8, 12), "swap")]
