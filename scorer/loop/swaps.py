@@ -1,7 +1,8 @@
 """The swap record: from which offset on a partition was scored by which version, written with a revision's first batch.
 
-There is one for each role that answers. Each says whose the keys are from there on: enough to tell, without a registry, which
-version an event had to get (`servables/split.py`).
+There is one for each role that owns keys. Each says whose the keys are from there on: enough to tell, without a registry, which
+version an event had to get (`servables/split.py`). A canary that is refused here has one, too: another scorer of the group may
+accept it, and answers with it under the same revision once the partition has moved there.
 """
 
 import orjson
@@ -22,11 +23,13 @@ def swap_records(work: Published, partitions: Partitions, settings: Settings, at
     changed = {partition: mark for partition, mark in marks.items() if mark.served != work.mark.served}
     firsts = work.batch.first_offsets() if changed else {}
     shares = _shares(work) if changed else {}
-    answering = [work.servable, *([work.canary.servable] if work.canary and work.canary.servable else [])]
+    origin = work.servable.encoder.provenance
+    owners = [(origin["role"], origin["version"], origin["digest"])]
+    if work.canary:
+        owners.append((CANARY, work.canary.version, work.canary.digest))
     records: list[Record] = []
     for partition, before in changed.items():
-        for servable in answering:
-            origin = servable.encoder.provenance
+        for role, version, digest in owners:
             value: dict[str, object] = {
                 "scorer": settings.owner,
                 "topic": partition[0],
@@ -35,9 +38,9 @@ def swap_records(work: Published, partitions: Partitions, settings: Settings, at
                 "cut_over_offset": firsts[partition],  # the first that this version may have scored
                 "from_version": before.version or None,
                 "from_digest": before.digest or None,
-                "version": origin["version"],
-                "digest": origin["digest"],
-                "role": origin["role"],
+                "version": version,
+                "digest": digest,
+                "role": role,
                 "revision": work.servable.resolution.revision,
                 **shares,
                 "reason": work.servable.reason,

@@ -134,7 +134,7 @@ class Metrics:
         told = "Events that a shadow left out because it was too far behind."
         self.skipped = Counter("scorer_shadow_skipped_events", told, registry=at)
         self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
-        told = "1 while the channel names a version, or was moved in a way, that is refused here: an earlier one is served."
+        told = "1 while the channel names a version, or was moved in a way, that is refused here: it is not served."
         self.channel_refused = Gauge("scorer_channel_refused", told, registry=at)
         tried = "Versions tried in a process of their own before they were loaded, by outcome."
         self.trials = Counter("scorer_version_trials", tried, ["outcome"], registry=at)

@@ -3,9 +3,10 @@
 Two threads: one of its own does everything slow; the thread that scores calls `flip`, which only exchanges references.
 The registry being down never stops scoring: the serving version goes on, and a start falls back on the last one known good.
 
-Where the channel names a version that is refused, or a move that the policy does not accept, a scorer serves the newest good
-revision of the channel's history, under that revision. A running scorer usually serves it already; one that starts loads it. So
-both write the same records, and no partition goes back to an older revision when it changes its owner.
+Where the channel names a champion that is refused, or a move that the policy does not accept, a scorer serves the newest good
+revision of the channel's history, under that revision. A running scorer usually serves it already; one that starts loads it. A
+revision is good if its champion is good: a refused candidate is left out, and the champion answers its share (see `policy`). So
+all scorers write the same records, and no partition goes back to an older revision when it changes its owner.
 """
 
 import logging
@@ -44,10 +45,11 @@ JITTER = 0.2  # polls of many scorers spread by themselves
 
 @dataclass(slots=True)
 class Refusal:
-    """Why a version is not served here."""
+    """Why a version is not served here. `revision` of the channel asked for it when it was refused."""
 
     version: str
     reason: str
+    revision: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -356,7 +358,7 @@ class VersionManager:
         return by_role
 
     def _step_back(self) -> None:
-        """Aspire to earlier states of the channel, the newest first, while what is aspired to is refused."""
+        """Aspire to earlier states of the channel, the newest first, while the aspired state is refused."""
         while True:
             with self._lock:
                 if not policy.is_refused(self._snapshot()):
@@ -371,18 +373,27 @@ class VersionManager:
             if state is None:
                 return
             with self._lock:
-                self._shared.aspired, self._shared.reason = self._by_role(state[0]), state[1]
+                aspired = self._by_role(state[0])
+                for one in aspired.values():
+                    self._forget_older_refusal(one)
+                self._shared.aspired, self._shared.reason = aspired, state[1]
             self._work()
+
+    def _forget_older_refusal(self, aspired: Resolution) -> None:
+        """Try a version again that was refused before this revision promoted it, as a scorer that skipped no poll did. The
+        caller holds the lock."""
+        refusal = self._shared.refused.get(aspired.digest)
+        if refusal is not None and refusal.revision < aspired.revision:
+            del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
         """The states of the channel before the named one, newest first, that are newer than what is served; with each, why the
         channel was moved there. Where nothing is served, the last one known good is among them."""
-        serving, tag = self._shared.serving, self._settings.model.tag
-        served = serving[CHAMPION].resolution.revision if serving else -1
-        known = None if serving else self._tag.known_good()
+        tag = self._settings.model.tag
+        known = None if self._shared.serving else self._tag.known_good()
         try:
             for move in channel.past(self._store, tag, self._before):
-                if move.revision <= served:
+                if move.revision <= self._served_revision:
                     return
                 if known is not None and known.revision >= move.revision:
                     if known.revision > move.revision:
@@ -397,6 +408,12 @@ class VersionManager:
             log.warning("the history of %s cannot be read: %s", tag, error)
         if known is not None:
             yield known, KNOWN_GOOD
+
+    @property
+    def _served_revision(self) -> int:
+        """The revision that is served now, also if the walk through earlier states began before; -1 if nothing is served."""
+        serving = self._shared.serving
+        return serving[CHAMPION].resolution.revision if serving else -1
 
     def _may_step_back_to(self, resolution: Resolution) -> bool:
         """Whether the policy accepts the move to an earlier state. Raises RegistryError where that is not known."""
@@ -446,7 +463,7 @@ class VersionManager:
                 self._tag.forget()
                 raise
             self._cache.release(digest)
-            refusal = Refusal(aspired.version, str(error))
+            refusal = Refusal(aspired.version, str(error), aspired.revision)
             with self._lock:
                 self._shared.refused[digest] = refusal
             self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")

@@ -1,9 +1,11 @@
 """Which versions are served: a snapshot of what is aspired, serving and known maps to one next action. Pure, and idempotent:
 asked again before anything changed it gives the same answer.
 
-Availability before everything: what is served stays until every aspired version is ready, and a refused version changes
-nothing. Where nothing is served yet, a champion that is ready answers for a canary that is refused. The version served before
-stays in memory, so that going back needs no load.
+Availability before everything: the served versions stay until it is known of every aspired version whether it is good, and a
+refused champion changes nothing. A state of the channel is good if its champion is good. A refused candidate is left out, and
+the champion answers its share under the revision of that state. This depends on no scorer's past: a scorer that runs, one that
+starts and one that skipped polls reach the same revision. The version served before stays in memory, so that going back needs
+no load.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Serve the aspired versions that are ready, from the next batch on: all, or at a start at least the champion."""
+    """Serve the aspired versions that are not refused, the champion among them, from the next batch on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +64,25 @@ class Snapshot:
 
 
 def is_refused(now: Snapshot) -> bool:
-    """Whether the aspired versions cannot be served, because one of them is refused, or because there are none."""
-    if not now.aspired:
-        return True
-    refused = any(now.known.get(digest) is State.REFUSED for digest in now.aspired.values())
-    return refused and isinstance(next_action(now), Wait | Unload)
+    """Whether the aspired state cannot be served, because its champion is refused, or because there is no such state."""
+    return not now.aspired or now.known.get(now.aspired[CHAMPION]) is State.REFUSED
 
 
 def next_action(now: Snapshot) -> Action:
     """The one next step towards the aspired versions."""
-    if not now.aspired:
-        return Wait()
-    aspired, serving = now.aspired.values(), now.serving.values()
-    if now.aspired != now.serving or now.aspired_revision != now.serving_revision:
-        for digest in aspired:
+    if is_refused(now):
+        return _unload(now)
+    good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not State.REFUSED}
+    if good != now.serving or now.aspired_revision != now.serving_revision:
+        for digest in (good[CHAMPION], *good.values()):
             if digest not in now.known:
                 return Load(digest)
-        unready = [role for role, digest in now.aspired.items() if now.known[digest] is not State.READY]
-        if not unready or (not now.serving and CHAMPION not in unready):
-            return Flip()
-    idle = [d for d, state in now.known.items() if state is State.READY and d not in serving and d not in aspired]
-    return Unload(idle[0]) if len(idle) > KEPT_IDLE else Wait()
+        return Flip()
+    return _unload(now)
+
+
+def _unload(now: Snapshot) -> Unload | Wait:
+    """Free the version that was not served for the longest time, if too many are idle."""
+    needed = {*now.serving.values(), *now.aspired.values()}
+    idle = [digest for digest, state in now.known.items() if state is State.READY and digest not in needed]
+    return Unload(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

@@ -61,11 +61,14 @@ def test_a_refused_version_and_an_unsigned_move_stop_no_scorer_at_deaths_and_a_s
     workers = rig.start("w", workers=2)
     until(lambda: shared(rig), "the partitions of both workers")
     rig.emit(events(100))
-    refused = rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--wait", "--json", code=3)
-    assert json.loads(refused.stdout)["rollout"]["outcome"] == "refused"
+    for revision, share in ((2, ["--canary", "50%"]), (3, [])):
+        refused = rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", *share, "--wait", "--json", code=3)
+        assert json.loads(refused.stdout)["revision"] == revision
+        assert json.loads(refused.stdout)["rollout"]["outcome"] == "refused"
+        assert served(rig) == {("1.0.0", 2)}, "the champion of the revision whose candidate is refused"
     kill(rig, workers, 1)
     rig.emit(events(100, start=100))
-    assert served(rig) == {("1.0.0", 1)}
+    assert served(rig) == {("1.0.0", 2)}
 
     rig.run("model-registry", "promote", REPO, "--to", "3.0.0", "--reason", "by a writer without the key")
     assert "has no signature" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
@@ -77,12 +80,12 @@ def test_a_refused_version_and_an_unsigned_move_stop_no_scorer_at_deaths_and_a_s
     until(lambda: len(refusals(rig)) == 3, "the third scorer's record")
     rig.emit(events(100, start=200))
     until(lambda: rig.answered() == 300, "scores of the version that was served before")
-    assert served(rig) == {("1.0.0", 1)}
+    assert served(rig) == {("1.0.0", 2)}
     assert "error:" not in workers.said
 
     moved = rig.run("scorer", "promote", "scorer.yaml", "--to", "3.0.0", "--wait", "--json")
     assert json.loads(moved.stdout)["rollout"]["outcome"] == "flipped"
-    assert served(rig) == {("3.0.0", 4)}
+    assert served(rig) == {("3.0.0", 5)}
     assert another.metric("scorer_channel_refused") == 0
     rig.emit(events(100, start=300))
     until(lambda: rig.answered() == 400, "scores of the signed move's version")

@@ -61,6 +61,10 @@ def test_every_event_is_answered_while_the_channel_names_versions_that_harm_the_
     rig.promote("3.0.0")
     assert "400 MiB (model.load_bytes)" in refused(rig, "3.0.0")
     count = answered(rig, count)
+    assert (scorer.deaths, scorer.stop()) == (0, 0)
+    scorer = rig.start("c").ready()
+    count = answered(rig, count)
+    assert "waiting for a newer revision" not in scorer.said
     assert {r["version"] for r in rig.scores()} == {"1.0.0"}
     assert rig.dead() == []
     assert scorer.metric("scorer_version_load_seconds") == 0.0

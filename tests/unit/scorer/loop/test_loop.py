@@ -15,6 +15,8 @@ from scorer.intake.beginnings import AnswersFrom
 from scorer.intake.marks import Mark
 from scorer.loop.scoring import Scored
 from scorer.servables.fallback import FALLBACK
+from scorer.servables.servable import Canary
+from scorer.servables.split import Split
 from scorer.settings.fallback import FallbackSettings
 from tests.unit.scorer.intake.group import end, event
 from tests.unit.scorer.loop.looped import HERE, SETTINGS, Looped
@@ -52,6 +54,22 @@ def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> No
     assert (swap["cut_over_offset"], swap["from_version"], swap["from_digest"]) == (7, "0.9", "old")
     assert (swap["version"], swap["role"], swap["revision"], swap["reason"]) == ("1", "champion", 1, "faster")
     assert (swap["topic_id"], swap["scores_from"], swap["letters_from"]) == ("one", [3], [4])
+
+
+def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
+    """Another scorer of the group may accept it, and writes none for a revision that the partition has seen."""
+    looped = Looped(Mark("flights.b", 1, "0.9", "old"))
+    digest = f"sha256:{7:064x}"
+    looped.versions.canary = Canary(digest, 20, Split.of(digest, 20), None, "2")
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    swaps = [orjson.loads(record[1]) for record in said]
+    assert [(swap["role"], swap["version"], swap["digest"]) for swap in swaps] == [
+        ("champion", "1", "d"),
+        ("canary", "2", digest),
+    ]
+    assert {(swap["revision"], swap["cut_over_offset"], swap["shares"]["canary"]) for swap in swaps} == {(1, 7, 20)}
 
 
 def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,6 +110,15 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
+def complete_a_poll(site: Site) -> None:
+    """Wait until a poll of the registry that began after this call has done all that it does."""
+    away = site.registry.with_name("away")
+    site.registry.rename(away)
+    until(lambda: site.outages.is_away(MODEL_REGISTRY), "a poll that fails")
+    away.rename(site.registry)
+    until(lambda: not site.outages.is_away(MODEL_REGISTRY), "the end of the next poll")
+
+
 def version(manager: VersionManager) -> tuple[str, int]:
     return manager.champion.resolution.version, manager.champion.resolution.revision
 
@@ -301,26 +310,55 @@ def test_a_candidate_reads_events_as_the_champion_does_or_not(site: Site) -> Non
             assert manager.canary.alike is alike, candidate
 
 
-def test_a_refused_candidate_refuses_the_revision_while_scorers_run_and_stops_no_start(site: Site) -> None:
+def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_running_and_started_scorers(site: Site) -> None:
     site.fails["2.0.0"] = ModelRefused("wrong scores")
-    with site.manager() as manager:
+    with site.manager() as running:
         site.promote("2.0.0", canary=5)
-        until(manager.refusals, "the refusal")
-        assert not manager.flip()
-        assert (version(manager), manager.canary) == (("1.0.0", 1), None)
-    with site.manager() as again:
-        manager = again
-        assert version(manager) == ("1.0.0", 2)
-        assert manager.canary
-        assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
-        assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
-        assert manager.refuses_channel
+        until(running.flip, "the revision with the champion alone")
+        with site.manager() as started:
+            for manager in (running, started):
+                assert (version(manager), list(manager.serving)) == (("1.0.0", 2), ["champion"])
+                assert manager.canary
+                assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
+                assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+                assert manager.refuses_channel
+                assert not manager.flip(), "nothing is left to do"
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
         assert manager.refusals() == [Refusal("2.0.0", "it kills")]
         site.promote("2.0.0", canary=5)
         until(manager.flip, "the candidate, promoted again")
         assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])
+
+
+def test_a_scorer_that_starts_behind_refused_champions_keeps_the_good_champion_of_a_refused_candidate(
+    site: Site,
+) -> None:
+    site.fails["2.0.0"] = site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("2.0.0", canary=50)
+    site.promote("2.0.0")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        complete_a_poll(site)
+        assert not manager.flip()
+        assert (version(manager), list(manager.serving), manager.refuses_channel) == (("1.0.0", 2), ["champion"], True)
+
+
+def test_a_version_that_was_refused_as_candidate_is_tried_again_as_the_champion_of_a_revision_that_was_skipped(
+    site: Site,
+) -> None:
+    site.settings = minimal(model=site.settings.model.model_dump() | {"poll_seconds": 3_600})
+    site.fails["2.0.0"] = site.fails["3.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0", canary=5)
+        manager.hurry()
+        until(manager.flip, "the champion of the second revision")
+        del site.fails["2.0.0"]
+        site.promote("2.0.0")
+        site.promote("3.0.0")
+        manager.hurry()
+        until(manager.flip, "the revision between")
+        assert (version(manager), manager.refusals()) == (("2.0.0", 3), [Refusal("3.0.0", "wrong scores")])
 
 
 def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_scorer_does(site: Site) -> None:
