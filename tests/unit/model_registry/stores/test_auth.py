@@ -26,7 +26,8 @@ class Realm:
 
     def __init__(self) -> None:
         self.asked: list[httpx.Request] = []
-        self.now, self.status, self.expires = 0.0, 200, 300
+        self.now, self.status = 0.0, 200
+        self.expires: object = 300
         self.body: bytes | None = None
 
     def fetch(self, request: httpx.Request) -> tuple[int, bytes]:
@@ -72,8 +73,12 @@ def test_an_anonymous_token_for_each_scope(auth: Authenticator, realm: Realm) ->
     assert "Authorization" not in realm.asked[0].headers
 
 
-@pytest.mark.parametrize(("stated", "good"), [(300, 300), (0, LEAST_SECONDS)])
-def test_a_token_ends_before_it_is_refused(auth: Authenticator, realm: Realm, stated: int, good: float) -> None:
+@pytest.mark.parametrize(
+    ("stated", "good"),
+    [(300, 300), (0, LEAST_SECONDS), ("300", 300), (300.5, 300.5), (None, LEAST_SECONDS)]
+    + [(text, LEAST_SECONDS) for text in ("", "soon", "-5", "nan", "inf", "1e300", "9" * 400)],
+)
+def test_a_token_ends_before_it_is_refused(auth: Authenticator, realm: Realm, stated: object, good: float) -> None:
     realm.expires = stated
     auth.answer(ASKED, PULL, None)
     realm.now = good - EARLY_SECONDS - 1
