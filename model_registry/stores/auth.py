@@ -20,7 +20,7 @@ from model_registry.untrusted_input import documents
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PART = re.compile(
-    rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>{_TOKEN}))|(?P<scheme>{_TOKEN}))\s*,?'
+    rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s",]+))|(?P<scheme>{_TOKEN}))\s*,?'
 )
 MOST_PARTS = 50
 

@@ -221,7 +221,12 @@ class Client:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """A URL that the registry named, if it may be asked for. Raises Refused."""
+        """A URL that the registry named, if it may be asked for. Raises Refused.
+
+        A registry behind a proxy that ends TLS may name itself with http: https is meant.
+        """
+        if url.scheme == "http" and self._origin.scheme == "https" and url.host == self._origin.host and url.port is None:
+            url = url.copy_with(scheme="https", port=self._origin.port)
         plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")

@@ -6,20 +6,22 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from model_registry.channels import channel, history
 from model_registry.errors import Conflict, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, reference
 from model_registry.stores import StoreOptions
+from model_registry.stores.http import Client
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.trust import referrers, signing
 from tests.conformance.store import an_index, described, put_manifest
-from tests.integration.registry.hostile import Hostile, Reply
+from tests.integration.registry.hostile import Hostile, Reply, Seen
 from tests.integration.registry.quirks import Clock, Quirks, Registry, digest
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
-from tests.unit.model_registry.keyring import NOW, ONE, trusted, version
+from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 MIB = 1 << 20
 LARGE = random.Random(3).randbytes(9 * MIB + 5)
@@ -157,9 +159,9 @@ def test_signing_fails_where_the_signature_cannot_be_found_afterwards(start: Sta
     store, registry = start(referrers=Reply(404), confirms=False)
     subject = version(store)
 
-    def forgetful(seen: object) -> Reply:
+    def forgetful(seen: Seen) -> Reply:
         registry.writes = [write for write in registry.writes if not write[1].startswith("sha256-")]
-        return registry(seen)  # type: ignore[arg-type]
+        return registry(seen)
 
     server.script = forgetful
     with pytest.raises(RegistryError):
@@ -303,12 +305,118 @@ def test_another_writer_is_still_told_from_a_late_registry(start: Start, make_pa
     promote(store, "1.0.0")
     other = store.manifest(pushed["3.0.0"])
 
-    def overtaken(seen: object) -> Reply:
-        reply = registry(seen)  # type: ignore[arg-type]
-        if getattr(seen, "method", "") == "PUT" and getattr(seen, "path", "").endswith("/prod"):
+    def overtaken(seen: Seen) -> Reply:
+        reply = registry(seen)
+        if seen.method == "PUT" and seen.path.endswith("/prod"):
             registry.writes.append((0.0, "prod", other))
         return reply
 
     server.script = overtaken
     with pytest.raises(Conflict, match="somebody else moved 'prod' at the same time"):
         promote(store, "2.0.0")
+
+
+def test_the_next_page_is_asked_for_where_the_first_one_was(start: Start, server: Hostile) -> None:
+    """Nexus links to its path behind another port (nexus-public 1011)."""
+    store, registry = start(tags_page=2)
+    target = put_manifest(store, "one")
+    names = [f"v{number}" for number in range(5)]
+    store.move_tags(dict.fromkeys(names, target), expect={})
+
+    def linking(seen: Seen) -> Reply:
+        if not seen.path.startswith("/v2/"):
+            return Reply(400)
+        reply = registry(seen)
+        if "/tags/list" not in seen.path or b"v4" in bytes(reply.body):  # type: ignore[arg-type]
+            return reply
+        last = json.loads(bytes(reply.body))["tags"][-1]  # type: ignore[arg-type]
+        link = f'<http://{server.address}/repository/x/v2/team/x/tags/list?n=2&last={last}>; rel="next"'
+        return Reply(200, reply.body, {"Link": link})
+
+    server.script = linking
+    assert store.tags() == names
+
+
+def test_tags_without_pages_are_asked_for_twice_at_most(start: Start, server: Hostile) -> None:
+    store, _ = start()
+    target = put_manifest(store, "one")
+    store.move_tags({"a": target, "b": target}, expect={})
+    server.seen.clear()
+    assert store.tags() == ["a", "b"]
+    assert len(server.seen) == 2
+
+
+def test_what_is_stored_elsewhere_is_asked_for_with_get(start: Start, server: Hostile, elsewhere: Hostile) -> None:
+    """Addresses of a storage are signed for GET; a HEAD that is redirected there is answered 403 (moby 50065)."""
+    store, registry = start()
+    target = put_manifest(store, "one")
+    store.move_tags({"prod": target}, expect={})
+
+    def redirecting(seen: Seen) -> Reply:
+        reads = seen.method in ("GET", "HEAD") and ("/manifests/" in seen.path or "/blobs/sha256" in seen.path)
+        if reads and registry(seen).status == 200:
+            return Reply(307, headers={"Location": f"http://{elsewhere.address}{seen.path}"})
+        return registry(seen)
+
+    elsewhere.script = lambda seen: registry(seen) if seen.method == "GET" else Reply(403, b"<Code>AccessDenied</Code>")
+    server.script = redirecting
+    assert store.validator("prod") == target.digest
+    assert store.has_blob(target.digest)
+    assert store.has_blob(described(b"{}").digest)
+    store.move_tags({"prod": target, "next": target}, expect={"prod": target.digest, "next": None})
+    assert store.resolve("next").digest == target.digest
+
+
+def test_a_list_of_signatures_that_must_not_move_is_named(start: Start) -> None:
+    store, _ = start(referrers=Reply(404), confirms=False, immutable=True)
+    subject = version(store)
+    signing.sign(store, subject, ONE, NOW)
+    with pytest.raises(Refused, match=r"takes no list under sha256-\w+: .*cannot be overwritten") as caught:
+        signing.sign(store, subject, TWO, NOW)
+    assert "tags that may move" in caught.value.hint
+    signing.verify(store, subject, trusted(ONE), NOW)
+
+
+def test_a_range_of_the_last_chunk_alone_is_no_place_to_resume(start: Start, server: Hostile) -> None:
+    """One registry states the range of the chunk, from 0, in its answers (regclient 627)."""
+    store, registry = start(chunk_limit=4 * MIB)
+
+    def chunkwise(seen: Seen) -> Reply:
+        reply = registry(seen)
+        if seen.method == "PATCH" and reply.status == 202:
+            return Reply(202, headers=reply.headers | {"Range": f"0-{len(seen.body) - 1}"})
+        return reply
+
+    server.script = chunkwise
+    push(store, LARGE)
+    assert registry.blobs[digest(LARGE)] == LARGE
+
+
+@pytest.mark.parametrize(
+    ("named", "asked"),
+    [
+        ("http://registry.example.com/v2/x?_state=a", "https://registry.example.com/v2/x?_state=a"),
+        ("https://registry.example.com:443/v2/x", "https://registry.example.com/v2/x"),
+        ("https://storage.example.com/x", "https://storage.example.com/x"),
+    ],
+)
+def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, asked: str) -> None:
+    client = Client("registry.example.com", StoreOptions(), Timing())
+    assert str(client.allowed(httpx.URL(named))) == asked
+    for other in ("http://registry.example.com:81/x", "http://storage.example.com/x", "http://u:p@registry.example.com/x"):
+        with pytest.raises(Refused, match="sends its users to"):
+            client.allowed(httpx.URL(other))
+
+
+def test_a_move_whose_answer_was_lost_counts_where_the_tag_must_not_be_written_again(start: Start, server: Hostile) -> None:
+    store, registry = start(immutable=True)
+    target = put_manifest(store, "one")
+    lost = iter([True])
+
+    def losing(seen: Seen) -> Reply:
+        reply = registry(seen)
+        return Reply(502) if seen.method == "PUT" and seen.path.endswith("/prod") and next(lost, False) else reply
+
+    server.script = losing
+    store.move_tags({"prod": target}, expect={"prod": None})
+    assert store.resolve("prod").digest == target.digest

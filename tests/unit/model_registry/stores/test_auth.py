@@ -146,6 +146,14 @@ def test_a_password_that_has_ended_is_looked_up_again(auth: Authenticator, confi
     assert not auth.answer('Basic realm="x"', PULL, sent)
 
 
+def test_a_registry_may_ask_for_a_password_after_a_token(auth: Authenticator, config: Path) -> None:
+    """As Harbor does where the token does not suffice."""
+    config.write_text(json.dumps({"auths": {REGISTRY: {"username": "u", "password": "p"}}}))
+    assert auth.answer(ASKED, PULL, None)
+    assert auth.answer('Basic realm="harbor"', PULL, auth.header(PULL))
+    assert auth.header(PULL) == "Basic " + base64.b64encode(b"u:p").decode()
+
+
 @pytest.mark.parametrize("asked", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
 def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
     assert not auth.answer(asked, PULL, None)
@@ -159,6 +167,9 @@ def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
         ('Bearer realm="u",service="reg, one",scope="a:pull,push"',
          [("bearer", {"realm": "u", "service": "reg, one", "scope": "a:pull,push"})]),
         ('BEARER Realm = bare , service="a \\"b\\""', [("bearer", {"realm": "bare", "service": 'a "b"'})]),
+        ("Basic realm=/", [("basic", {"realm": "/"})]),
+        ("Bearer realm=https://r/token?x=1,service=reg", [("bearer", {"realm": "https://r/token?x=1", "service": "reg"})]),
+        ('Basic realm="x", BEARER realm="u"', [("basic", {"realm": "x"}), ("bearer", {"realm": "u"})]),
         ('Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
         ('Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
         ('Basic realm="never closed', [("basic", {}), ("realm", {})]),
