@@ -59,3 +59,7 @@ class Unreachable(RegistryError):
 
     exit_code = 4
     transient = True
+
+
+class Denied(Unreachable):
+    """The registry answers, and does not let this account do it. Rights may be granted at any time."""

@@ -8,8 +8,10 @@ entry is written before the tag and both are read back, so that a lost race is f
 pipeline, one person at a time) is the rule that keeps it from happening.
 """
 
+import contextlib
 import io
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +21,7 @@ from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode,
 from model_registry.channels.roles import Role
 from model_registry.channels.standing import Standing, read, stands
 from model_registry.channels.targets import Target, beside, check_complete, shadowed, whole
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, RegistryError
+from model_registry.errors import BadReference, Conflict, Corrupt, Denied, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store, select
@@ -29,6 +31,7 @@ from model_registry.trust.keys import PrivateKey
 log = logging.getLogger(__name__)
 
 MAX_TEXT = 4096  # characters of an actor or a reason
+_OVER = object()
 MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
 
 
@@ -196,8 +199,11 @@ def _move(
     at = now.astimezone(UTC).replace(microsecond=now.microsecond // 1_000 * 1_000)  # as the history has it
     document = manifest.EMPTY if evidence is None else evidence
     told = manifest.content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
+    pauses = store.settle()
     for _ in range(MAX_TRIES):
         standing = stands(store, channel)
+        if expected.revision is not None and standing.revision < expected.revision and next(pauses, _OVER) is not _OVER:
+            continue  # the caller has seen a move that the store does not show yet
         if expected.revision not in (None, standing.revision):
             message = f"the channel {channel!r} is at revision {standing.revision}, not {expected.revision} as expected"
             raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
@@ -221,7 +227,11 @@ def _move(
             store.move_tags({tag: entry, channel: to.descriptor}, expect=expect)
         except Conflict:
             if not _names(store, tag, entry.digest):
+                next(pauses, None)
                 continue  # nothing of ours was written: plan again from where the channel is now
+        except (Refused, Denied):
+            _withdraw(store, tag, entry)
+            raise
         _read_back(store, move, entry)
         return move
     raise Conflict(f"the channel {channel!r} is moved by others all the time", "one writer a channel; then repeat")
@@ -240,11 +250,28 @@ def _names(store: Store, tag: str, digest: str) -> bool:
         return False
 
 
+def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
+    """Delete the history entry of a move that the store refused (a tag that must not move, say): it was not made.
+
+    A store that deletes nothing keeps the entry; `history.made` recognises it by the channel, which did not follow.
+    """
+    with contextlib.suppress(RegistryError):
+        if _names(store, tag, entry.digest):
+            named = {each: store.resolve(each).digest for each in store.tags()}
+            store.delete([entry.digest], expect=named, grace_seconds=math.inf)
+
+
 def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
-    """Check that the move stands, or that a later move was made after it. Raises Conflict."""
-    if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
-        _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
-    ):
+    """Wait until the store shows the move, or a later one that was made after it. Raises Conflict where it does not."""
+    tag, listed = tags.history_tag(move.channel, move.revision), False
+    for _ in store.settle():
+        revisions = tags.revisions(store.tags(), move.channel)
+        later = max(revisions, default=0) > move.revision
+        if _names(store, tag, entry.digest) and (later or _names(store, move.channel, move.to_digest)):
+            listed = True
+            if move.revision in revisions:  # the next command plans by this list
+                return
+    if listed:
         return
     hint = f"model-registry history {store.repository} --channel {move.channel} shows who; one writer a channel is the rule"
     raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)

@@ -102,6 +102,16 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     return move
 
 
+def made(moves: Sequence[Move], current: str | None) -> list[Move]:
+    """Return the moves that the channel followed: the next move, or `current`, begins where each ends. Pure.
+
+    The others were broken off, refused by the registry, or are under way. `moves` are all of a channel, oldest first, and
+    `current` is the digest that it names now.
+    """
+    ends = [*(move.from_digest for move in moves[1:]), current]
+    return [move for move, end in zip(moves, ends, strict=True) if move.to_digest == end]
+
+
 def before(moves: Sequence[Move], current: str | None) -> Move:
     """The move that a rollback restores: what the channel served before `current`, the digest that it names now. Pure.
 
@@ -112,9 +122,8 @@ def before(moves: Sequence[Move], current: str | None) -> Move:
     if not moves:
         raise NotFound("the channel has no history", "model-registry promote REPO --to VERSION makes it")
     by_revision = {move.revision: move for move in moves}
-    ends = [*(move.from_digest for move in moves[1:]), current]
     path: list[Move] = []
-    for move in (move for move, end in zip(moves, ends, strict=True) if move.to_digest == end):
+    for move in made(moves, current):
         if move.restores is None:
             path.append(move)
         else:

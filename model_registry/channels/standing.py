@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from model_registry.channels import roles
 from model_registry.channels.history import Move, decode
-from model_registry.errors import Refused
+from model_registry.errors import NotFound, Refused
 from model_registry.oci import tags
 from model_registry.stores import Store, select
 
@@ -39,7 +39,14 @@ def stands(store: Store, channel: str) -> Standing:
 
 
 def read(store: Store, channel: str, revision: int) -> Move:
-    """One history entry. Raises Corrupt where the tag names something else."""
+    """One history entry that the store lists. Raises Corrupt where the tag names something else, NotFound where it is gone."""
     tag = tags.history_tag(channel, revision)
-    data = store.manifest(store.resolve(tag).digest)
-    return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+    missing = NotFound("")
+    for _ in store.settle():
+        try:
+            data = store.manifest(store.resolve(tag).digest)
+        except NotFound as error:
+            missing = error  # the list may be newer than what another replica shows
+            continue
+        return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+    raise missing

@@ -112,6 +112,7 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
     """Show every move of a channel, the newest last, and which of these keys signed it."""
     from model_registry.channels import channel as channels
     from model_registry.channels import roles
+    from model_registry.channels.history import made
 
     store, _ = open_repository(ctx, repo)
     moves = channels.history(store, channel)
@@ -119,12 +120,15 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
     rows, values = [], []
     signed = _signed(store, key)
+    followed = {move.revision for move in made(moves, _names(store, channel))}
     for m in moves:
         note = f"{m.reason} (back to revision {m.restores})".strip() if m.restores else m.reason
+        if m.revision not in followed:
+            note = f"{note} (not made: the channel did not follow)".strip()
         to = roles.shown(m.roles) or m.to_version
         by = signed(m)
         rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, _shown(m, by), note])
-        values.append(output.move(m) | {"signed_by": by})
+        values.append(output.move(m) | {"signed_by": by, "made": m.revision in followed})
     table = output.table(["revision", "at", "from", "to", "actor", "signed", "reason"], rows)
     output.show(json, {"channel": channel, "moves": values}, table)
 
@@ -148,6 +152,14 @@ def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[Move], str |
 
 def _shown(move: "Move", signed_by: str | None) -> str:
     return signed_by or ("no" if move.signature is None else "unverified")
+
+
+def _names(store: "Store", channel: str) -> str | None:
+    """The digest that a channel names, None where its tag was deleted."""
+    try:
+        return store.resolve(channel).digest
+    except NotFound:
+        return None
 
 
 def watch(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from model_registry import files
-from model_registry.errors import Conflict, Corrupt, Refused
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.image import build, unpack
 from model_registry.image.layers import Limits
 from model_registry.oci import digests, manifest, plan, tags
@@ -193,23 +193,34 @@ def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
     _is_there(store, version, target)  # refused before anything large is sent
     transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)
-    while not _is_there(store, version, target):
+    pauses, written = store.settle(), False
+    while not _is_there(store, version, target, written=written):
         try:
             store.move_tags({version: target}, expect={version: None, tags.history_tag(version, 1): None})
         except Conflict:
-            continue  # somebody else made the tag: it is there now, with this content or another
+            next(pauses, None)  # another writer made the tag: it is there now, with this content or another
+        written = True
+    for _ in store.settle():
+        if version in store.tags():  # a promotion that follows goes by this list
+            break
     return target
 
 
-def _is_there(store: Store, version: str, target: Descriptor) -> bool:
-    """Whether the version is in the store as it should be. Raises Refused where it is there otherwise."""
+def _is_there(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
+    """Whether the version is in the store as it should be. Raises Refused where it is there otherwise.
+
+    A tag that was `written`, by this process or another, may be missing from the store's list for a while.
+    """
     there = store.tags()
     if version == tags.DEFAULT_CHANNEL or version in tags.channels(there):
         hint = "push a version such as 1.0.0, then promote it to the channel"
         raise Refused(f"{version!r} is a channel, which only model-registry promote moves", hint)
-    if version not in there:
+    if version not in there and not written:
         return False
-    found = store.resolve(version).digest
+    try:
+        found = store.resolve(version).digest
+    except NotFound:
+        return False
     if found != target.digest:
         message = f"version {version} of {store.repository} exists with other content: it is {found}, this is {target.digest}"
         raise Refused(message, "a version never changes; push this content as a new version")

@@ -71,11 +71,24 @@ class Store(Protocol):
     def push_manifest(self, data: bytes) -> Descriptor:
         """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where it names what is not."""
 
+    def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
+        """Store a manifest that has a subject, as `push_manifest` does; whether the store then lists it with its subject.
+
+        False where the store has no referrers API, or does not confirm it: the caller must keep the list under the tag.
+        """
+
+    def settle(self) -> Iterator[None]:
+        """Yield at once, then after each of the pauses in which a store may come to show what was written a moment ago.
+
+        A store whose writes are visible at once yields once.
+        """
+
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Point tags at manifests, all in one step, if every tag in `expect` still has that digest (None: is not there).
 
-        Raises Conflict, and moves nothing, where one has not. A store without such a step (HTTP registries) moves them one by
-        one in the order of `to`, the last one last: what readers start from.
+        Raises Conflict, and moves nothing, where one has not; Refused where the store does not let a tag move; Unreachable
+        where it took the write and still shows what was there before. A store without such a step (HTTP registries) moves them
+        one by one in the order of `to`, the last one last: what readers start from.
         """
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
@@ -87,7 +100,8 @@ class Store(Protocol):
         """
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
+        """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API,
+        whatever it answers then.
 
         The list is unchecked. Only `model_registry.trust.referrers` calls this.
         """

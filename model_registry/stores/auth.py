@@ -20,7 +20,7 @@ from model_registry.untrusted_input import documents
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PART = re.compile(
-    rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>{_TOKEN}))|(?P<scheme>{_TOKEN}))\s*,?'
+    rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s",]+))|(?P<scheme>{_TOKEN}))\s*,?'
 )
 MOST_PARTS = 50
 
@@ -47,6 +47,7 @@ def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
 REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
 WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
 LEAST_SECONDS = 60.0  # how long a token is good that does not say so (Token Authentication Specification, expires_in)
+MOST_SECONDS = 1e9  # a realm that states more states nothing
 EARLY_SECONDS = 10.0  # a token is not used for its last seconds
 MAX_TOKEN = 32 << 10  # characters; servers take no longer headers anyway
 
@@ -61,9 +62,18 @@ class _Token:
 
 
 class _Answer(msgspec.Struct):
-    token: str = ""
-    access_token: str = ""
-    expires_in: float = LEAST_SECONDS
+    token: str | None = None
+    access_token: str | None = None
+    expires_in: float | str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the token is good: LEAST_SECONDS where the realm states less, nothing, or no number."""
+        try:
+            stated = float(self.expires_in or 0)
+        except ValueError:
+            return LEAST_SECONDS
+        return stated if LEAST_SECONDS < stated < MOST_SECONDS else LEAST_SECONDS
 
 
 class Authenticator:
@@ -120,7 +130,7 @@ class Authenticator:
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
             raise Corrupt(f"{realm.host} gave no usable token")
-        return _Token(value, self._clock() + max(answer.expires_in, LEAST_SECONDS) - EARLY_SECONDS)
+        return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
         """The realm, if it may see credentials and may be asked at all."""

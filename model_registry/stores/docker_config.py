@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import codecs
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from model_registry.errors import Misconfigured, Unreachable
 from model_registry.untrusted_input import documents
 
 HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
+HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 HELPER_SECONDS = 30.0
 _HELPER = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_THERE = "credentials not found"  # what helpers print for a registry that they do not know
@@ -38,16 +40,18 @@ class Credentials:
 
 
 class _Entry(msgspec.Struct):
-    auth: str = ""
-    username: str = ""
-    password: str = ""
-    identitytoken: str = ""
+    auth: str | None = None
+    username: str | None = None
+    password: str | None = None
+    identitytoken: str | None = None
 
 
 class _Config(msgspec.Struct, rename="camel"):
-    auths: dict[str, _Entry] = {}
-    cred_helpers: dict[str, str] = {}
-    creds_store: str = ""
+    """The parts of config.json that are read. Tools write null for whatever is not set."""
+
+    auths: dict[str, _Entry | None] | None = None
+    cred_helpers: dict[str, str | None] | None = None
+    creds_store: str | None = None
 
 
 class _Helped(msgspec.Struct, rename="pascal"):
@@ -65,13 +69,16 @@ def find(registry: str) -> Credentials | None:
     path = Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker") / "config.json"
     config = _read(path)
     key = HUB_KEY if registry == "docker.io" else registry
-    helpers = config.cred_helpers
+    helpers = config.cred_helpers or {}
     helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty one is none, as in Docker
     if helper and (found := _ask(helper, key, path)):
         return found
-    for name, entry in config.auths.items():
-        if name == key or _host(name) == registry:
-            return _credentials(entry, name, path)
+    hosts = HUB_HOSTS if registry == "docker.io" else {registry}
+    named = {name: entry or _Entry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
+    # The registry itself before a namespace in it (`host/team`), which Podman writes.
+    for name in sorted(named, key=lambda name: (name != key, name != registry, name.count("/"))):
+        if found := _credentials(named[name], name, path):
+            return found
     return None
 
 
@@ -83,7 +90,8 @@ def _read(path: Path) -> _Config:
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
-        return documents.decode(data, _Config)
+        data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
+        return documents.decode(data, _Config) if data.strip() else _Config()
     except documents.Unreadable as error:
         raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
 
@@ -95,15 +103,15 @@ def _host(name: str) -> str:
 
 def _credentials(entry: _Entry, name: str, path: Path) -> Credentials | None:
     """What an entry holds; an empty one says that a helper keeps it."""
-    username, password = entry.username, entry.password
-    if entry.auth:
+    username, password = entry.username or "", entry.password or ""
+    if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
         try:
-            username, _, password = base64.b64decode(entry.auth, validate=True).decode().rstrip("\0").partition(":")
+            username, _, password = base64.b64decode(packed, validate=True).decode().rstrip("\0").partition(":")
         except (binascii.Error, UnicodeDecodeError):
             raise Misconfigured(f"{path}: auth of {name!r} is no base64 of user:password", "docker login again") from None
     if not username and not entry.identitytoken:
         return None
-    return Credentials(username, password, entry.identitytoken)
+    return Credentials(username, password, entry.identitytoken or "")
 
 
 def _ask(helper: str, key: str, path: Path) -> Credentials | None:

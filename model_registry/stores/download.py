@@ -11,7 +11,7 @@ from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Progress
-from model_registry.stores.http import Broken, Call, Client, broken, read_answer
+from model_registry.stores.http import Broken, Call, Client, broken, encoding, plain, read_answer
 from model_registry.stores.retry import PROGRESS_BYTES
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
@@ -35,10 +35,12 @@ def _received(client: Client, call: Call, content: Descriptor) -> Generator[byte
     """What the registry sends, in as many requests as it takes."""
     attempts = client.attempts()
     done = before = 0
+    ranged = True
     while True:
-        headers = call.headers | ({"Range": f"bytes={done}-"} if done else {})
+        headers = call.headers | ({"Range": f"bytes={done}-"} if done and ranged else {})
         try:
             with client.stream(dataclasses.replace(call, headers=headers)) as response:
+                ranged = not encoding(response)  # a range of encoded content is no range of the blob
                 for chunk in _body(client, response, content, done):
                     done += len(chunk)
                     yield chunk
@@ -64,11 +66,11 @@ def _body(client: Client, response: httpx.Response, content: Descriptor, done: i
         begins = int(found[1]) if found else -1
         if begins != done:
             raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
-    declared = response.headers.get("Content-Length")
+    declared = None if encoding(response) else response.headers.get("Content-Length")
     if declared is not None and declared != str(content.size - begins):
         raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - begins} as declared")
     skip = done - begins
-    for chunk in response.iter_raw():
+    for chunk in plain(response):
         if skip < len(chunk):
             yield chunk[skip:] if skip else chunk
         skip = max(0, skip - len(chunk))

@@ -1,30 +1,27 @@
 """Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
 
 import os
+import re
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import httpx
-import msgspec
 
-from model_registry.errors import Corrupt, Misconfigured, Refused, RegistryError, Unreachable
+from model_registry.errors import Corrupt, Denied, Misconfigured, Refused, RegistryError, Unreachable
 from model_registry.stores import StoreOptions, auth, retry, transport
 from model_registry.stores.retry import Attempts, Timing
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable
 
 MAX_ERROR = 16 << 10  # bytes of an answer that matters little
+PIECE = 256 << 10  # bytes that are decompressed at a time
 
 
-class _Error(msgspec.Struct):
-    code: str = ""
-    message: str = ""
-
-
-class _Errors(msgspec.Struct):
-    errors: list[_Error] = []
+_TAG, _TITLE = re.compile(r"<[^>]*>"), re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +36,7 @@ class Answer:
     @property
     def said(self) -> str:
         """The reasons that a registry gives for an error, for people: at most a line, begun with a colon."""
-        try:
-            found = documents.decode(self.body, _Errors).errors
-        except documents.Unreadable:
-            return ""
-        text = "; ".join(f"{error.code} {error.message}".strip() for error in found[:3])
+        text = _stated(self.body)
         return f": {printable(text):.300}" if text else ""
 
     def location(self) -> httpx.URL:
@@ -58,22 +51,84 @@ class Answer:
         """What an answer that is no success means."""
         message = f"{self.url.host} answered {self.status} to {doing}{self.said}"
         if self.status in (401, 403):
-            return Unreachable(message, f"docker login {self.url.netloc.decode()}, with an account that may do it")
+            return Denied(message, f"docker login {self.url.netloc.decode()}, with an account that may do it")
+        if self.status == 413:
+            hint = (
+                "raise the limit on the size of requests of the registry or the proxy before it (nginx: client_max_body_size)"
+            )
+            return Refused(message, hint)
         if self.status >= 500 or self.status in retry.STATUSES:
             return Unreachable(message, "try again later, or look into the registry's log")
         return Refused(message, "the registry does not take that; look into its log")
 
 
-def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
-    """Read an answer, at most `limit` bytes of its body and one. Raises Broken."""
-    data = bytearray()
+def _stated(body: bytes) -> str:
+    """Return the text of an error: of the specification's JSON, of other JSON, of a page or of plain text."""
+    try:
+        document = documents.ANY.decode(body)
+    except documents.Unreadable:
+        page = body[:2_000].decode(errors="replace")
+        title = _TITLE.search(page)
+        return " ".join((title[1] if title else _TAG.sub(" ", page)).split())
+    listed = document.get("errors") if isinstance(document, dict) else None
+    found = listed if isinstance(listed, list) else [document]
+    return "; ".join(filter(None, map(_error_text, found[:3])))
+
+
+def _error_text(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return ""
+    parts = (error.get("code"), error.get("message") or error.get("details") or error.get("error"))
+    return " ".join(str(part) for part in parts if isinstance(part, str | int))
+
+
+def encoding(response: httpx.Response) -> str:
+    """Return the content encoding of an answer, in lower case, or an empty string. None is asked for; proxies add one."""
+    stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
+    return "" if stated == "identity" else stated
+
+
+def plain(response: httpx.Response) -> Iterator[bytes]:
+    """Yield the body of an answer without its content encoding, in pieces of at most PIECE bytes where there is one.
+
+    Raises Corrupt for another encoding than gzip and deflate, and for one that does not read; httpx.TransportError.
+    """
+    stated = encoding(response)
+    if not stated:
+        yield from response.iter_raw()
+        return
+    if stated not in ("gzip", "x-gzip", "deflate"):
+        raise Corrupt(f"{response.url.host} answers in the content encoding {stated!r:.40}, which was not asked for")
+    decoder, received = zlib.decompressobj(_GZIP_OR_ZLIB), 0
     try:
         for chunk in response.iter_raw():
+            rest, received = chunk, received + len(chunk)
+            while rest and not decoder.eof:
+                yield decoder.decompress(rest, PIECE)
+                rest = decoder.unconsumed_tail
+        yield decoder.flush()
+    except zlib.error as error:
+        raise Corrupt(f"{response.url.host} sends damaged {stated}: {error}") from None
+    if received and not decoder.eof:
+        raise Corrupt(f"{response.url.host} sends {stated} without its end")
+
+
+def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
+    """Read an answer, at most `limit` bytes of its body and one. Raises Broken, Corrupt."""
+    data = bytearray()
+    try:
+        for chunk in plain(response):
             data += chunk
             if len(data) > limit:
                 break
     except httpx.TransportError as error:
         raise broken(error) from error
+    except Corrupt:
+        if response.is_success:
+            raise
+        data.clear()  # the status says enough
     return Answer(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
 
 
@@ -81,6 +136,7 @@ DOCKER_HUB = "docker.io"
 DOCKER_HUB_API = "registry-1.docker.io"
 MOST_REDIRECTS = 5
 MAX_TOKEN_ANSWER = 64 << 10
+HIDING = frozenset({401, 403, 404})  # answers to a request without credentials that others may be answered otherwise
 USER_AGENT = "scorestream-model-registry"
 
 Body = Callable[[], Iterable[bytes]]
@@ -125,6 +181,7 @@ class Client:
             trust_env=False,
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         )
+        self._challenge: str | None = None
         self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
     def ask(self, call: Call, limit: int = MAX_ERROR) -> Answer:
@@ -164,7 +221,12 @@ class Client:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """A URL that the registry named, if it may be asked for. Raises Refused."""
+        """A URL that the registry named, if it may be asked for. Raises Refused.
+
+        A registry behind a proxy that ends TLS may name itself with http: https is meant.
+        """
+        if url.scheme == "http" and self._origin.scheme == "https" and url.host == self._origin.host and url.port is None:
+            url = url.copy_with(scheme="https", port=self._origin.port)
         plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
@@ -180,7 +242,16 @@ class Client:
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: Call) -> httpx.Response:
-        """One answer, after redirects and a 401. Raises Broken."""
+        """One answer of a request that was processed: 429 is none. Raises Broken, and Unreachable where there is only 429."""
+        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        while (response := self._redirected(call)).status_code == retry.TOO_MANY:
+            self.wait(throttled, _come_again(response, "it"))
+        if response.status_code in retry.STATUSES:
+            raise _come_again(response, "it")
+        return response
+
+    def _redirected(self, call: Call) -> httpx.Response:
+        """One answer, after redirects and a challenge. Raises Broken."""
         url = self._origin.join(call.url)
         for _ in range(MOST_REDIRECTS):
             response = self._authenticated(call, self.allowed(url))
@@ -192,19 +263,17 @@ class Client:
                 url = read_answer(response).location()
         else:
             raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
-        if response.status_code in retry.STATUSES:
-            raise _come_again(response, "it")
         return response
 
     def _authenticated(self, call: Call, url: httpx.URL) -> httpx.Response:
         if not self.is_own(url):
             return self._send(call, url, None)
         sent = self._auth.header(call.scopes)
+        if sent is None and self._challenge and self._auth.answer(self._challenge, call.scopes, sent):
+            sent = self._auth.header(call.scopes)
         response = self._send(call, url, sent)
-        if response.status_code != 401:
-            return response
         try:
-            ready = self._auth.answer(response.headers.get("WWW-Authenticate", ""), call.scopes, sent)
+            ready = self._ready(response, call, sent)
         except BaseException:
             response.close()
             raise
@@ -213,6 +282,26 @@ class Client:
         with _closed(response):
             pass
         return self._send(call, url, self._auth.header(call.scopes))
+
+    def _ready(self, response: httpx.Response, call: Call, sent: str | None) -> bool:
+        """Whether the request is to be sent again, with the credentials that the registry wants. Raises as `Authenticator`."""
+        asked = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
+        if asked and self._auth.answer(asked, call.scopes, sent):
+            return True
+        if sent is not None or response.status_code not in HIDING or _is_about_a_blob(call):
+            return False
+        challenge = self._ping()
+        return bool(challenge) and self._auth.answer(challenge, call.scopes, sent)
+
+    def _ping(self) -> str:
+        """Return the challenge of `/v2/`, or an empty string. Some registries hide what is private instead of challenging."""
+        if self._challenge is None:
+            response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
+            if response.status_code in retry.STATUSES:
+                raise _come_again(response, "it")
+            with _closed(response):
+                self._challenge = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
+        return self._challenge
 
     def _send(self, call: Call, url: httpx.URL, authorization: str | None) -> httpx.Response:
         headers = dict(call.headers)
@@ -224,7 +313,9 @@ class Client:
 
     def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
-        response = self._open(request)
+        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        while (response := self._open(request)).status_code == retry.TOO_MANY:
+            self.wait(throttled, _come_again(response, request.url.host))
         if response.status_code in retry.STATUSES:
             raise _come_again(response, request.url.host)
         with _closed(response):
@@ -236,6 +327,11 @@ class Client:
             return self._client.send(request, stream=True, follow_redirects=False)
         except httpx.TransportError as error:
             raise broken(error) from error
+
+
+def _is_about_a_blob(call: Call) -> bool:
+    """Whether a request asks for a blob's presence alone: before a push it is absent, and the push's POST shows the rest."""
+    return call.method == "HEAD" and "/blobs/" in str(call.url)
 
 
 def broken(error: httpx.TransportError) -> Broken:
@@ -251,7 +347,7 @@ def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
     try:
         yield response
         if not response.is_stream_consumed:
-            with suppress(Broken):
+            with suppress(Broken, Corrupt):
                 read_answer(response)
     finally:
         response.close()

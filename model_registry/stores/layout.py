@@ -91,6 +91,12 @@ class LayoutStore:
         self.push_blob(described, io.BytesIO(data))
         return described
 
+    def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
+        return self.push_manifest(data), False
+
+    def settle(self) -> Iterator[None]:
+        yield
+
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         for tag, target in to.items():
             if not is_tag(tag):

@@ -7,24 +7,31 @@ never silently overwrites a third writer's move. Tags of one repository should h
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import BinaryIO
 
 import httpx
 import msgspec
 
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import Reference, is_tag
 from model_registry.stores import DEFAULTS, StoreOptions, download
-from model_registry.stores.http import Answer, Call, Client
+from model_registry.stores.http import Answer, Call, Client, read_answer
 from model_registry.stores.retry import Timing
 from model_registry.stores.transport import MOST_CONNECTIONS
 from model_registry.stores.upload import Target, Upload
+from model_registry.untrusted_input import documents
 
 PAGE = 1000  # tags asked for at a time
 MOST_PAGES = 200
-SETTLING_SECONDS = (0.1, 0.3, 0.9)  # while others push the same content, or move a tag, docker-registry may not know it
+SETTLING_SECONDS = (0.1, 0.3, 0.9, 1.7)
+"""How long content that was just pushed, or a tag that was just moved, may not be seen yet: docker-registry while others push
+the same, and registries with replicas or caches. Measured lags are about a second."""
+LATE_SECONDS = 1.0  # more that is waited where a write was not visible at once
+NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # how registries without the referrers API answer
+RECENT_SECONDS, MOST_RECENT = 10.0, 64  # how long manifests that were seen are kept, and how many
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
 _ACCEPT = {"Accept": ", ".join(_TYPES)}
 _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
@@ -36,7 +43,7 @@ class _Tags(msgspec.Struct):
 
 
 class _Index(msgspec.Struct):
-    manifests: list[Descriptor] = []
+    manifests: list[Descriptor] | None = None
 
 
 class RemoteStore:
@@ -48,11 +55,13 @@ class RemoteStore:
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
         self.repository, self._progress = reference.repository, options.progress
         self._client = Client(host, options, timing)
-        self._sleep = timing.sleep
+        self._timing = timing
         self._pull, self._push = (f"repository:{self._path}:pull",), (f"repository:{self._path}:pull,push",)
         mounts = tuple((name, f"repository:{name}:pull") for name in options.mount_from)
         self._target = Target(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
         self._validators: dict[str, str] = {}
+        self._recent: dict[str, tuple[float, bytes]] = {}
+        self._readable = False
 
     def validator(self, tag: str) -> str:
         """See `Store`: one HEAD. A tag that went away and came back to the same manifest in between is not noticed."""
@@ -65,7 +74,7 @@ class RemoteStore:
         if answer.status == 404:
             raise self._no_tag(tag)
         if answer.status != 200:
-            raise answer.error(f"HEAD of the tag {tag!r}")
+            return self.resolve(tag).digest
         found: str = answer.headers.get("ETag") or answer.headers.get("Docker-Content-Digest", "")
         if not found:
             return self.resolve(tag).digest
@@ -73,37 +82,57 @@ class RemoteStore:
         return found
 
     def tags(self) -> list[str]:
-        """See `Store`. A registry does not tell an empty repository from one that does not exist: both have no tags."""
+        """See `Store`. A registry does not tell an empty repository from one that does not exist: both have no tags.
+
+        Some registries limit a page and send no Link, so that the tags behind the last one are asked for until none are new.
+        """
         found: set[str] = set()
-        for answer in self._pages(httpx.URL(f"/v2/{self._path}/tags/list", params={"n": PAGE}), "the list of tags"):
-            if answer.status == 404:
-                break
-            page = manifest.decode(answer.body, _Tags, "the list of tags").tags or []
-            if odd := next((tag for tag in page if not is_tag(tag)), None):
-                raise Corrupt(f"{self.repository} lists {odd!r:.200}, which is no tag")
-            found.update(page)
-        return sorted(found)
+        url = first = httpx.URL(f"/v2/{self._path}/tags/list", params={"n": PAGE})
+        linked = False
+        for _ in range(MOST_PAGES):
+            answer, page = self._tags_page(url)
+            fresh = set(page) - found
+            found |= fresh
+            following = self._next_page(answer)
+            if following is not None and (fresh or linked or url == first):
+                url, linked = following, True
+            elif fresh and not linked:
+                url = first.copy_set_param("last", page[-1])
+            else:
+                return sorted(found)
+        raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
+
+    def _tags_page(self, url: httpx.URL) -> tuple[Answer, list[str]]:
+        answer = self._document(url, "the list of tags")
+        if answer.status == 404:
+            return answer, []
+        page = manifest.decode(answer.body, _Tags, "the list of tags").tags or []
+        if odd := next((tag for tag in page if not is_tag(tag)), None):
+            raise Corrupt(f"{self.repository} lists {odd!r:.200}, which is no tag")
+        return answer, page
 
     def resolve(self, tag: str) -> Descriptor:
-        answer = self._document(self._manifests(tag), f"the manifest of {tag!r}")
-        for pause in SETTLING_SECONDS:
+        what = f"the manifest of {tag!r}"
+        for _ in self.settle():
+            answer = self._document(self._manifests(tag), what, tag)
             if answer.status != 404 or tag not in self.tags():
                 break
-            self._sleep(pause)
-            answer = self._document(self._manifests(tag), f"the manifest of {tag!r}")
         if answer.status == 404:
             raise self._no_tag(tag)
         data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()
         digest, claimed = digests.of_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
-        found = manifest.decode(data, manifest.Kind, f"the manifest of {tag!r}")
+        found = manifest.decode(data, manifest.Kind, what)
+        self._remember(digest, data)
         media_type = next((name for name in (found.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=found.artifact_type)
 
     def manifest(self, digest: str) -> bytes:
         digests.hex_of(digest)
-        answer = self._document(self._manifests(digest), f"the manifest {digest}")
+        answer = self._document(self._manifests(digest), f"the manifest {digest}", digest)
+        if answer.status == 404 and (data := self._recently(digest)) is not None:
+            return data  # its tag was read, or it was pushed, a moment ago: not shown everywhere yet
         if answer.status == 404:
             raise NotFound(f"{self.repository} has nothing with digest {digest}")
         return b"".join(digests.verified([answer.body], digest, len(answer.body), f"the manifest {digest}"))
@@ -124,19 +153,30 @@ class RemoteStore:
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
 
     def push_manifest(self, data: bytes) -> Descriptor:
+        return self.push_referrer(data)[0]
+
+    def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
+        """See `Store`: the registry confirms with the header OCI-Subject that it lists the manifest (specification 1.1)."""
         described = manifest.describe(data)
-        for pause in (*SETTLING_SECONDS, None):
+        missing = NotFound("")
+        for _ in self.settle():
             try:
                 for digest in {content.digest for content in manifest.named(data)}:
                     if not self.has_blob(digest):
                         raise NotFound(f"{self.repository} has no blob {digest}, which the manifest names")
-                self._put(described.digest, described.media_type, data)
-                break
-            except NotFound:
-                if pause is None:
-                    raise
-                self._sleep(pause)
-        return described
+                answer = self._put(described.digest, described.media_type, data)
+            except NotFound as error:
+                missing = error
+                continue
+            self._remember(described.digest, data)
+            return described, "OCI-Subject" in answer.headers
+        raise missing
+
+    def settle(self) -> Iterator[None]:
+        yield
+        for pause in SETTLING_SECONDS:
+            self._timing.sleep(pause)
+            yield
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """See `Store`. Raises Conflict as well where a tag that was just written names something else: a lost race."""
@@ -149,13 +189,17 @@ class RemoteStore:
                 contents[tag] = self.manifest(target.digest)
             except NotFound:
                 raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}") from None
+        before = {tag: self._digest(tag) for tag in dict.fromkeys((*expect, *to))}
         for tag in expect:
-            self._check_expected(tag, expect)
+            _check_expected(tag, before[tag], expect)
+        at_once = True
         for tag, target in to.items():
             self._move(tag, target, contents[tag], expect)
-            self._read_back(tag, target)
+            at_once &= self._read_back(tag, target, before[tag])
         for tag, target in list(to.items())[:-1]:
-            self._read_back(tag, target)
+            at_once &= self._read_back(tag, target, before[tag])
+        if not at_once:  # other replicas may show it later still: who plans the next move by an old state overwrites this one
+            self._timing.sleep(LATE_SECONDS)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
         """See `Store`: the registry's garbage collection frees the content, in its own time.
@@ -169,6 +213,7 @@ class RemoteStore:
                 found = dict(zip(there, pool.map(self._digest, there), strict=True))
             if moved := [tag for tag, names in found.items() if names not in (None, expect.get(tag))]:
                 raise Conflict(f"the tag {moved[0]!r} was moved or made meanwhile", "look again and repeat")
+            self._recent.pop(digest, None)
             answer = self._client.ask(Call("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
             if answer.status == 405:
                 raise Refused(f"{self._client.host} deletes nothing{answer.said}", "its administrator can allow deletion")
@@ -177,94 +222,169 @@ class RemoteStore:
         return None
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
+        """See `Store`. Registries without the API answer an error, a page, any JSON, or the manifest itself."""
         digests.hex_of(digest)
         found: dict[str, Descriptor] = {}
         what = f"the list of what refers to {digest}"
-        for answer in self._pages(httpx.URL(f"/v2/{self._path}/referrers/{digest}"), what):
-            if answer.status == 404:
+        url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
+        for page in range(MOST_PAGES):
+            answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+            if page == 0 and (answer.status in NO_REFERRERS or (answer.status == 200 and not _is_list(answer.body, digest))):
                 return None
+            if answer.status != 200:
+                raise answer.error(f"GET of {what}")
+            self._check_size(answer, what)
             index = manifest.decode(answer.body, _Index, what)
-            found |= {entry.digest: manifest.check(entry) for entry in index.manifests}
-        return list(found.values())
+            found |= {entry.digest: manifest.check(entry) for entry in index.manifests or []}
+            if (following := self._next_page(answer)) is None:
+                return list(found.values())
+            url = following
+        raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
 
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
-        """Move one tag. What its manifest names was there a moment ago: where it seems to be gone, others push the same."""
-        for pause in (*SETTLING_SECONDS, None):
+        """Move one tag. What its manifest names was there a moment ago: where it seems to be gone, others push the same.
+
+        Raises Refused where the registry does not let the tag move. A tag that is where it should be was moved, whatever the
+        answer: the one to an earlier attempt may have been lost.
+        """
+        missing = NotFound("")
+        for attempt, _ in enumerate(self.settle()):
+            if attempt and tag in expect:
+                _check_expected(tag, self._digest(tag), expect)
             try:
                 self._put(tag, target.media_type, data)
                 return
-            except NotFound:
-                if pause is None:
-                    raise
-                self._sleep(pause)
-                self._check_expected(tag, expect)
+            except NotFound as error:
+                missing = error
+            except Refused as error:
+                if self._digest(tag) == target.digest:
+                    return
+                hint = f"if the registry keeps tags from moving, except {tag!r} and '_h.*' from that rule"
+                raise Refused(str(error), hint) from None
+        raise missing
 
-    def _check_expected(self, tag: str, expect: Mapping[str, str | None]) -> None:
-        """Raises Conflict where the tag is elsewhere."""
-        if tag in expect and (found := self._digest(tag)) != expect[tag]:
-            raise Conflict(f"the tag {tag!r} is at {found}, not at {expect[tag]}", "look again and repeat")
+    def _read_back(self, tag: str, target: Descriptor, before: str | None) -> bool:
+        """Wait until a tag that was written names its target; whether it did at once.
 
-    def _read_back(self, tag: str, target: Descriptor) -> None:
-        if (found := self._digest(tag)) != target.digest:
-            message = f"the tag {tag!r} was moved to {target.digest} and is at {found}: somebody else moved it as well"
-            raise Conflict(message, "look again and repeat; one writer at a time")
+        Raises Conflict where it names something else than before and than the target, Unreachable where it stays as before.
+        """
+        for looks, _ in enumerate(self.settle()):
+            if (found := self._digest(tag)) == target.digest:
+                return looks == 0
+            if found not in (before, None):
+                message = f"the tag {tag!r} was moved to {target.digest} and is at {found}: somebody else moved it as well"
+                raise Conflict(message, "look again and repeat; one writer at a time")
+        message = f"{self._client.host} took the move of the tag {tag!r} to {target.digest}, and shows {found or 'no such tag'}"
+        raise Unreachable(
+            f"{message} after {sum(SETTLING_SECONDS):g} s",
+            f"it may show the move later: model-registry status {self.repository}; else another writer moved the tag back",
+        )
 
     def _digest(self, tag: str) -> str | None:
         """The manifest that a tag names, or None."""
         answer = self._client.ask(Call("HEAD", self._manifests(tag), self._pull, _ACCEPT))
         if answer.status == 404:
             return None
-        if answer.status != 200:
-            raise answer.error(f"HEAD of the tag {tag!r}")
-        claimed: str = answer.headers.get("Docker-Content-Digest", "")
-        return claimed if digests.is_digest(claimed) else self.resolve(tag).digest
+        claimed: str = answer.headers.get("Docker-Content-Digest", "") if answer.status == 200 else ""
+        if digests.is_digest(claimed):
+            return claimed
+        try:  # no HEAD, no header, or 403: GET says more, and is signed where a storage's address was signed for GET only
+            return self.resolve(tag).digest
+        except NotFound:
+            return None
 
-    def _put(self, name: str, media_type: str, data: bytes) -> None:
+    def _put(self, name: str, media_type: str, data: bytes) -> Answer:
         call = Call("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
         answer = self._client.ask(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.said):
             raise NotFound(f"{self.repository} lacks content that the manifest {name!r} names{answer.said}")
-        if answer.status != 201:
+        if answer.status not in (200, 201, 202):
             raise answer.error(f"PUT of the manifest {name!r}")
+        return answer
 
     def _holds(self, content: Descriptor) -> bool:
         """Whether a blob is stored. Raises Corrupt where it has another size."""
-        size = self._size(f"{self._target.path}/{content.digest}", content.digest)
+        size = self._size(f"{self._target.path}/{content.digest}", content.digest, unknown=403)
         if size is not None and size not in ("", str(content.size)):
             hint = "let the registry's administrator delete the damaged blob, then push again"
             raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
         return size is not None
 
-    def _size(self, url: str, digest: str) -> str | None:
-        """What the registry says about the size of some content, empty where nothing; None where it is not stored."""
+    def _size(self, url: str, digest: str, unknown: int = 404) -> str | None:
+        """What the registry says about the size of some content, empty where nothing; None where it is not stored.
+
+        `unknown` is another status that means so: of what is pushed next, the push says whether it is forbidden.
+        """
         digests.hex_of(digest)
         answer = self._client.ask(Call("HEAD", url, self._pull, _ACCEPT))
-        if answer.status == 404:
+        if answer.status in (403, 405) and not self._client.is_own(answer.url):
+            return self._size_by_get(url, digest)
+        if answer.status == unknown or self._is_absent(answer, digest):
             return None
         if answer.status != 200:
             raise answer.error(f"HEAD of {digest}")
-        return str(answer.headers.get("Content-Length", ""))
+        self._readable = True
+        encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
+        return "" if encoded else str(answer.headers.get("Content-Length", ""))
 
-    def _pages(self, url: httpx.URL, what: str) -> Iterator[Answer]:
-        """The pages of a list, or the one answer 404. Every page is the registry's own."""
-        for _ in range(MOST_PAGES):
-            answer = self._document(url, what)
-            yield answer
-            if answer.status == 404 or (found := _NEXT.match(answer.headers.get("Link", ""))) is None:
-                return
+    def _size_by_get(self, url: str, digest: str) -> str | None:
+        """As `_size`, where the registry redirects HEAD to a storage whose address is signed for GET only."""
+        with self._client.stream(Call("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
+            answer = read_answer(response, 0)
+        if answer.status not in (200, 206, 416):
+            raise answer.error(f"GET of {digest}")
+        return "" if answer.status != 200 else str(answer.headers.get("Content-Length", ""))
+
+    def _next_page(self, answer: Answer) -> httpx.URL | None:
+        """The next page of a list as its Link says, None without one. Raises Corrupt where it is not the registry's own."""
+        if answer.status != 200 or (found := _NEXT.match(answer.headers.get("Link", ""))) is None:
+            return None
+        try:
             url = answer.url.join(found[1])
-            if not self._client.is_own(url):
-                raise Corrupt(f"{self._client.host} has the next page of its list at {url.host}")
-        raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
+        except httpx.InvalidURL:
+            raise Corrupt(f"{self._client.host} has the next page of its list at {found[1]!r:.200}") from None
+        if not self._client.is_own(url):
+            raise Corrupt(f"{self._client.host} has the next page of its list at {url.host}")
+        return answer.url.copy_with(query=url.query)  # the path may be that of a proxy behind another port
 
-    def _document(self, url: str | httpx.URL, what: str) -> Answer:
-        """An answer 200 with its whole body, or 404. Raises Corrupt, Refused, Unreachable."""
+    def _document(self, url: str | httpx.URL, what: str, name: str = "") -> Answer:
+        """An answer 200 with its whole body, or 404. `name` is the tag or digest that is asked for, if it is one that another
+        status may mean to be absent. Raises Corrupt, Refused, Unreachable."""
         answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        if name and answer.status == 403 and self._is_absent(answer, name):
+            return replace(answer, status=404)
         if answer.status not in (200, 404):
             raise answer.error(f"GET of {what}")
+        self._readable = self._readable or answer.status == 200
+        self._check_size(answer, what)
+        return answer
+
+    def _check_size(self, answer: Answer, what: str) -> None:
         if len(answer.body) > manifest.MAX_BYTES:
             raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {what}")
-        return answer
+
+    def _is_absent(self, answer: Answer, name: str) -> bool:
+        """Whether an answer means that there is no such tag or digest: 404, and 403 where the repository can be read.
+
+        Some registries answer 403 for whatever does not exist, so that nobody learns what does.
+        """
+        if answer.status != 403:
+            return answer.status == 404
+        try:
+            listed = name in self.tags()
+        except RegistryError:
+            listed = False
+        return self._readable and not listed
+
+    def _remember(self, digest: str, data: bytes) -> None:
+        """Keep a manifest that the registry holds, for a while: a replica of it may not show it yet."""
+        self._recent[digest] = (self._timing.clock() + RECENT_SECONDS, data)
+        for old in list(self._recent)[:-MOST_RECENT]:
+            self._recent.pop(old, None)
+
+    def _recently(self, digest: str) -> bytes | None:
+        until, data = self._recent.get(digest, (0.0, b""))
+        return data if self._timing.clock() < until else None
 
     def _manifests(self, name: str) -> str:
         return f"/v2/{self._path}/manifests/{name}"
@@ -272,3 +392,23 @@ class RemoteStore:
     def _no_tag(self, tag: str) -> NotFound:
         hint = f"model-registry list {self.repository} shows what is there"
         return NotFound(f"{self.repository} has no tag {tag!r}", hint)
+
+
+def _check_expected(tag: str, found: str | None, expect: Mapping[str, str | None]) -> None:
+    """Raises Conflict where the tag is elsewhere."""
+    if found != expect[tag]:
+        raise Conflict(f"the tag {tag!r} is at {found}, not at {expect[tag]}", "look again and repeat")
+
+
+def _is_list(body: bytes, subject: str) -> bool:
+    """Whether an answer is a list of referrers by its form, and not the subject itself. Its entries are not looked at."""
+    if len(body) > manifest.MAX_BYTES:
+        return True  # cut off: an error of its own
+    try:
+        document = documents.ANY.decode(body)
+    except documents.Unreadable:
+        return False
+    if not isinstance(document, dict) or "manifests" not in document or digests.of_bytes(body) == subject:
+        return False
+    media_type = document.get("mediaType") or ""
+    return media_type == manifest.INDEX_TYPE or (media_type == "" and isinstance(document["manifests"], list))

@@ -3,6 +3,7 @@
 Backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), and no sooner than a Retry-After asks for.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -11,7 +12,10 @@ from email.utils import parsedate_to_datetime
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the first backoff at most, and all later ones
 MOST_ATTEMPTS = 6
+MOST_THROTTLED = 12  # of a request that is answered 429: it was not processed, and the next one probably is
+TOO_MANY = 429
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})  # what another attempt may change
+MOST_SECONDS = 1e9  # a Retry-After beyond is no time
 PROGRESS_BYTES = 64 << 10  # a connection that brought less before it broke has got nowhere
 
 
@@ -27,8 +31,8 @@ class Timing:
 class Attempts:
     """The attempts at one thing. No attempt begins later than `limit_seconds` after the first one, or after progress."""
 
-    def __init__(self, limit_seconds: float, now: float) -> None:
-        self._limit = limit_seconds
+    def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
+        self._limit, self._most = limit_seconds, most
         self._began = now
         self._failed = 0
 
@@ -45,7 +49,7 @@ class Attempts:
         self._failed += 1
         backoff = dice * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
         wait = max(backoff, retry_after or 0.0)
-        if self._failed >= MOST_ATTEMPTS or now + wait - self._began > self._limit:
+        if self._failed >= self._most or now + wait - self._began > self._limit:
             return None
         return wait
 
@@ -54,8 +58,9 @@ def retry_after(text: str | None, unix_now: float) -> float | None:
     """The seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110, 10.2.3); None if neither."""
     if text is None:
         return None
-    if text.strip().isdecimal() and len(text) < 10:
-        return float(text)
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        return seconds if 0 <= seconds < MOST_SECONDS else None
     try:
         asked = parsedate_to_datetime(text).timestamp() - unix_now
     except (ValueError, OverflowError):

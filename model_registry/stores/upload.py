@@ -1,10 +1,15 @@
-"""A blob into a registry: mounted from another repository, sent whole, or sent as a stream that goes on where it broke.
+"""Upload of one blob into a registry: mounted from another repository, sent whole, or sent as a stream that resumes.
 
 Nothing is visible in the registry before the last request, which names the digest. Specification: OCI distribution-spec 1.1,
 "Pushing blobs" and "Mounting a blob from another repository".
+
+Registries and the proxies before them limit the size of one request, each in its own way: with 413, or with 416 where the
+request has a Content-Range (4 MiB at the largest public one). So there is a list of ways, from the cheapest on (`ways`), and
+the next one is taken where the registry does not take a request for its size or its form.
 """
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,16 +17,29 @@ from typing import BinaryIO
 
 import httpx
 
-from model_registry.errors import RegistryError, Unreachable
+from model_registry.errors import Corrupt, RegistryError, Unreachable
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Progress
-from model_registry.stores.http import Answer, Broken, Call, Client
+from model_registry.stores.http import Answer, Body, Broken, Call, Client
 from model_registry.stores.retry import PROGRESS_BYTES
 
 WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory
+CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, where more are not taken
+ONE_PUT = 0
+TOO_LARGE = frozenset({413, 416})
+NO_PATCH = frozenset({400, 405, 411, 501})  # of registries that know no chunks, or no Content-Range
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 _OCTETS = {"Content-Type": "application/octet-stream"}
+
+
+def ways(size: int, least: int = 0) -> list[int]:
+    """Return the ways to send `size` bytes, best first: the largest chunk of one PATCH, or ONE_PUT without any.
+
+    `least` is the smallest chunk that the registry takes (`OCI-Chunk-Min-Length`), in bytes.
+    """
+    smaller = [chunk for chunk in CHUNKS if least <= chunk < size]
+    return [ONE_PUT, *smaller] if size <= WHOLE_BYTES else [size, *smaller, ONE_PUT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +52,75 @@ class Target:
     stored: Callable[[Descriptor], bool]
 
 
+class _Content:
+    """The bytes to send, hashed once on the way. A second reading needs the stream to be seekable."""
+
+    def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
+        self._stream, self._content, self._host = stream, content, host
+        self._what = f"what is to be stored as {content.digest}"
+        self._start = stream.tell() if stream.seekable() else None
+        self._at = self._hashed = 0
+        self._sha = hashlib.sha256()
+
+    def check(self) -> None:
+        """Read what has not been read yet. Raises Corrupt where the whole is not the declared content."""
+        for _ in self.read(self._hashed, self._content.size):
+            pass
+
+    def read(self, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from `begin` to `end`. Raises Corrupt, at the latest after the last byte of the content."""
+        self._seek(min(begin, self._hashed))
+        while self._at < end:
+            chunk = self._stream.read(min(digests.CHUNK, end - self._at))
+            if not chunk:
+                raise Corrupt(f"{self._what} is {self._at} bytes long, not {self._content.size} as declared", self._hint)
+            self._hash(chunk)
+            self._at += len(chunk)
+            if self._at > begin:
+                yield chunk[max(0, begin - (self._at - len(chunk))) :]
+        if end == self._content.size:
+            self._finish()
+
+    def _hash(self, chunk: bytes) -> None:
+        fresh = self._at + len(chunk) - self._hashed
+        if fresh > 0:
+            self._sha.update(chunk[len(chunk) - fresh :])
+            self._hashed += fresh
+
+    def _finish(self) -> None:
+        content = self._content
+        if self._stream.read(1):
+            raise Corrupt(f"{self._what} is longer than the {content.size} bytes that were declared", self._hint)
+        if self._sha.hexdigest() != digests.hex_of(content.digest):
+            raise Corrupt(f"{self._what} has digest sha256:{self._sha.hexdigest()}, not {content.digest}", self._hint)
+
+    def _seek(self, offset: int) -> None:
+        if self._at == offset:
+            return
+        if self._start is None:
+            raise Unreachable(f"{self._host}: the connection broke, and the content cannot be read twice")
+        self._stream.seek(self._start + offset)
+        self._at = offset
+
+    @property
+    def _hint(self) -> str:
+        return "the content changed while it was pushed; push it again"
+
+
+class _NextWay(Exception):
+    """The registry does not take a request of this size or form: another way may do."""
+
+
 class Upload:
-    """One blob on its way. `stream` is read from where it stands; going on after a break needs it to be seekable."""
+    """One blob on its way. `stream` is read from its current position; a resumed upload needs it to be seekable."""
 
     def __init__(
         self, client: Client, target: Target, content: Descriptor, stream: BinaryIO, progress: Progress | None
     ) -> None:
         self._client, self._target, self._content, self._progress = client, target, content, progress
-        self._scopes, self._what = (target.scope,), f"what is to be stored as {content.digest}"
-        self._stream = stream
-        self._start = stream.tell() if stream.seekable() else None
-        self._read = False
+        self._scopes = (target.scope,)
+        self._source = _Content(stream, content, client.host)
+        self._ways = ways(content.size)
         self._url: httpx.URL | None = None
         self._offset = self._sent = 0
 
@@ -52,13 +128,17 @@ class Upload:
         """Store the blob. Raises Corrupt, and stores nothing, where the stream is not that content; Unreachable."""
         attempts = self._client.attempts()
         if self._target.stored(self._content):
-            digests.check_stream(self._stream, self._content.digest, self._content.size, self._what)
+            self._source.check()
             return
         while True:
             before, self._sent = self._offset, 0
             try:
                 self._step()
                 return
+            except _NextWay:
+                self._cancel()
+                self._url = None
+                attempts.progressed(self._client.timing.clock())
             except Broken as failure:
                 if self._offset - before >= PROGRESS_BYTES:
                     attempts.progressed(self._client.timing.clock())
@@ -73,18 +153,19 @@ class Upload:
                 raise
 
     def _step(self) -> None:
-        """From where the upload stands to its end. Raises Broken."""
-        whole = self._content.size <= WHOLE_BYTES
-        if self._url is not None and not whole:
-            self._look()
-        if (self._url is None or whole) and not self._begin():
+        """Send the content from the registry's offset to its end. Raises Broken, _NextWay."""
+        if self._url is not None and self._ways[0] != ONE_PUT:
+            self._find_offset()
+        if (self._url is None or self._ways[0] == ONE_PUT) and not self._begin():
             return
-        if whole:
-            self._finish(b"".join(self._rest()))
+        if self._ways[0] == ONE_PUT:
+            self._put()
             return
-        if self._offset < self._content.size:
-            self._send_rest()
-        self._finish(b"")
+        first = True
+        while self._offset < self._content.size:
+            self._patch(min(self._offset + self._ways[0], self._content.size), first)
+            first = False
+        self._finish(list, 0)
 
     def _begin(self) -> bool:
         """Open an upload. False where nothing needs to be sent, because the blob could be mounted."""
@@ -92,7 +173,7 @@ class Upload:
         for repository, scope in self._target.mounts:
             answer = self._open({"mount": self._content.digest, "from": repository}, scope)
             if answer.status == 201:
-                digests.check_stream(self._stream, self._content.digest, self._content.size, self._what)
+                self._source.check()
                 return False
             if answer.status == 202:  # not there: the registry has opened an upload instead
                 self._cancel()
@@ -102,14 +183,22 @@ class Upload:
             if answer.status != 202:
                 raise answer.error("POST of an upload")
             self._url = self._client.allowed(answer.location())
+        self._keep_least(answer)
         return True
 
     def _open(self, query: dict[str, str], *scopes: str) -> Answer:
         url = httpx.URL(f"{self._target.path}/uploads/", params=query)
         return self._client.ask_once(Call("POST", url, (self._target.scope, *scopes)))
 
-    def _look(self) -> None:
-        """Ask how much of the upload has arrived; an upload that is gone, or has nothing yet, begins anew."""
+    def _keep_least(self, answer: Answer) -> None:
+        """Drop the chunks that are smaller than the registry takes."""
+        least = answer.headers.get("OCI-Chunk-Min-Length", "")
+        if least.isascii() and least.isdigit() and len(least) < 16:
+            taken = ways(self._content.size, int(least))
+            self._ways = [way for way in self._ways if way in taken]
+
+    def _find_offset(self) -> None:
+        """Ask for the registry's offset in the upload. An upload that the registry lost, or that is empty, is opened again."""
         assert self._url is not None
         answer = self._client.ask_once(Call("GET", self._url, self._scopes))
         found = _RANGE.fullmatch(answer.headers.get("Range", ""))
@@ -121,48 +210,68 @@ class Upload:
         if "Location" in answer.headers:
             self._url = self._client.allowed(answer.location())
 
-    def _send_rest(self) -> None:
+    def _patch(self, end: int, first: bool) -> None:
+        """Send the bytes up to `end`. `first` says that the registry has just stated the offset itself."""
         assert self._url is not None
-        size = self._content.size
-        headers = _OCTETS | {"Content-Range": f"{self._offset}-{size - 1}"}
-        answer = self._client.ask_once(Call("PATCH", self._url, self._scopes, headers, self._rest, size - self._offset))
-        if answer.status in (404, 416):
-            raise Broken("it lost its place in the upload")
+        begin, whole = self._offset, self._content.size
+        headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
+        answer = self._client.ask_once(
+            Call("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
+        )
+        if answer.status == 404 or (answer.status == 416 and not first):
+            raise Broken(f"it lost its place in the upload{answer.said}")
+        if answer.status in NO_PATCH and ONE_PUT in self._ways:
+            self._ways = self._ways[self._ways.index(ONE_PUT) :]
+            raise _NextWay
+        self._next_way(answer)
         if answer.status != 202:
-            raise answer.error("PATCH of an upload")
+            raise answer.error(f"PATCH of {end - begin} bytes of a blob of {whole}")
         self._url = self._client.allowed(answer.location())
-        self._offset = size
+        stored = _RANGE.fullmatch(answer.headers.get("Range", ""))
+        # A registry may keep less than was sent; one is known that states the range of the last chunk alone, from 0.
+        self._offset = int(stored[1]) + 1 if stored and begin < int(stored[1]) + 1 < end else end
 
-    def _finish(self, data: bytes) -> None:
+    def _put(self) -> None:
+        """Send the whole blob by one request."""
+        size = self._content.size
+        if size <= WHOLE_BYTES:
+            data = b"".join(self._source.read(0, size))
+            self._finish(lambda: [data], size)
+            if self._progress:
+                self._progress(self._content, size)
+            return
+        self._source.check()  # a registry must not get the last byte of other content
+        self._finish(lambda: self._pieces(0, size), size)
+
+    def _finish(self, body: Body, size: int) -> None:
+        """Send the last request, with a body of `size` bytes. Raises Broken, _NextWay."""
         assert self._url is not None
         url = self._url.copy_set_param("digest", self._content.digest)
-        body = (lambda: [data]) if data else None
-        answer = self._client.ask_once(Call("PUT", url, self._scopes, _OCTETS, body, len(data)))
+        answer = self._client.ask_once(Call("PUT", url, self._scopes, _OCTETS, body if size else None, size))
         if answer.status == 404:
-            raise Broken("it lost the upload")
+            raise Broken(f"it lost the upload{answer.said}")
+        if size:
+            self._next_way(answer)
         if answer.status != 201:
-            raise answer.error(f"PUT of {self._content.digest}")
-        if data and self._progress:
-            self._progress(self._content, len(data))
+            raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
-    def _rest(self) -> Iterator[bytes]:
-        """What is still to be sent; what was sent before is read again for its digest. Raises Corrupt at the end."""
-        if self._read:
-            if self._start is None:
-                raise Unreachable(f"{self._client.host}: the connection broke, and the content cannot be read twice")
-            self._stream.seek(self._start)
-        self._read = True
-        skip, done = self._offset, 0
-        for chunk in digests.verified(digests.chunks(self._stream), self._content.digest, self._content.size, self._what):
+    def _next_way(self, answer: Answer) -> None:
+        """Raise _NextWay where a request was too large and there is another way."""
+        if answer.status in TOO_LARGE and len(self._ways) > 1:
+            self._ways = self._ways[1:]
+            raise _NextWay
+
+    def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
+        done = begin
+        for chunk in self._source.read(begin, end):
             done += len(chunk)
-            if done > skip:
-                self._sent = done - skip
-                yield chunk[max(0, skip - (done - len(chunk))) :]
-                if self._progress and len(chunk) and self._content.size > WHOLE_BYTES:
-                    self._progress(self._content, done)
+            self._sent += len(chunk)
+            yield chunk
+            if self._progress:
+                self._progress(self._content, done)
 
     def _cancel(self) -> None:
-        """Let the registry forget the upload; it would do so by itself, later."""
+        """Have the registry forget the upload; it would do so by itself, later."""
         if self._url is not None:
             with contextlib.suppress(Broken, RegistryError):
                 self._client.ask_once(Call("DELETE", self._url, self._scopes))

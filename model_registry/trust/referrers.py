@@ -10,26 +10,45 @@ from typing import Any
 
 import msgspec
 
-from model_registry.errors import Conflict, Corrupt, NotFound
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores import Store
 
 MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
+OVERWRITTEN = 3  # times that a list is written which does not name the referrer afterwards
+REMEDY = "keep signed versions in a registry with the referrers API, or with tags that may move (OCI distribution-spec 1.1)"
 EMPTY = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable; Corrupt for an unreadable list."""
+    """Return the listed referrers of a manifest, unchecked. Raises Unreachable; Corrupt for an unreadable list."""
+    every = {entry.digest: entry for entries in _lists(store, digest) for entry in entries}
+    return list(every.values())
+
+
+def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
+    """Yield the referrers API's list, if there is that API, then the one under the fallback tag.
+
+    A registry can have both: the API may be newer than an entry, or answer without knowing of the subject.
+    """
     answer = store.referrers(digest)
     if answer is not None:
-        return answer
+        yield answer
+    yield _tagged(store, digest)
+
+
+def _tagged(store: Store, digest: str) -> list[Descriptor]:
+    """Return the list under the fallback tag.
+
+    Some registries read the tag `sha256-<hex>` as the digest and answer with the manifest itself: that lists nothing.
+    """
     try:
         index = store.resolve(fallback_tag(digest)).digest
     except NotFound:
         return []
-    return list(manifest.parse_index(store.manifest(index)).manifests)
+    return [] if index == digest else list(manifest.parse_index(store.manifest(index)).manifests)
 
 
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
@@ -38,10 +57,11 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
     An entry that is listed as another type is passed over unread; as no type counts what some registries list, the type of the
     empty config. Raises what `listed` raises.
     """
-    there = listed(store, digest)
-    candidates = [found for found in there if found.artifact_type == artifact_type]
-    candidates += [found for found in there if found.artifact_type in (None, "", manifest.EMPTY_TYPE)]
-    for found in candidates[:MAX_READ]:
+    for number, found in enumerate(_candidates(store, digest, artifact_type)):
+        if number == MAX_READ:
+            left = f"more than {MAX_READ} referrers of {digest} are listed; only {MAX_READ} were looked into"
+            yield found, Corrupt(left)
+            return
         try:
             parsed = manifest.parse(store.manifest(found.digest))
         except (Corrupt, NotFound) as error:
@@ -53,9 +73,16 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
             yield found, Corrupt(f"{found.digest} is listed as a referrer of {digest}, but belongs to something else")
             continue
         yield found, parsed
-    if len(candidates) > MAX_READ:
-        left = f"{len(candidates)} referrers of {digest} are listed; only {MAX_READ} were looked into"
-        yield candidates[MAX_READ], Corrupt(left)
+
+
+def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
+    """Yield the entries of a type, then those without one, of each list. A later list is fetched when it is reached."""
+    before: set[str] = set()
+    for entries in _lists(store, digest):
+        fresh = [found for found in entries if found.digest not in before]
+        yield from (found for found in fresh if found.artifact_type == artifact_type)
+        yield from (found for found in fresh if found.artifact_type in (None, "", manifest.EMPTY_TYPE))
+        before |= {found.digest for found in fresh}
 
 
 def attach(store: Store, digest: str, artifact_type: str, content: bytes, annotations: dict[str, str]) -> Descriptor:
@@ -77,13 +104,52 @@ def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descripto
 
 
 def refer(store: Store, document: bytes) -> Descriptor:
-    """Store what `build` made, whose layers are stored, and list it with what it belongs to. Once stored and listed it is left
-    as it is. Raises as `attach` does, NotFound also where a layer is missing."""
+    """Store what `build` made, whose layers are stored, and list it with its subject. Once stored and listed it stays as it is.
+
+    Where the store does not confirm that it lists the manifest, the list under the fallback tag is updated (distribution-spec
+    1.1, "Pushing Manifests with Subject"). Raises as `attach` does, NotFound also where a layer is missing, Refused and
+    Conflict where the store does not list it afterwards: no reader would find it.
+    """
     store.push_blob(EMPTY, io.BytesIO(manifest.EMPTY))
-    pushed, made = store.push_manifest(document), manifest.parse(document)
-    if made.subject is not None and store.referrers(made.subject.digest) is None:
-        _list(store, made.subject.digest, pushed, made.annotations)
-    return pushed
+    pushed, confirmed = store.push_referrer(document)
+    made = manifest.parse(document)
+    if made.subject is None:
+        return pushed
+    subject = made.subject.digest
+    if confirmed and _is_listed(store, subject, pushed):
+        return pushed
+    for _ in range(OVERWRITTEN):
+        _list_under_tag(store, subject, pushed, made.annotations)
+        if _is_listed(store, subject, pushed):
+            return pushed
+    message = (
+        f"{store.repository} stored {pushed.digest} and does not list it with {subject}: its list was overwritten by others"
+    )
+    raise Conflict(message, f"one writer at a time; {REMEDY}")
+
+
+def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations: dict[str, str]) -> None:
+    """Add a referrer to the list under the fallback tag. Raises Refused where the store lets no list be there."""
+    try:
+        _list(store, subject, pushed, annotations)
+    except (Refused, Unreachable) as error:
+        if isinstance(error, Unreachable) and not _is_hidden(store, subject):
+            raise
+        message = f"{store.repository} has no referrers API, and takes no list under {fallback_tag(subject)}: {error}"
+        raise Refused(message, REMEDY) from None
+
+
+def _is_listed(store: Store, subject: str, pushed: Descriptor) -> bool:
+    """Whether the store lists a referrer, now or once its writes are visible."""
+    return any(pushed.digest == entry.digest for _ in store.settle() for entry in listed(store, subject))
+
+
+def _is_hidden(store: Store, subject: str) -> bool:
+    """Whether the fallback tag names the subject itself, so that no list can be under it."""
+    try:
+        return store.resolve(fallback_tag(subject)).digest == subject
+    except NotFound:
+        return False
 
 
 def fallback_tag(digest: str) -> str:
@@ -95,15 +161,17 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
     """Add one entry to the list under the fallback tag; entries of others stay as they are."""
     tag = fallback_tag(digest)
     entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
+    empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
+    pauses = store.settle()
     for attempt in range(ATTEMPTS):
         try:
             current = store.resolve(tag).digest
-            data = store.manifest(current)
+            data = manifest.encode(empty) if current == digest else store.manifest(current)
             if any(there.digest == added.digest for there in manifest.parse_index(data).manifests):
                 return
             index = manifest.decode(data, dict[str, Any], "the list of referrers")
         except NotFound:
-            current, index = None, {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
+            current, index = None, empty
         pushed = store.push_manifest(manifest.encode(index | {"manifests": [*index["manifests"], entry]}))
         try:
             store.move_tags({tag: pushed}, expect={tag: current})
@@ -111,3 +179,4 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
         except Conflict:  # somebody else added one in between
             if attempt == ATTEMPTS - 1:
                 raise
+            next(pauses, None)

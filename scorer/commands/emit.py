@@ -19,10 +19,12 @@ from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights, topics
+from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import WRITE, Right
 from publisher.process.command_line import Config, Json, Set, print_data
 from scorer.settings import Settings, load
+from scorer.topics import describe
 
 CONNECT_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
@@ -146,9 +148,13 @@ class _Writer:
 
     def __init__(self, settings: Settings, topic: str) -> None:
         """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
-        name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
-        topics.existing(settings.kafka, name, {topic: frozenset({WRITE})}, [topic])
+        name, needed = f"{settings.name}.emit", {topic: frozenset({WRITE})}
+        topics.existing(settings.kafka, name, needed, [topic])
+        self._limit = describe(connect(settings.kafka, name), settings.kafka, needed)[topic]
+        batch = min(self._limit.max_bytes, kafka.LARGEST_BATCH)  # a topic's limit is for what is sent together
+        tuning = {"linger.ms": 5, "message.max.bytes": LARGEST, "batch.size": batch}
         self.failures: list[KafkaError] = []
+        self._too_large = 0  # bytes of the first event that the broker did not take for its size
         self._settings = settings.kafka
         self._topic = topic
         self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
@@ -169,19 +175,37 @@ class _Writer:
         except BufferError:
             self._producer.flush(FLUSH_SECONDS)
             produce()
+        except KafkaException as error:
+            if error.args[0] != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            hint = "leave the event out, or let its producer send a reference to the content in its place"
+            raise Fatal(f"an event of {len(event)} bytes: at most {LARGEST} are written (message.max.bytes)", hint) from None
 
     def confirm(self) -> None:
         """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
         left = self._producer.flush(FLUSH_SECONDS)
         if self.failures and self.failures[0] in REFUSED:
             raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
+        if self._too_large:
+            raise self._over_limit()
         if self.failures or left:
             why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
             raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")
 
-    def _note(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self.failures.append(error)
+    def _over_limit(self) -> Fatal:
+        """The error for an event that is larger than the topic takes, with the limit as far as it may be read."""
+        stated = f"{self._limit.max_bytes} bytes" if self._limit.told else "not readable with these rights"
+        return Fatal(
+            f"an event of {self._too_large} bytes is larger than topic {self._topic} takes: its max.message.bytes is {stated}",
+            f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or leave the event out",
+        )
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            return
+        if error == KafkaError.MSG_SIZE_TOO_LARGE and not self._too_large:
+            self._too_large = len(message.value() or b"") + len(message.key() or b"")
+        self.failures.append(error)
 
 
 def write(

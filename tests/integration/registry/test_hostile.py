@@ -1,5 +1,6 @@
 """A registry that lies about what it holds: refused by name, at little cost, and never half believed."""
 
+import gzip
 import json
 import re
 import threading
@@ -9,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from model_registry import package
-from model_registry.errors import Corrupt, NotFound, Unreachable
+from model_registry.errors import Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.remote import MOST_PAGES, RemoteStore
-from model_registry.stores.retry import MOST_ATTEMPTS
+from model_registry.stores.retry import MOST_ATTEMPTS, MOST_THROTTLED
 from tests.integration.registry.conftest import make
 from tests.integration.registry.content import BLOB, CONTENT, DATA, EMPTY, MANIFEST, OTHER
 from tests.integration.registry.hostile import Hostile, Reply, Seen
@@ -95,6 +96,66 @@ def test_a_server_without_ranges_sends_it_all_again(store: RemoteStore, server: 
     assert b"".join(store.blob(BLOB)) == CONTENT
 
 
+def test_a_blob_that_a_proxy_compressed_is_read_from_its_start_again_where_it_broke(
+    store: RemoteStore, server: Hostile
+) -> None:
+    data, encoded = gzip.compress(CONTENT), {"Content-Encoding": "gzip"}
+    cut = Reply(body=data, headers=encoded, cut=len(data) // 2)
+    server.by_path({"GET /" + BLOB.digest: [cut, Reply(body=data, headers=encoded)]})
+    assert b"".join(store.blob(BLOB)) == CONTENT
+    assert [seen.headers.get("range") for seen in server.seen] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "message"),
+    [
+        ("br", CONTENT, "content encoding 'br', which was not asked for"),
+        ("gzip", CONTENT, "damaged gzip"),
+        ("gzip", gzip.compress(CONTENT)[:-9], "gzip without its end"),
+        ("gzip", gzip.compress(bytes(64 << 20)), r"longer than the|more than"),
+    ],
+)
+@pytest.mark.parametrize("what", ["resolve", "blob"])
+def test_a_content_encoding_that_does_not_read(
+    store: RemoteStore, server: Hostile, what: str, encoding: str, body: bytes, message: str
+) -> None:
+    server.always(Reply(body=body, headers={"Content-Encoding": encoding}))
+    with pytest.raises(Corrupt, match=message):
+        asked(store, what)
+
+
+def test_an_error_counts_whatever_its_encoding(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(418, b"?", {"Content-Encoding": "br"}))
+    with pytest.raises(Refused, match="answered 418"):
+        store.resolve("prod")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"errors": [{"code": "DENIED", "message": "no"}, {"code": "X"}]}', ": DENIED no; X"),
+        (b'{"errors": [{"status": 418, "message": "teapot"}, null]}', ": teapot"),
+        (b'{"message": "no"}', ": no"),
+        (b'{"details": "no such account"}', ": no such account"),
+        (b'{"error": "no"}', ": no"),
+        (b'"no"', ": no"),
+        (b"\n no\n way ", ": no way"),
+        (b"<html><title>\n413 Too Large </title><body>x</body>", ": 413 Too Large"),
+        (b"<p>no</p>", ": no"),
+        (b"{}", ""),
+        (b'{"errors": "x"}', ""),
+        (b"[" * 20_000, ""),
+        (b"", ""),
+    ],
+)
+def test_the_text_of_an_error_is_shown_whatever_its_form(store: RemoteStore, server: Hostile, body: bytes, text: str) -> None:
+    server.always(Reply(418, body))
+    with pytest.raises(Refused) as caught:
+        store.resolve("prod")
+    assert str(caught.value).startswith(f"localhost answered 418 to GET of the manifest of 'prod'{text}")
+    assert len(str(caught.value)) < 400
+
+
 def test_another_part_than_the_one_asked_for(store: RemoteStore, server: Hostile) -> None:
     wrong = Reply(206, CONTENT[1:], {"Content-Range": f"bytes 1-{BLOB.size - 1}/{BLOB.size}"})
     server.by_path({"GET /" + BLOB.digest: [Reply(body=CONTENT, cut=300_000), wrong]})
@@ -154,7 +215,7 @@ def test_a_storm_of_429_is_waited_out_unless_it_has_no_end(store: RemoteStore, s
     )
     with pytest.raises(Unreachable, match=r"429: TOOMANYREQUESTS slow\\x1b\[2J down") as caught:
         store.resolve("prod")
-    assert len(server.seen) == MOST_ATTEMPTS
+    assert len(server.seen) == MOST_THROTTLED
     assert caught.value.transient
 
     server.seen.clear()

@@ -1,6 +1,7 @@
 """What operators type, right and wrong, on the real broker."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -197,3 +198,16 @@ def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_
     scorer = rig.start("a", PYTHONPATH=str(blocked))
     assert scorer.wait() == 2
     assert "pip install 'scorestream[cpu]'" in scorer.said
+
+
+def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
+    """What is sent together stays below the topic's limit, so that an event is rejected for its own size alone."""
+    rig = make_rig()
+    rig.create(code=1)  # there is no model yet
+    rig.alter(rig.events_topic, "max.message.bytes", "20000")
+    noise = random.Random(5).randbytes(40_000).hex()
+    assert rig.emit([{"id": f"{n}", "noise": noise[100 * n : 100 * n + 100]} for n in range(500)], key=None) == 500
+    line = json.dumps({"id": "large", "noise": noise}).encode()
+    said = rig.run("scorer", "emit", "scorer.yaml", stdin=line + b"\n", code=4).stderr
+    assert f"an event of {len(line)} bytes is larger than topic {rig.events_topic} takes" in said
+    assert "its max.message.bytes is 20000 bytes" in said

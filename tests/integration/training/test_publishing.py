@@ -13,6 +13,7 @@ from model_registry.channels.prune import Rules
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import reference, tags
 from model_registry.oci.manifest import Descriptor
+from model_registry.stores.http import Answer
 from model_registry.stores.layout import LayoutStore
 from model_registry.stores.remote import RemoteStore
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -57,9 +58,9 @@ class Dying(RemoteStore):
         self._count()
         super().push_blob(content, stream)
 
-    def _put(self, name: str, media_type: str, data: bytes) -> None:
+    def _put(self, name: str, media_type: str, data: bytes) -> Answer:
         self._count()
-        super()._put(name, media_type, data)
+        return super()._put(name, media_type, data)
 
     def _count(self) -> None:
         self.writes += 1

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from model_registry.errors import Corrupt
-from model_registry.oci import manifest
+from model_registry.errors import Corrupt, NotFound
+from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import TrustedKey
@@ -40,9 +41,12 @@ class ApiStore(LayoutStore):
                 found.append(manifest.describe(data))
         return found
 
+    def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
+        return self.push_manifest(data), True
+
 
 class LyingStore(ApiStore):
-    """A registry whose list of referrers is whatever `lies` says."""
+    """A registry whose list of referrers is whatever `lies` says, and that has no list under a tag."""
 
     def __init__(self, path: Path, lies: Iterable[Descriptor]) -> None:
         super().__init__(path)
@@ -51,8 +55,13 @@ class LyingStore(ApiStore):
     def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - it does not care
         return self._lies
 
+    def resolve(self, tag: str) -> Descriptor:
+        if tags.is_referrers(tag):
+            raise NotFound(f"no tag {tag!r}")
+        return super().resolve(tag)
 
-def version(store: LayoutStore, note: str = "one") -> str:
+
+def version(store: Store, note: str = "one") -> str:
     return put_manifest(store, note).digest
 
 

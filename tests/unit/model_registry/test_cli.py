@@ -145,6 +145,16 @@ def test_history() -> None:
     assert "\x1b" not in text
 
 
+def test_history_marks_a_move_that_the_channel_did_not_follow(folder: Path, pushed: list[str]) -> None:
+    """As one is left by a process that ended between the entry and the tag, or by a registry that keeps tags from moving."""
+    for version in ("1.0.0", "2.0.0"):
+        run("promote", REPO, "--to", version)
+    store = LayoutStore(folder / REPO.removeprefix("oci:"))
+    store.move_tags({"prod": store.resolve("1.0.0")}, expect={"prod": pushed[1]})
+    assert [(move["revision"], move["made"]) for move in answer("history", REPO)["moves"]] == [(1, True), (2, False)]
+    assert run("history", REPO).stdout.count("not made") == 1
+
+
 def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
     signature = '{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "c"]}], "output": {"tensor": "p"}}'
     make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")

@@ -26,7 +26,8 @@ class Realm:
 
     def __init__(self) -> None:
         self.asked: list[httpx.Request] = []
-        self.now, self.status, self.expires = 0.0, 200, 300
+        self.now, self.status = 0.0, 200
+        self.expires: object = 300
         self.body: bytes | None = None
 
     def fetch(self, request: httpx.Request) -> tuple[int, bytes]:
@@ -72,8 +73,12 @@ def test_an_anonymous_token_for_each_scope(auth: Authenticator, realm: Realm) ->
     assert "Authorization" not in realm.asked[0].headers
 
 
-@pytest.mark.parametrize(("stated", "good"), [(300, 300), (0, LEAST_SECONDS)])
-def test_a_token_ends_before_it_is_refused(auth: Authenticator, realm: Realm, stated: int, good: float) -> None:
+@pytest.mark.parametrize(
+    ("stated", "good"),
+    [(300, 300), (0, LEAST_SECONDS), ("300", 300), (300.5, 300.5), (None, LEAST_SECONDS)]
+    + [(text, LEAST_SECONDS) for text in ("", "soon", "-5", "nan", "inf", "1e300", "9" * 400)],
+)
+def test_a_token_ends_before_it_is_refused(auth: Authenticator, realm: Realm, stated: object, good: float) -> None:
     realm.expires = stated
     auth.answer(ASKED, PULL, None)
     realm.now = good - EARLY_SECONDS - 1
@@ -141,6 +146,14 @@ def test_a_password_that_has_ended_is_looked_up_again(auth: Authenticator, confi
     assert not auth.answer('Basic realm="x"', PULL, sent)
 
 
+def test_a_registry_may_ask_for_a_password_after_a_token(auth: Authenticator, config: Path) -> None:
+    """As Harbor does where the token does not suffice."""
+    config.write_text(json.dumps({"auths": {REGISTRY: {"username": "u", "password": "p"}}}))
+    assert auth.answer(ASKED, PULL, None)
+    assert auth.answer('Basic realm="harbor"', PULL, auth.header(PULL))
+    assert auth.header(PULL) == "Basic " + base64.b64encode(b"u:p").decode()
+
+
 @pytest.mark.parametrize("asked", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
 def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
     assert not auth.answer(asked, PULL, None)
@@ -154,6 +167,9 @@ def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
         ('Bearer realm="u",service="reg, one",scope="a:pull,push"',
          [("bearer", {"realm": "u", "service": "reg, one", "scope": "a:pull,push"})]),
         ('BEARER Realm = bare , service="a \\"b\\""', [("bearer", {"realm": "bare", "service": 'a "b"'})]),
+        ("Basic realm=/", [("basic", {"realm": "/"})]),
+        ("Bearer realm=https://r/token?x=1,service=reg", [("bearer", {"realm": "https://r/token?x=1", "service": "reg"})]),
+        ('Basic realm="x", BEARER realm="u"', [("basic", {"realm": "x"}), ("bearer", {"realm": "u"})]),
         ('Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
         ('Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
         ('Basic realm="never closed', [("basic", {}), ("realm", {})]),

@@ -44,6 +44,16 @@ def helper(folder: Path, name: str, script: str) -> None:
         ({"auths": {REGISTRY: {"username": "u", "password": "p"}}}, Credentials("u", "p")),
         ({"auths": {REGISTRY: {"identitytoken": "t"}}}, Credentials("", "", "t")),
         ({"auths": {REGISTRY: auth("u", "p")}, "unknown": [1]}, Credentials("u", "p")),
+        ({"auths": None, "credHelpers": None, "credsStore": None}, None),
+        ({"auths": {REGISTRY: None}}, None),
+        ({"auths": {"other": None, REGISTRY: {**auth("u", "p"), "identitytoken": None}}}, Credentials("u", "p")),
+        ({"auths": {REGISTRY: {"auth": None, "username": "u", "password": "p"}}}, Credentials("u", "p")),
+        ({"auths": {REGISTRY: {"username": "u", "password": None}}}, Credentials("u", "")),
+        ({"auths": {REGISTRY: auth("u", "p")}, "credHelpers": {REGISTRY: None}}, Credentials("u", "p")),
+        ({"auths": {REGISTRY: {"auth": "dTpsb25n\nbG9uZw==\n"}}}, Credentials("u", "longlong")),
+        ({"auths": {f"{REGISTRY}/team": auth("team", "t"), REGISTRY: auth("u", "p")}}, Credentials("u", "p")),
+        ({"auths": {f"{REGISTRY}/team": auth("team", "t")}}, Credentials("team", "t")),
+        ({"auths": {f"https://{REGISTRY}": {}, REGISTRY: auth("u", "p")}}, Credentials("u", "p")),
     ],
 )
 @pytest.mark.parametrize("at_home", [False, True])
@@ -58,6 +68,19 @@ def test_what_stands_in_the_file(
     if document is not None:
         config.write_text(json.dumps(document))
     assert find(REGISTRY) == found
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff{}"])
+def test_a_file_without_content_holds_no_credentials(config: Path, text: str) -> None:
+    config.write_text(text)
+    assert find(REGISTRY) is None
+
+
+@pytest.mark.parametrize("name", [HUB_KEY, "docker.io", "index.docker.io", "https://registry-1.docker.io/v2/"])
+def test_docker_hub_has_several_names(config: Path, name: str) -> None:
+    config.write_text(json.dumps({"auths": {name: auth("u", "p")}}))
+    assert find("docker.io") == Credentials("u", "p")
+    assert find("docker.io.example.com") is None
 
 
 def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -> None:

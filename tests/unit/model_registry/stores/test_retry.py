@@ -49,9 +49,10 @@ def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
 
 def test_the_header_is_seconds_or_a_date() -> None:
     assert retry_after("120", 0) == 120
+    assert retry_after(" 1.5 ", 0) == 1.5
     assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 90.0) == 30
     assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 500.0) == 0
-    for odd in (None, "", "soon", "-5", "1e9", "9" * 400, "Thu, 99 Foo 1970"):
+    for odd in (None, "", "soon", "-5", "1e9", "9" * 400, "nan", "inf", "Thu, 99 Foo 1970"):
         assert retry_after(odd, 0) is None
 
 
