@@ -1,8 +1,12 @@
 """Protobuf schemas to message types: `.proto` text through protoc, or a descriptor set that protoc has written."""
 
+import importlib
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,6 +18,10 @@ from google.protobuf.message import DecodeError
 from scorer.events.schemas.registry import BadSchema, Schema
 
 NAME = "__event__.proto"  # as no other file is named
+IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']((?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto)["\']')
+"""Imports of files that registries know, so that no schema refers to them; those of google/protobuf come with protoc."""
+KNOWN_IN = {"confluent": "confluent_kafka.schema_registry."}
+"""The packages with their modules, by the first part of their names."""
 COMPILE_SECONDS = 10  # far more than it takes
 
 
@@ -37,32 +45,66 @@ def _compiled_once(schema: Schema) -> FileDescriptor | str:
 def _compiled(schema: Schema) -> FileDescriptor:
     if isinstance(schema.text, bytes):
         return described(schema.text)
+    texts = {**dict(schema.references), NAME: schema.text}
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            for name, text in (*schema.references, (NAME, schema.text)):
-                _write(Path(folder).resolve(), name, text)
-            done = _protoc(folder)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            raise BadSchema(f"no Protobuf schema: {error}") from error
-        if done.returncode:
-            raise BadSchema(f"no Protobuf schema: {done.stderr.decode(errors='replace').strip()}")
+        sources = Path(folder, "sources").resolve()
+        sources.mkdir()
+        for name, text in texts.items():
+            _write(sources, name, text)
+        Path(folder, "known").write_bytes(_known_files(texts.values()))
+        _protoc(sources)
         return described(Path(folder, "set").read_bytes())
 
 
 def _write(folder: Path, name: str, text: str) -> None:
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder):
-        raise BadSchema(f"the schema refers to {name!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    """Write a file that may be imported. Raises BadSchema, whose text has no path of this machine."""
+    try:
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder):
+            raise BadSchema(f"the schema refers to {name!r:.200}, which is no relative path")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadSchema(f"the schema refers to {name!r:.200}, which cannot be a file: {reason}") from error
 
 
-def _protoc(folder: str) -> subprocess.CompletedProcess[bytes]:
-    """Compile what is in a folder, the files that it imports included, into the file `set` there."""
+def _known_files(texts: Iterable[str]) -> bytes:
+    """Return a descriptor set of the known files that these texts import, with what they import in turn."""
+    found: dict[str, bytes] = {}
+
+    def add(file: FileDescriptor) -> None:
+        for one in file.dependencies:
+            add(one)
+        found[file.name] = file.serialized_pb
+
+    for name in sorted({name for text in texts for name in IMPORT.findall(text)}):
+        module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+        with suppress(ImportError, TypeError):  # protoc reports the missing file
+            add(importlib.import_module(KNOWN_IN.get(name.partition("/")[0], "") + module).DESCRIPTOR)
+    return descriptor_pb2.FileDescriptorSet(
+        file=map(descriptor_pb2.FileDescriptorProto.FromString, found.values())
+    ).SerializeToString()
+
+
+def _protoc(sources: Path) -> None:
+    """Compile NAME with the files that it imports into the file `set` beside their folder.
+
+    Raises:
+        BadSchema: What protoc reports, without paths of this machine.
+    """
     with as_file(files("grpc_tools") / "_proto") as known:
-        paths = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={folder}/set"]
+        paths = ["-I.", f"-I{known}", "--descriptor_set_in=../known", "--include_imports", "--descriptor_set_out=../set"]
         program = [sys.executable, "-m", "grpc_tools.protoc", *paths, NAME]
-        return subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False)
+        try:
+            done = subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False, cwd=sources)
+        except subprocess.TimeoutExpired:
+            raise BadSchema(f"no Protobuf schema: protoc needs more than {COMPILE_SECONDS} s") from None
+        if done.returncode:
+            report = done.stderr.decode(errors="replace").strip()
+            for folder in (sources, sources.parent, known):
+                report = report.replace(f"{folder}/", "")
+            raise BadSchema(f"no Protobuf schema: {report}")
 
 
 def described(data: bytes) -> FileDescriptor:
