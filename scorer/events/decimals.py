@@ -61,8 +61,14 @@ def variable(value: Any) -> int | float | None:
     return number(unscaled, scale)
 
 
-def hint(text: str) -> str:
-    """Return how to write a text as a number, if it may be a decimal: digits, or bytes in base64. Else an empty string."""
+def hint(text: str | bytes) -> str:
+    """Return how to write a value as a number, if it may be a decimal: bytes, or text of digits or in base64.
+
+    Returns:
+        The end of an error; an empty string for other text.
+    """
+    if isinstance(text, bytes):
+        return f"; bytes are a number only as a decimal, whose schema has the scale ({HINT})"
     if DIGITS.fullmatch(text) or BASE64.fullmatch(text):
         return f"; write a number, not text ({HINT})"
     return ""

@@ -210,7 +210,7 @@ class Fields:
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
             said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
-            if field is not None and isinstance(value, str) and _is_number(field):
+            if field is not None and isinstance(value, str | bytes) and _is_number(field):
                 said += decimals.hint(value)
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
         if (field is None or field.dtype == "string") and not _is_text(value):

@@ -26,11 +26,11 @@ from scorer.events.tensors import Row
 DECIMAL = "scorestream-decimal"
 """A logical type of ours: numbers, where fastavro's would make decimals, rounded to the schema's precision."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
-TYPES = frozenset(
-    ["null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "error", "enum", "array", "map", "fixed"]
-)
+COMPLEX = {"record", "error", "enum", "array", "map", "fixed"}
+TYPES = COMPLEX | {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 PARTS = ("type", "fields", "items", "values")
 """The keys of a schema with schemas below."""
+UNREAD = ("logicalType", "default")
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
 """A record around each event, which adds no byte to it: fastavro finds the types of references only below a record."""
@@ -88,7 +88,8 @@ class AvroReader:
 def readable(schema: Any) -> Any:
     """Return the schema without logical types, and with ours where a decimal stands.
 
-    A name as `{"type": "n.Part"}`, which Java's library takes too, becomes `"n.Part"`.
+    A name as `{"type": "n.Part"}`, which Java's library takes too, becomes `"n.Part"`. Defaults are left out: no event needs
+    them, and fastavro rejects a schema for one that registries take.
     """
     if isinstance(schema, list):
         return list(map(readable, schema))
@@ -97,7 +98,7 @@ def readable(schema: Any) -> Any:
     type_ = schema.get("type")
     if isinstance(type_, str) and type_ not in TYPES and "name" not in schema:
         return type_
-    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key != "logicalType"}
+    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key not in UNREAD}
     return plain | {"logicalType": DECIMAL} if _is_decimal(schema) else plain
 
 

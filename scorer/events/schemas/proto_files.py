@@ -1,5 +1,6 @@
 """Protobuf schemas to message types: `.proto` text through protoc, or a descriptor set that protoc has written."""
 
+import base64
 import importlib
 import re
 import subprocess
@@ -13,13 +14,18 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
 from scorer.events.schemas.registry import BadSchema, Schema
 
 NAME = "__event__.proto"  # as no other file is named
-IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']((?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto)["\']')
-"""Imports of files that registries know, so that no schema refers to them; those of google/protobuf come with protoc."""
+IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
+KNOWN = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
+"""Files that registries know, so that no schema refers to them; those of google/protobuf come with protoc."""
+LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
+"""Lines of protoc that are no errors."""
+MISSING = ": File not found."
 KNOWN_IN = {"confluent": "confluent_kafka.schema_registry."}
 """The packages with their modules, by the first part of their names."""
 COMPILE_SECONDS = 10  # far more than it takes
@@ -49,9 +55,13 @@ def _compiled(schema: Schema) -> FileDescriptor:
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder, "sources").resolve()
         sources.mkdir()
+        encoded = {name: file for name, text in texts.items() if (file := _encoded(name, text)) is not None}
         for name, text in texts.items():
-            _write(sources, name, text)
-        Path(folder, "known").write_bytes(_known_files(texts.values()))
+            if name not in encoded:
+                _write(sources, name, text)
+        imports = {name for file in encoded.values() for name in file.dependency}.union(*map(IMPORT.findall, texts.values()))
+        known = _known_files(filter(KNOWN.fullmatch, imports)) | encoded
+        Path(folder, "known").write_bytes(descriptor_pb2.FileDescriptorSet(file=known.values()).SerializeToString())
         _protoc(sources)
         return described(Path(folder, "set").read_bytes())
 
@@ -69,39 +79,52 @@ def _write(folder: Path, name: str, text: str) -> None:
         raise BadSchema(f"the schema refers to {name!r:.200}, which cannot be a file: {reason}") from error
 
 
-def _known_files(texts: Iterable[str]) -> bytes:
-    """Return a descriptor set of the known files that these texts import, with what they import in turn."""
-    found: dict[str, bytes] = {}
+def _encoded(name: str, text: str) -> FileDescriptorProto | None:
+    """Return the file of a text that is no source but a descriptor in base64, as Apicurio's serialisers may register it."""
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
+        file.name = name
+    except (ValueError, DecodeError):
+        return None
+    return file
+
+
+def _known_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
+    """Return the known files of these names, with what they import in turn, by their names."""
+    found: dict[str, FileDescriptorProto] = {}
 
     def add(file: FileDescriptor) -> None:
         for one in file.dependencies:
             add(one)
-        found[file.name] = file.serialized_pb
+        found[file.name] = FileDescriptorProto.FromString(file.serialized_pb)
 
-    for name in sorted({name for text in texts for name in IMPORT.findall(text)}):
+    for name in sorted(names):
         module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
         with suppress(ImportError, TypeError):  # protoc reports the missing file
             add(importlib.import_module(KNOWN_IN.get(name.partition("/")[0], "") + module).DESCRIPTOR)
-    return descriptor_pb2.FileDescriptorSet(
-        file=map(descriptor_pb2.FileDescriptorProto.FromString, found.values())
-    ).SerializeToString()
+    return found
 
 
 def _protoc(sources: Path) -> None:
     """Compile NAME with the files that it imports into the file `set` beside their folder.
 
+    Python must not run in that folder: it would import modules from untrusted files.
+
     Raises:
         BadSchema: What protoc reports, without paths of this machine.
     """
     with as_file(files("grpc_tools") / "_proto") as known:
-        paths = ["-I.", f"-I{known}", "--descriptor_set_in=../known", "--include_imports", "--descriptor_set_out=../set"]
-        program = [sys.executable, "-m", "grpc_tools.protoc", *paths, NAME]
+        folders = [f"-I{sources}", f"-I{known}", f"--descriptor_set_in={sources.parent}/known"]
+        output = ["--include_imports", f"--descriptor_set_out={sources.parent}/set"]
+        program = [sys.executable, "-m", "grpc_tools.protoc", *folders, *output, NAME]
         try:
-            done = subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False, cwd=sources)
+            done = subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise BadSchema(f"no Protobuf schema: protoc needs more than {COMPILE_SECONDS} s") from None
         if done.returncode:
-            report = done.stderr.decode(errors="replace").strip()
+            report = LOG_LINES.sub("", done.stderr.decode(errors="replace")).strip()
+            if MISSING in report:
+                report += "; register the file, and refer to it in the schema"
             for folder in (sources, sources.parent, known):
                 report = report.replace(f"{folder}/", "")
             raise BadSchema(f"no Protobuf schema: {report}")

@@ -71,6 +71,12 @@ def test_a_reference_that_no_event_needs_may_be_incomplete() -> None:
     assert tuple(reader(EVENT, [OTHER, PART, INNER]).row(BODY, 0)) == (1, 2)
 
 
+@pytest.mark.parametrize("default", ["x", None, {"type": "n.E"}])
+def test_no_default_spoils_a_schema(default: Any) -> None:
+    document = {**EVENT, "fields": [{**EVENT["fields"][0], "default": default}, EVENT["fields"][1]]}  # type: ignore[dict-item]
+    assert tuple(reader(document, [PART, INNER]).row(BODY, 0)) == (1, 2)
+
+
 def test_a_missing_type_is_named() -> None:
     with pytest.raises(BadSchema, match=r"the type 'n\.deep\.Inner' is neither in it nor in its references"):
         reader({**EVENT, "fields": [{"name": "inner", "type": "n.deep.Inner"}]}, [PART])
@@ -142,6 +148,15 @@ def test_a_decimal_with_more_digits_than_its_precision_loses_none(tmp_path: Path
 
 def test_a_null_decimal_is_absent(tmp_path: Path) -> None:
     assert decode(tmp_path, price=None).tensors["x"][0, 0] == 0
+
+
+def test_bytes_without_a_scale_in_the_schema_name_debeziums_setting(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "a", "type": "bytes", "logicalType": "decimal", "scale": 2}]}
+    decoder = SchemaDecoder(
+        signature_of(("x", "float64", ["a"])), configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id")
+    )
+    poison = decoder.decode([b"\2\1"]).rejected[0]
+    assert (poison.reason, "decimal.handling.mode" in str(poison)) == (Reason.WRONG_TYPE, True)
 
 
 def test_a_decimal_beyond_all_floats_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Protobuf schemas that import others: at any depth, files that registries know, and errors without paths of this machine."""
 
+import base64
 import tempfile
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_files_that_registries_know_need_no_reference(name: str, type_: str) -> 
     assert compile_text(text, ("part.proto", part)) == type_
 
 
+def test_a_schema_may_be_a_descriptor_in_base64() -> None:
+    references = [("n/part.proto", PART), ("n/deep/inner.proto", INNER)]
+    text = 'syntax = "proto3"; import "n/part.proto"; import "confluent/meta.proto"; message E { n.Part part = 1; }'
+    file = proto_files.compiled(Schema("protobuf", text, tuple(references)))
+    encoded = base64.b64encode(file.serialized_pb).decode()
+    assert compile_text(encoded, *references) == "n.Part"
+    [part] = [one for one in file.dependencies if one.name == "n/part.proto"]
+    references[0] = ("n/part.proto", base64.b64encode(part.serialized_pb).decode())
+    assert compile_text(text, *references) == "n.Part"
+
+
 def test_a_reference_comes_before_a_known_file() -> None:
     own = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
     text = 'syntax = "proto3"; import "confluent/meta.proto"; message E { confluent.Mine one = 1; }'
@@ -59,6 +71,7 @@ def test_a_reference_comes_before_a_known_file() -> None:
     ("references", "error"),
     [
         ([], "n/part.proto: File not found"),
+        ([], "; register the file, and refer to it in the schema"),
         ([("n/part.proto", "message {")], "n/part.proto:1:"),
         ([("n/part.proto", PART)], "n/deep/inner.proto: File not found"),
         ([("n/part.proto", PART), ("n/deep/inner.proto", 'import "n/part.proto";')], "recursively imports"),
@@ -77,3 +90,11 @@ def test_what_is_wrong_is_named_without_paths_of_this_machine(references: list[t
     assert error in str(caught.value)
     for path in (tempfile.gettempdir(), str(Path(proto_files.__file__).parents[3]), "site-packages"):
         assert path not in str(caught.value)
+
+
+def test_no_reference_is_run(tmp_path: Path) -> None:
+    """Modules of these names would be imported by the compiler if it ran in the folder of the schema's files."""
+    program = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    references = [(name, program) for name in ("grpc_tools/__init__.py", "grpc_tools/protoc.py", "os.py", "sitecustomize.py")]
+    assert compile_text('syntax = "proto3"; message E { float a = 1; }', *references) == "2"
+    assert not (tmp_path / "ran").exists()
