@@ -1,18 +1,21 @@
-"""The prefix of Confluent's serialiser for JSON Schema: a zero byte and the schema's id, before the JSON.
+"""The prefix of serialisers for JSON Schema: a zero byte and the schema's id, before the JSON.
 
-No JSON text begins with a zero byte, so the prefix is recognised without a setting. The schema is not looked up.
+Confluent's ids have 4 bytes and begin with 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a zero
+byte, so the prefix is recognised without a setting. The schema is not looked up.
 """
 
 from collections.abc import Sequence
 
 from scorer.events.native.texts import Texts
 
-PREFIX_BYTES = 5
+PREFIX_BYTES, LONG_PREFIX_BYTES = 5, 9
 
 
 def without_prefix(value: bytes) -> bytes:
     """Return the JSON of one event."""
-    return value[PREFIX_BYTES:] if value[:1] == b"\0" else value
+    if value[:1] != b"\0":
+        return value
+    return value[PREFIX_BYTES if any(value[:PREFIX_BYTES]) else LONG_PREFIX_BYTES :]
 
 
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:

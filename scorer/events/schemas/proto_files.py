@@ -143,13 +143,16 @@ def described(data: bytes) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """The message of that name (with its package or without), or the only one. Raises BadSchema."""
+    """Return the message of that name (with its package or without; `Outer.Inner`), or the only one. Raises BadSchema."""
     messages = dict(file.message_types_by_name)
     if name is None and len(messages) == 1:
         return next(iter(messages.values()))
     if name is None:
         raise BadSchema(f"it has the messages {', '.join(messages)}; say which with input.message")
-    found = messages.get(name.removeprefix(f"{file.package}."))
+    outer, *inner = name.removeprefix(f"{file.package}.").split(".")
+    found = messages.get(outer)
+    for one in inner:
+        found = found and found.nested_types_by_name.get(one)
     if found is None:
         raise BadSchema(f"it has no message {name!r}, but {', '.join(messages)}")
     return found

@@ -36,11 +36,12 @@ FORMATS: list[tuple[Decoder, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("prefix", [PREFIX, b"\0\0\0\0\0\0\0\0\x07"])
 @pytest.mark.parametrize(("decoder", "events"), FORMATS, ids=["json", "json-array", "json-envelope"])
 @pytest.mark.parametrize("prefixed", [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0], [9], [1, 2, 3, 4, 5, 6]])
-def test_events_with_a_prefix_are_those_without(decoder: Decoder, events: Any, prefixed: Sequence[int]) -> None:
+def test_events_with_a_prefix_are_those_without(prefix: bytes, decoder: Decoder, events: Any, prefixed: Sequence[int]) -> None:
     bare = events(10)
-    values = [PREFIX + value if row in prefixed else value for row, value in enumerate(bare)]
+    values = [prefix + value if row in prefixed else value for row, value in enumerate(bare)]
     for batch in (values, texts(values)):
         decoded = decoder.decode(batch)
         assert decoded.rows == list(range(10))

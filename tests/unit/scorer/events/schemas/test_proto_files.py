@@ -98,3 +98,13 @@ def test_no_reference_is_run(tmp_path: Path) -> None:
     references = [(name, program) for name in ("grpc_tools/__init__.py", "grpc_tools/protoc.py", "os.py", "sitecustomize.py")]
     assert compile_text('syntax = "proto3"; message E { float a = 1; }', *references) == "2"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["Outer.Inner", "n.deep.Outer.Inner"])
+def test_a_message_inside_another_is_found_by_its_name(name: str) -> None:
+    text = 'syntax = "proto3"; package n.deep; message Outer { message Inner { float a = 1; } }'
+    file = proto_files.compiled(Schema("protobuf", text))
+    assert proto_files.message_named(file, name).full_name == "n.deep.Outer.Inner"
+    for wrong in ("Inner", "Outer.Other", "Outer.Inner.a", ""):
+        with pytest.raises(BadSchema, match="it has no message"):
+            proto_files.message_named(file, wrong)
