@@ -225,13 +225,16 @@ def _is_number(field: InputField | None) -> bool:
 
 def _is_text(value: Any) -> bool:
     """Whether all text in a value can be encoded."""
-    if isinstance(value, list):
-        return all(map(_is_text, value))
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return False
+    waiting = [value]  # no recursion: arrays may be 1,000 levels deep
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, str):
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                return False
     return True
 
 

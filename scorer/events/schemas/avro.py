@@ -8,7 +8,6 @@ from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
-from fastavro._read_py import LOGICAL_READERS as PYTHON_LOGICAL_READERS
 from fastavro._read_py import schemaless_reader as python_reader
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
@@ -122,8 +121,7 @@ def _number(value: Any, schema: Any = None, _: Any = None) -> Any:
     return value if (number := decimals.variable(value)) is None else number
 
 
-for readers in (LOGICAL_READERS, PYTHON_LOGICAL_READERS):
-    readers.update({f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed", "record")})
+LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed", "record")}
 
 
 def _named(references: Iterable[Any]) -> dict[str, Any]:

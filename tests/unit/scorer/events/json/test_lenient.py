@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from model_registry.package.paths import parse
+from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Reason
 from scorer.events.json.arrays import JsonEnvelopeDecoder
 from scorer.events.json.carried import JsonCarried
@@ -54,3 +55,14 @@ def test_no_depth_of_arrays_is_fatal() -> None:
     for depth in (900, 1_100, 200_000):
         decoded = JsonDecoder(WORDS, "id", 1_000_000).decode([f'{{"a": 1, "z": {"[" * depth}{"]" * depth}}}'.encode()])
         assert decoded.rows or decoded.rejected[0].reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize("dtype", ["string", "float32", "int64"])
+@pytest.mark.parametrize("depth", [200, 900, 1_000, 1_020, 5_000])
+@pytest.mark.parametrize("inside", ["", "NaN", HALF])
+def test_no_depth_of_a_field_that_is_read_is_fatal(dtype: str, depth: int, inside: str) -> None:
+    stated = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
+    signature = Signature.parse(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
+    value = f'{{"a": {"[" * depth}{inside}{"]" * depth}}}'.encode()
+    poison = JsonDecoder(signature, None, 100_000).decode([value]).rejected[0]
+    assert poison.reason in (Reason.WRONG_TYPE, Reason.MALFORMED)

@@ -146,6 +146,15 @@ def test_a_decimal_with_more_digits_than_its_precision_loses_none(tmp_path: Path
     assert decoded.tensors["x"][0, 0] == 123_456_789.01
 
 
+def test_a_decimal_is_a_number_in_a_schema_that_nests_in_itself(tmp_path: Path) -> None:
+    """fastavro's reader in Python reads it."""
+    decimal = {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "scale": 2}}
+    schema = {"type": "record", "name": "E", "fields": [decimal, {"name": "next", "type": ["null", "E"]}]}
+    signature = signature_of(("x", "float64", ["a"]))
+    decoder = SchemaDecoder(signature, configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"))
+    assert decoder.decode([b"\4\x04\xe2\2\2\1\0"]).tensors["x"].tolist() == [[12.5]]
+
+
 def test_a_null_decimal_is_absent(tmp_path: Path) -> None:
     assert decode(tmp_path, price=None).tensors["x"][0, 0] == 0
 
