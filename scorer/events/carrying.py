@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.paths import Step
+from scorer.events import decimals
 from scorer.events.batch import Headers
 from scorer.events.decoder import Decoded, Decoder
 from scorer.events.record_parts import Parts
@@ -46,7 +47,10 @@ class CarryingDecoder:
 
     def _row(self, event: bytes, headers: Headers) -> Row:
         found = self._reader.values(event, headers)
-        return [field.fitted(value) for field, value in zip(self._fields, found, strict=True)]
+        return [
+            field.fitted(decimals.variable(value) if isinstance(value, dict) else value)
+            for field, value in zip(self._fields, found, strict=True)
+        ]
 
 
 def followed(value: Any, path: Path) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from model_registry.package import paths, sources
 from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
+from scorer.events import decimals
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.native.texts import Texts
 from scorer.events.nested import NestedRows
@@ -196,6 +197,8 @@ class Fields:
     def _checked(self, name: str, value: Any) -> Any:
         """One field of an event, or the Poison that names it."""
         field = self.by_name.get(name)
+        if _is_number(field) and isinstance(value, dict):
+            value = value if (number := decimals.variable(value)) is None else number
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
@@ -207,8 +210,32 @@ class Fields:
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
             said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
+            if field is not None and isinstance(value, str | bytes) and _is_number(field):
+                said += decimals.hint(value)
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
+        if (field is None or field.dtype == "string") and not _is_text(value):
+            raise Poison(Reason.MALFORMED, f"field {self._called(name)}: half of a surrogate pair is no text")
         return value
+
+
+def _is_number(field: InputField | None) -> bool:
+    """Whether one number stands in a field; in that of the id (None) a whole one may."""
+    return field is None or (field.array is None and not field.raw and field.dtype not in ("string", "bool"))
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all text in a value can be encoded."""
+    waiting = [value]  # no recursion: arrays may be 1,000 levels deep
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, str):
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                return False
+    return True
 
 
 def without_paths(signature: Signature, format_: str) -> Signature:

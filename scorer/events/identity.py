@@ -18,7 +18,7 @@ class Facts:
 
     `ce_id` and `origin` are None if the header is absent, null or empty: it identifies nothing. `bad_id` names the
     header of the id that is not UTF-8, with its value. `deadline` is Unix ms; `bad_deadline` is the text that is no such
-    number; `copied_to` is the partition that a relay wrote the event to.
+    number; a null header is absent. `copied_to` is the partition that a relay wrote the event to.
     """
 
     ce_id: str | None = None
@@ -32,7 +32,7 @@ class Facts:
     def of(cls, headers: Headers) -> "Facts":
         """Read the facts of one event; if a header is repeated, the last one counts."""
         values = {name: value for name, value in headers or () if name in READ}
-        deadline, bad_deadline = _deadline(values["deadline"]) if "deadline" in values else (None, None)
+        deadline, bad_deadline = _deadline(values.get("deadline"))
         ce_id, bad_id = _identifier(CE_ID, values.get(CE_ID))
         origin = None
         if ce_id is None and bad_id is None:
@@ -71,7 +71,9 @@ def lane(region: str, topic: str, partition: int) -> str:
 
 
 def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
-    """Return the deadline, or the text that is none."""
+    """Return the deadline, or the text that is none; neither if there is no value."""
+    if value is None:
+        return None, None
     text = _text(value)
     good = text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
     return (int(text), None) if good else (None, text)

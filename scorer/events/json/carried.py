@@ -1,6 +1,5 @@
 """What stands at some paths of JSON objects: msgspec reads the fields that the paths begin with, and skips the others."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,8 @@ import msgspec
 
 from scorer.events.batch import Headers
 from scorer.events.carrying import Path, followed
+from scorer.events.json import lenient
+from scorer.events.json.prefix import without_prefix
 
 
 class JsonCarried:
@@ -22,6 +23,7 @@ class JsonCarried:
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Event", fields, rename=rename, gc=False)).decode
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:  # noqa: ARG002 - JSON needs no schema
+        event = without_prefix(event)
         try:
             found = msgspec.structs.astuple(self._decode(event))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -29,9 +31,9 @@ class JsonCarried:
         return [followed(found[column], path) for column, path in self._below]
 
     def _leniently(self, event: bytes) -> Sequence[Any]:
-        """The same by the standard library, which takes NaN and numbers beyond all floats."""
+        """The same of an event that msgspec rejects, for NaN or numbers beyond all floats."""
         try:
-            found = json.loads(event)
+            found = lenient.loads(event)
         except (ValueError, RecursionError):
             found = None
         return [followed(found, path) for path in self._paths]

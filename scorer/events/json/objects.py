@@ -7,8 +7,10 @@ import msgspec
 
 from model_registry.package.signature import Signature
 from scorer.events.batch import Headers
+from scorer.events.decoder import Poison
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.json.float_arrays import FloatArrays, wide
+from scorer.events.json.prefix import without_prefix
 from scorer.events.json.rows import JsonRows, an_object
 from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.tensors import Row
@@ -49,12 +51,23 @@ class IdField:
         fields = Fields(Signature((), ()), path, 0)
         self._decode = msgspec.json.Decoder(fields.struct).decode
         self._row = fields.row
+        self._read = JsonRows(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event))).row
         self._named = path is not None
 
     def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
-        """The id, or None where the event has none that can be read."""
+        """Return the id, or None if the event has none that can be read."""
+        if not self._named or value is None:
+            return None
         try:
-            found: str | int | None = self._row(self._decode(value or b""))[0] if self._named else None
+            found: str | int | None = self._row(self._decode(without_prefix(value)))[0]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._leniently(value)
+        return found
+
+    def _leniently(self, value: bytes) -> str | int | None:
+        """Return the id of an event that msgspec rejects, read as `JsonDecoder` reads it."""
+        try:
+            found: str | int | None = self._read(value)[0]
+        except Poison:
             return None
         return found

@@ -1,6 +1,5 @@
 """What the JSON formats share: whole batches through one compiled msgspec decoder, single events where one of them is bad."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,6 +7,8 @@ import msgspec
 
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.json import lenient
+from scorer.events.json.prefix import without_prefix, without_prefixes
 from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
@@ -16,7 +17,7 @@ from scorer.events.tensors import Row
 
 class JsonRows:
     """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
-    decoded. `checked` makes one of an event that the standard library has read, or raises Poison.
+    decoded. `checked` makes one of an event that was read leniently, or raises Poison.
 
     `scanned`, where a format has it, reads batches of `fewest` events and more, and all that are in one buffer.
     """
@@ -32,9 +33,9 @@ class JsonRows:
 
     def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
         if self._fields.fits(values):
-            good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+            good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
             return self._scan(good) or self._otherwise(good)
-        return self._fields.singly(values, self._one)
+        return self._fields.singly(values, self.row)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
@@ -53,7 +54,7 @@ class JsonRows:
         try:
             return self._fields.decoded(self._rows(values))
         except FAULTS:
-            return self._fields.singly(values, self._one)
+            return self._fields.singly(values, self.row)
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
         """The batch by a quicker way, or None where it is not certain to say the same."""
@@ -63,8 +64,12 @@ class JsonRows:
         check_utf8(values)
         return map(self._row, map(self._decode, values))
 
-    def _one(self, value: bytes) -> Row:
-        """One event by msgspec; where msgspec refuses it, by the standard library: it takes NaN. Raises Poison."""
+    def row(self, value: bytes) -> Row:
+        """Read one event by msgspec; if msgspec rejects it, leniently: `checked` rejects what is wrong in fields that are read.
+
+        Raises Poison.
+        """
+        value = without_prefix(value)
         try:
             value.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -74,8 +79,7 @@ class JsonRows:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         try:
-            event = json.loads(value)
-            json.dumps(event, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            event = lenient.loads(value)
         except (ValueError, RecursionError) as error:
             raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
         return self._checked(event)

@@ -1,17 +1,19 @@
 """Avro records to rows of values: fastavro reads them by their writer's schema, whose fixed layout is found where it has one.
 
-Logical types are read as the types under them. A field that the schema lacks is absent.
+Logical types are read as the types under them, but for decimals: these are numbers. A field that the schema lacks is absent.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro._read_py import schemaless_reader as python_reader
+from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from model_registry.untrusted_input import documents
+from scorer.events import decimals
 from scorer.events.carrying import Path, followed
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
@@ -20,6 +22,17 @@ from scorer.events.schemas.registry import BadSchema, Schema
 from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
 
+DECIMAL = "scorestream-decimal"
+"""A logical type of ours: numbers, where fastavro's would make decimals, rounded to the schema's precision."""
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
+COMPLEX = {"record", "error", "enum", "array", "map", "fixed"}
+TYPES = COMPLEX | {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
+PARTS = ("type", "fields", "items", "values")
+"""The keys of a schema with schemas below."""
+UNREAD = ("logicalType", "default")
+VALUE = "value"
+EVENT = {"type": "record", "name": "__Event__"}
+"""A record around each event, which adds no byte to it: fastavro finds the types of references only below a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 
@@ -28,17 +41,19 @@ class AvroReader:
     """Reads records of one writer's schema. Raises BadSchema."""
 
     def __init__(self, schema: Schema, fields: Fields, id_field: str | None) -> None:
-        named: dict[str, Any] = {}
         try:
-            for _, text in schema.references:
-                parse_schema(_plain(documents.ANY.decode(text)), named)
-            document = _plain(documents.ANY.decode(schema.text))
-            self._schema = parse_schema(document, named)
+            document = readable(documents.ANY.decode(schema.text))
+            named = _named(
+                readable(documents.ANY.decode(text)) for text in dict.fromkeys(text for _, text in schema.references)
+            )
+            self._schema = parse_schema(EVENT | {"fields": [{"name": VALUE, "type": document}]}, named)
             self._read = python_reader if _nests_in_itself(self._schema, named, frozenset(), set()) else schemaless_reader
             lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
             self.layout: Layout | None = layout(items, fields, id_field)
-        except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType, RecursionError) as error:
+        except UnknownType as error:
+            raise BadSchema(f"no Avro schema: the type {error.name!r} is neither in it nor in its references") from error
+        except (ValueError, TypeError, KeyError, SchemaParseException, RecursionError) as error:
             raise BadSchema(f"no Avro schema: {error!r}") from error
         self._fields = fields
 
@@ -57,7 +72,7 @@ class AvroReader:
         stream = BytesIO(value)
         stream.seek(start)
         try:
-            event = self._read(stream, self._schema, None)
+            event = self._read(stream, self._schema, None)[VALUE]  # type: ignore[call-overload, index]
         except EOFError:
             raise Poison(Reason.MALFORMED, f"{len(value)} bytes are no whole record of its Avro schema") from None
         except READ_FAULTS as error:
@@ -69,11 +84,67 @@ class AvroReader:
         return event
 
 
-def _plain(schema: Any) -> Any:
-    """The schema without logical types."""
-    if isinstance(schema, dict):
-        return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
-    return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+def readable(schema: Any) -> Any:
+    """Return the schema without logical types, and with ours where a decimal stands.
+
+    A name as `{"type": "n.Part"}`, which Java's library takes too, becomes `"n.Part"`. Defaults are left out: no event needs
+    them, and fastavro rejects a schema for one that registries take.
+    """
+    if isinstance(schema, list):
+        return list(map(readable, schema))
+    if not isinstance(schema, dict):
+        return schema
+    type_ = schema.get("type")
+    if isinstance(type_, str) and type_ not in TYPES and "name" not in schema:
+        return type_
+    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key not in UNREAD}
+    return plain | {"logicalType": DECIMAL} if _is_decimal(schema) else plain
+
+
+def _is_decimal(schema: Mapping[str, Any]) -> bool:
+    """Whether values of a type are decimals, with a scale in the schema or, as Debezium has it, beside each."""
+    if schema.get("type") == "record":
+        return VARIABLE in (schema.get("connect.name"), schema.get("name"), f"{schema.get('namespace')}.{schema.get('name')}")
+    scale = schema.get("scale", 0)
+    return (
+        schema.get("type") in ("bytes", "fixed")
+        and schema.get("logicalType") == "decimal"
+        and type(scale) is int
+        and 0 <= scale <= decimals.MOST_SCALE
+    )
+
+
+def _number(value: Any, schema: Any = None, _: Any = None) -> Any:
+    """Return the number of a decimal that fastavro has read as bytes, or as a record of bytes and their scale."""
+    if isinstance(value, bytes):
+        return decimals.number(value, schema.get("scale", 0))
+    return value if (number := decimals.variable(value)) is None else number
+
+
+LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed", "record")}
+
+
+def _named(references: Iterable[Any]) -> dict[str, Any]:
+    """Parse schemas that are referred to, in any order: one may need the types of another.
+
+    A reference that cannot be parsed is left out: perhaps no event needs it, and otherwise the missing type is reported.
+    """
+    named: dict[str, Any] = {}
+    waiting = list(references)
+    while waiting:
+        missing: list[Any] = []
+        for reference in waiting:
+            attempt = dict(named)
+            try:
+                parse_schema(reference, attempt)
+            except UnknownType:
+                missing.append(reference)
+            else:
+                named = attempt
+        if len(missing) == len(waiting):
+            break
+        waiting = missing
+    return named
 
 
 def _nests_in_itself(schema: Any, named: Mapping[str, Any], within: frozenset[str], known: set[str]) -> bool:

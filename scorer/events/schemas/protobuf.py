@@ -1,10 +1,11 @@
 """Protobuf messages to rows of values: its own library reads them, and the message's fixed layout is found where it has one.
 
 A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent
-then, and so is an empty repeated field.
+then, and so is an empty repeated field. As in Avro, an enum is its symbol for a field of text, a wrapper (DoubleValue and
+so on) is its value or absent, and a decimal (confluent.type.Decimal, or Debezium's with its scale) is a number.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import message_factory
@@ -12,6 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from model_registry.package.event_tree import Tree, is_array, length
+from scorer.events import decimals
 from scorer.events.carrying import Path, followed
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
@@ -20,6 +22,12 @@ from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
 
 Read = Callable[[Any], Any]
+WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+DECIMAL = frozenset({"value", "scale", "precision"})
+"""The fields of a decimal, the last one not in all."""
 WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
 FIXED = {
     FieldDescriptor.TYPE_FLOAT: (WIRE_32, "<f4"),
@@ -42,7 +50,8 @@ class ProtobufReader:
         self._type = message
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
-        self._event = _object(message, fields.tree)
+        texts = {field.name for field in fields.signature.fields if field.dtype == "string" and not field.raw}
+        self._event = _object(message, fields.tree, texts)
         lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
         items = [None] if fields.nested else list(_items(message, lengths))
         self.layout: Layout | None = layout(items, fields, id_field)
@@ -52,7 +61,7 @@ class ProtobufReader:
         return self._fields.converted(self._event(self._message(value, start)))
 
     def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
-        reads = [(_object(self._type, _alone(path)), path) for path in paths]
+        reads = [(_object(self._type, _alone(path), ()), path) for path in paths]
 
         def values(value: bytes, start: int) -> list[Any]:
             message = self._message(value, start)
@@ -78,45 +87,63 @@ def _alone(path: Path) -> Tree:
     return below
 
 
-def _object(message: Descriptor, part: Tree) -> Read:
-    """What reads the parts that the message type has."""
+def _object(message: Descriptor, part: Tree, texts: Container[str]) -> Read:
+    """Return a function that reads the parts that the message type has; `texts` are the signature's fields of text."""
     known = message.fields_by_name
-    reads = {name: _read(known[name], below) for name, below in part.items() if isinstance(name, str) and name in known}
+    reads = {name: _read(known[name], below, texts) for name, below in part.items() if isinstance(name, str) and name in known}
     return lambda found: {name: read(found) for name, read in reads.items()}
 
 
-def _read(field: FieldDescriptor, below: Tree | str) -> Read:
-    """What reads a field of a message: as it is, or as an object or an array with the parts that are below."""
+def _read(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Return a function that reads a field of a message: its value, or an object or an array with the parts below."""
     name = field.name
-    inside = None if isinstance(below, str) or field.message_type is None else _inside(field, field.message_type, below)
-    if inside is not None:
-        if field.is_repeated:
-            return lambda message: inside(getattr(message, name))
-        return lambda message: inside(getattr(message, name)) if message.HasField(name) else None
     if field.is_repeated:
-        return lambda message: list(getattr(message, name)) or None
+        each = _repeated(field, below, texts)
+        return lambda message: each(getattr(message, name))
+    one = _single(field, below, texts)
     if field.has_presence:
-        return lambda message: getattr(message, name) if message.HasField(name) else None
-    return lambda message: getattr(message, name)
+        return lambda message: one(getattr(message, name)) if message.HasField(name) else None
+    return lambda message: one(getattr(message, name))
 
 
-def _inside(field: FieldDescriptor, message: Descriptor, part: Tree) -> Read | None:
-    """What reads the parts of a field that is a message, a map or an array of messages; None: an array has no such parts."""
-    if not field.is_repeated:
-        return _object(message, part)
-    if message.GetOptions().map_entry:
-        value = message.fields_by_name["value"].message_type
-        reads = {str(key): _whole(value, below) for key, below in part.items() if isinstance(key, str)}
+def _repeated(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Return a function that makes an object of a map, and a list of another repeated field; None of an empty list."""
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry and not isinstance(below, str):
+        value = message.fields_by_name["value"]
+        reads = {str(key): _single(value, part, texts) for key, part in below.items() if isinstance(key, str)}
         return lambda found: {str(key): reads[str(key)](found[key]) for key in found if str(key) in reads}
-    if not is_array(part):
-        return None
-    count, each = length(part), {place: _whole(message, below) for place, below in part.items()}
+    if isinstance(below, str):
+        one = _single(field, below, texts)
+        return (lambda found: list(found) or None) if one is _same else (lambda found: list(map(one, found)) or None)
+    if not is_array(below):
+        return lambda found: list(found) or None
+    count, each = length(below), {place: _single(field, part, texts) for place, part in below.items()}
+    if message is None:
+        return lambda found: [each.get(at, _same)(one) for at, one in enumerate(found[:count])] or None
     return lambda found: [each[at](one) if at in each else None for at, one in enumerate(found[:count])] or None
 
 
-def _whole(message: Descriptor | None, below: Tree | str) -> Read:
-    """What reads an element of an array or a map: as it is, or the parts that are below."""
-    return (lambda found: found) if message is None or isinstance(below, str) else _object(message, below)
+def _single(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Return a function that reads one value of a field: as it is, or the parts below, or what a well-known type stands for."""
+    message = field.message_type
+    if not isinstance(below, str):
+        return _same if message is None else _object(message, below, texts)
+    if field.enum_type is not None and below in texts:
+        symbols = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first of several names
+        return lambda found: symbols.get(found, found)
+    if message is None:
+        return _same
+    if message.full_name in WRAPPERS:
+        return lambda found: found.value
+    known = message.fields_by_name
+    if {"value", "scale"} <= set(known) <= DECIMAL and known["value"].type == FieldDescriptor.TYPE_BYTES:
+        return lambda found: decimals.number(found.value, found.scale)
+    return _same
+
+
+def _same(found: Any) -> Any:
+    return found
 
 
 def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:

@@ -23,6 +23,7 @@ from scorer.settings.sections import SchemaRegistrySettings
 
 T = TypeVar("T")
 LARGEST_ID = 2**31 - 1
+LONG_IDS = "Apicurio's serialisers write ids of 8 bytes unless apicurio.registry.as-confluent is true"
 LOOK_UPS = 8
 """Requests at once: a registry on another continent answers 8 of them in the time of one."""
 SLICE_SECONDS = 0.5
@@ -46,6 +47,9 @@ class SchemaId(NamedTuple):
 
     def __str__(self) -> str:
         return f"schema {self.value}" if self.kind == "id" else f"the schema with the {self.kind} {self.value}"
+
+
+NO_ID = SchemaId("id", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,8 @@ class Registry:
         """Return the schema, or None if the id has to be looked up. Raises Poison if that failed lately."""
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry may answer such a question with anything
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id")
+        if schema_id == NO_ID:
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id; {LONG_IDS}")
         schema = self._schemas.get(schema_id)
         until, error = self._failed.get(schema_id, (0.0, ""))
         if schema is None and error and self._clock() < until:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from typing import TypeVar
+from urllib.parse import quote
 
+from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 from httpx2 import HTTPError, Response
 
 from model_registry.untrusted_input import documents
+from scorer.events.schemas.references import Reference, Referenced, resolve
 from scorer.events.schemas.registry import LookUpFailed, Schema, SchemaId
 from scorer.settings.sections import SchemaRegistrySettings
 
@@ -70,24 +73,38 @@ class RegistryClient:
     def _by_confluent(self, schema_id: SchemaId) -> Schema:
         session, value = self._session, schema_id.value
         schema = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
-        references = tuple(
-            (one.name or "", session.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")
-            for one in schema.references or []
-        )
+        references = resolve(_references(schema), self._version)
         if isinstance(value, int):
             self._good = value
         return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
+
+    def _version(self, reference: Reference) -> Referenced:
+        """Fetch a version of a subject, which may be deleted: events outlive it."""
+        subject, version = reference.place
+        answer = _asked(lambda: self._session.get_version(subject, int(version), deleted=True))
+        return Referenced(answer.schema.schema_str or "", _references(answer.schema))
 
     def _native(self, schema_id: SchemaId) -> Schema:
         """Its own API names no format for the id of a content: the schema is then read as the configured one."""
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text
-        references = []
-        for one in documents.ANY.decode(self._session.native(f"{path}/references").text):
-            group, artifact, version = one.get("groupId") or "default", one["artifactId"], one["version"]
-            where = f"groups/{group}/artifacts/{artifact}/versions/{version}"
-            references.append((str(one["name"]), self._session.native(where, "/content").text))
-        return Schema("", text, tuple(references))
+        return Schema("", text, resolve(self._native_references(path), self._native_version))
+
+    def _native_version(self, reference: Reference) -> Referenced:
+        group, artifact, version = (quote(part, safe="") for part in reference.place)
+        path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
+        return _asked(lambda: Referenced(self._session.native(path, "/content").text, self._native_references(path)))
+
+    def _native_references(self, path: str) -> list[Reference]:
+        """Fetch the references of the schema at a path."""
+        return [
+            Reference(str(one["name"]), (one.get("groupId") or "default", one["artifactId"], str(one["version"])))
+            for one in documents.ANY.decode(self._session.native(f"{path}/references").text)
+        ]
+
+
+def _references(schema: ConfluentSchema) -> list[Reference]:
+    return [Reference(one.name or "", (one.subject or "", str(one.version or -1))) for one in schema.references or []]
 
 
 def _asked(request: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from model_registry.package import paths
 from model_registry.untrusted_input import documents
 from scorer.events.batch import Headers
 from scorer.events.carrying import followed
+from scorer.events.json.prefix import without_prefix
 from scorer.settings.labels import HEADER, KEY, LabelSettings
 
 MAX_BYTES = 1 << 20  # of a label's value
@@ -73,6 +74,7 @@ def reader(settings: LabelSettings) -> LabelReader:
 
 def _parsed(value: bytes) -> Any:
     """Return the JSON; Unusable.NOT_JSON if it is none. NaN and infinity are taken."""
+    value = without_prefix(value)
     try:
         return orjson.loads(value)
     except ValueError:

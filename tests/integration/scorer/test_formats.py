@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper
 
@@ -284,3 +285,85 @@ def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRi
     assert "signature.json" in rig.run("scorer", "schema", "bare", code=3).stderr
     assert "--diff" in rig.run("scorer", "schema", old, "two", code=2).stderr
     assert "no tag '9.9.9'" in rig.run("scorer", "schema", "oci:./registry/model:9.9.9", code=3).stderr
+
+
+def reference(name: str, subject: str) -> SchemaReference:
+    return SchemaReference(name, subject, 1)
+
+
+def test_references_of_references_are_followed_in_avro(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    """A topic of several events is a union of references; each has a part, with a part of its own."""
+    url = schema_registry.url
+    client = SchemaRegistryClient({"url": url})
+    rig = make_rig(input={"format": "avro"}, schema_registry={"url": url}).stocked()
+    space = rig.name.replace("-", "_")
+
+    def register(name: str, fields: dict[str, Any], *names: str) -> str:
+        stated = [{"name": field, "type": type_} for field, type_ in fields.items()]
+        schema = {"type": "record", "name": name, "namespace": space, "fields": stated}
+        references = [reference(f"{space}.{one}", f"{rig.name}-{one}") for one in names]
+        client.register_schema(f"{rig.name}-{name}", Schema(json.dumps(schema), "AVRO", references))
+        return f"{space}.{name}"
+
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    register("Inner", {"n": "int"})
+    register("Part", {"inner": "Inner"}, "Inner")
+    order = register("Order", {"id": "string", "part": "Part", "a": decimal, "b": "float"}, "Part", "Inner")
+    other = register("Other", {"id": "string", "a": "float", "part": ["null", "Part"], "b": "float"}, "Part")
+    union = [reference(order, f"{rig.name}-Order"), reference(other, f"{rig.name}-Other")]
+    number = client.register_schema(f"{rig.events_topic}-value", Schema(json.dumps([order, other]), "AVRO", union))
+    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    events = {
+        "e0": b"\0\x04e0\x06\x04\x01\x2c" + struct.pack("<f", 1.0),
+        "e1": b"\2\x04e1" + struct.pack("<f", 4.0) + b"\2\x06" + struct.pack("<f", 0.0),
+    }
+    rig.start().ready()
+    for value in events.values():
+        rig.produce(struct.pack(">bI", 0, number) + value, key=b"k")
+    header = ("apicurio.value.contentId", int(found["contentId"]).to_bytes(8, "big"))
+    rig.produce(events["e0"].replace(b"e0", b"e2"), key=b"k", headers=[header])
+    until(lambda: rig.answered() == 3, "all answers")
+    assert rig.dead() == []
+    assert by_id(rig) == {"e0": 8.0, "e1": 8.0, "e2": 8.0}
+
+
+def test_imports_over_two_levels_are_followed_in_protobuf(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    client = SchemaRegistryClient({"url": url})
+    rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url}).stocked()
+
+    def register(name: str, body: str, *imports: str) -> int:
+        lines = "".join(f'import "{one}.proto"; ' for one in imports)
+        references = [reference(f"{one}.proto", f"{rig.name}/{one}.proto") for one in imports if not one.startswith("google/")]
+        text = f'syntax = "proto3"; package p{rig.name.replace("-", "_")}; {lines}{body}'
+        return client.register_schema(f"{rig.name}/{name}.proto", Schema(text, "PROTOBUF", references))
+
+    wrappers = "google/protobuf/wrappers"
+    register("inner", "message Inner { google.protobuf.FloatValue b = 1; }", wrappers)
+    register("part", "message Part { Inner inner = 1; }", "inner")
+    body = "message E { string id = 1; google.protobuf.FloatValue a = 2; float b = 3; Part part = 4; }"
+    number = register("event", body, "part", wrappers)
+    found = httpx.get(f"{schema_registry.native}/search/versions", params={"contentId": number}).json()["versions"][0]
+    value = b"\x0a\x02e0" + b"\x12\x05\x0d" + struct.pack("<f", 2.0) + b"\x1d" + struct.pack("<f", 1.0)
+    rig.start().ready()
+    rig.produce(struct.pack(">bIb", 0, number, 0) + value, key=b"k")
+    header = ("apicurio.value.contentId", int(found["contentId"]).to_bytes(8, "big"))
+    rig.produce(value.replace(b"e0", b"e1"), key=b"k", headers=[header])
+    until(lambda: rig.answered() == 2, "all answers")
+    assert rig.dead() == []
+    assert by_id(rig) == {"e0": 6.0, "e1": 6.0}
+
+
+def test_json_of_confluents_schema_serialiser_is_scored(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    rig = make_rig().stocked()
+    rig.start().ready()
+    schema = {"title": "E", "type": "object", "properties": {"id": {"type": "string"}}}
+    client = SchemaRegistryClient({"url": schema_registry.url})
+    write, context = JSONSerializer(json.dumps(schema), client), SerializationContext(rig.events_topic, MessageField.VALUE)
+    for number in range(20):
+        rig.produce(write({"id": f"e{number}", "a": number, "b": 0.0}, context), key=b"k")
+    rig.produce(b'{"id": "plain", "a": 1, "b": 0, "note": "\\ud800"}', key=b"k")
+    rig.produce(b"\0\0\0\0\1not JSON", key=b"k")
+    until(lambda: rig.answered() == 22, "all answers")
+    assert by_id(rig) == {f"e{n}": 2.0 * n for n in range(20)} | {"plain": 2.0}
+    assert [letter["reason"] for letter in rig.dead()] == ["malformed"]

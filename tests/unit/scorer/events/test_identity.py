@@ -40,6 +40,12 @@ def test_an_id_that_is_not_utf8_is_named(name: str) -> None:
     assert Facts.of([("other", b"\xff")]).bad_id is None
 
 
+def test_a_null_deadline_is_absent() -> None:
+    assert Facts.of([("deadline", None), ("other", None)]) == Facts()
+    assert Facts.of([("deadline", b"5"), ("deadline", None)]).deadline is None
+    assert Facts.of([("deadline", b"")]).bad_deadline == ""
+
+
 def test_an_unreadable_origin_does_not_matter_beside_an_id() -> None:
     assert Facts.of([("ce_id", b"a"), ("x-origin", b"\xff")]).bad_id is None
 

@@ -65,7 +65,7 @@ ITEM = "field 'price' (items[1].price)"
         ({"after.amount": 1}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
         ({"after": "x"}, Reason.WRONG_TYPE, f"{AFTER}: after is a string, not an object with 'amount'"),
         ({"after": []}, Reason.WRONG_TYPE, f"{AFTER}: after is an array, not an object with 'amount'"),
-        ({"after": {"amount": "1"}}, Reason.WRONG_TYPE, f"{AFTER}: Expected `float`, got `str`"),
+        ({"after": {"amount": "?"}}, Reason.WRONG_TYPE, f"{AFTER}: Expected `float`, got `str`"),
         ({"after": {"amount": 1}, "items": {}}, Reason.WRONG_TYPE, f"{ITEM}: items is an object, not an array with a place 1"),
         ({"after": {"amount": 1}, "items": [0, 1]}, Reason.WRONG_TYPE,
          f"{ITEM}: items[1] is a number, not an object with 'price'"),

@@ -139,9 +139,9 @@ def test_a_schema_may_refer_to_another() -> None:
     text = 'syntax = "proto3"; import "more/part.proto"; message E { float a = 1; Part part = 2; }'
     part = 'syntax = "proto3"; message Part { int32 n = 1; }'
     names = ["more/part.proto", "../x", "", "a\0b", "x" * 999]
-    shelf = Shelf({at: Schema("protobuf", text, ((name, part),)) for at, name in enumerate(names)})
+    shelf = Shelf({at: Schema("protobuf", text, ((name, part),)) for at, name in enumerate(names, start=1)})
     decoder = decoder_of(shelf, "protobuf")
-    decoded = decoder.decode([framed(n, b"\x0d" + struct.pack("<f", 1.0), b"\0") for n in range(5)])
+    decoded = decoder.decode([framed(n, b"\x0d" + struct.pack("<f", 1.0), b"\0") for n in range(1, 6)])
     assert decoded.tensors["x"].tolist() == [[1, -1]]
     assert reasons(decoded) == dict.fromkeys(range(1, 5), Reason.UNKNOWN_SCHEMA)
 

@@ -52,3 +52,10 @@ def test_plain_ids_stay_columns() -> None:
     facts.by_deadline(list(range(len(GOOD))), 1)
     assert not facts.matter
     assert facts.names is not None
+
+
+def test_a_null_deadline_is_none_in_lists_and_columns() -> None:
+    headers: list[Headers] = [[("deadline", b"2000")], [("deadline", None)], [("deadline", b"5")], [("deadline", b"soon")]]
+    for batch in (listed(headers), packed(headers)):
+        fresh, expired, bad = HeaderFacts(batch).by_deadline(list(range(len(headers))), 1_500)
+        assert (fresh, expired, list(bad)) == ([0, 1], [2], [3])

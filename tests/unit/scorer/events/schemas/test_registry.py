@@ -176,6 +176,12 @@ def test_an_id_that_no_registry_has_is_not_asked_for() -> None:
     assert not stub.asked
 
 
+def test_an_id_of_zero_names_apicurios_long_ids() -> None:
+    stub = Stub()
+    assert "schema 0: no registry has such an id; Apicurio's serialisers write ids of 8 bytes" in error_of(registry(stub), 0)
+    assert not stub.asked
+
+
 def test_a_schema_of_another_format_is_named() -> None:
     schemas = registry(Stub())
     with pytest.raises(Poison, match="schema 1 is avro, not protobuf"):

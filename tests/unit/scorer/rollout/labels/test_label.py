@@ -23,6 +23,7 @@ def read(settings: LabelSettings, value: bytes | None, key: bytes | None = None,
     ("value", "expected"),
     [
         (b'{"flight": {"id": "f1"}, "outcome": "late"}', Label("f1", "late")),
+        (b'\0\0\0\0\x07{"flight": {"id": "f1"}, "outcome": "late"}', Label("f1", "late")),  # behind a schema's id
         (b'{"flight": {"id": 17}, "outcome": 1}', Label("17", 1.0)),
         (b'{"flight": {"id": "f1"}, "outcome": true}', Label("f1", 1.0)),
         (b'{"flight": {"id": "f1"}, "outcome": -2.5}', Label("f1", -2.5)),
