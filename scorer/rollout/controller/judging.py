@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from publisher.kafka.partitions import Offsets
+from publisher.kafka.partitions import Offsets, Spans
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS
 from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.controller.plan import Plan, Step
 from scorer.rollout.judgement.baking import BEHIND_SECONDS, Bake, Sight
+from scorer.rollout.judgement.labelled import LabelledSums
 from scorer.rollout.judgement.verdict import Verdict, decide
 from scorer.rollout.judgement.watch import Pace, Watch
 from scorer.rollout.progress import FLIPPED
@@ -110,10 +111,25 @@ def judged(plan: Plan, watch: Watch, obstacles: Sequence[str]) -> Verdict:
     return decide(rules, watch.cells(time.monotonic()), steps=plan.judged, obstacles=obstacles)
 
 
-def again(settings: Settings, rollout: Rollout, stretch: dict[tuple[str, int], Bounds], labels: Offsets) -> Watch:
-    """A watch that has read exactly this stretch, to be closed. Raises Fatal."""
-    wanted = rollout.plan.rules.brier is not None
-    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=wanted, labels_until=labels)
+def sums_by_label(settings: Settings, rollout: Rollout, stretch: Spans, labels: Offsets) -> LabelledSums:
+    """Measure the errors by label of the pairs of exactly this stretch, by the labels before the ends `labels`.
+
+    Raises:
+        Fatal: if the answers or the labels cannot be read.
+    """
+    with contextlib.closing(Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=True)) as watch:
+        for _ in watch.to_end():
+            pass
+        return watch.labelled_sums(labels)
+
+
+def again(settings: Settings, rollout: Rollout, stretch: Spans, sums: LabelledSums | None) -> Watch:
+    """Return a watch that has read exactly this stretch and that has these sums by label; the caller closes it.
+
+    Raises:
+        Fatal: if the answers cannot be read.
+    """
+    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, sums=sums)
     with contextlib.ExitStack() as undo:
         undo.callback(watch.close)
         for _ in watch.to_end():

@@ -64,7 +64,7 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
         return BINARY
     if len(used) == 2 and np.isfinite(numbers).all():
         means = {code: float(numbers[chosen == code].mean()) for code in used}
-        return Classes(tuple(decisions[code] for code in sorted(used, key=means.__getitem__)))
+        return Classes(tuple(decisions[code] for code in sorted(used, key=lambda code: (means[code], decisions[code]))))
     return Classes(tuple(sorted(decisions[code] for code in used)), ordered=False)
 
 

@@ -97,6 +97,8 @@ class Labels:
         self.rows = Rows()
         self.refused = Refusals()
         self.unmatched = 0
+        self.records: Counter[Partition] = Counter()
+        """How many records were taken in, by partition."""
 
     def add(
         self,
@@ -109,6 +111,7 @@ class Labels:
     ) -> None:
         """Take in records of one partition; `times` are Unix ms. Of what is unusable the id does not count."""
         held = answered.holds(ids)
+        self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []
         truths: list[float] = []
         for at, (label, here) in enumerate(zip(labels, held.tolist(), strict=True)):

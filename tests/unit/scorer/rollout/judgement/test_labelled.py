@@ -70,3 +70,18 @@ def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
     one, other = held(scores, 300), held(scores, 300, backwards=True)
     assert 100 < len(one) <= 300
     assert np.array_equal(one.newest().ids, other.newest().ids)
+
+
+def test_an_id_in_two_partitions_counts_the_same_in_any_order_of_the_partitions() -> None:
+    places = [("events", 0), ("events", 1)]
+    sides = {
+        place: [(0, 5, scored("a", 0, score), scored("b", 0, score / 2))]
+        for place, score in zip(places, (0.4, 0.8), strict=True)
+    }
+    found = []
+    for order in (places, places[::-1]):
+        pairs = LabelledPairs(10)
+        for place in order:
+            pairs.add(place, sides[place])
+        found.append(pairs.newest().columns["champion"].tolist())
+    assert found == [[0.8], [0.8]]

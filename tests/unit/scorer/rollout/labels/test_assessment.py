@@ -128,3 +128,8 @@ def test_nothing_is_no_figure() -> None:
     assert assessed([], [], []).versions == ()
     assert assessed([0.5], ["late"], []).labelled == 0
     assert assessed([], [], [Label("0", "late")]).unmatched == 1
+
+
+def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> None:
+    found = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
+    assert found == [("a", "b"), ("a", "b")]
