@@ -155,7 +155,8 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
 
 def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
     rules = margins.rules(decided=watch.tally.decided)
-    return decide(rules, watch.cells(time.monotonic()), obstacles=[*obstacles, *margins.obstacles(watch.sample)])
+    cells = watch.cells(time.monotonic())
+    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(watch.sample)], reasons=watch.reasons())
 
 
 def shown(told: Mapping[str, Any]) -> Group:

@@ -182,6 +182,7 @@ class BusFeed:
         if record is None:
             self._skip(message, "it is no score record")
         else:
+            record = self._state.outputs.decided(record)
             self._state.scores.hear(record)
             self._state.arms.hear(record)
             self._state.labelled.hear(record)

@@ -24,6 +24,7 @@ class _Rule(msgspec.Struct):
     high: float | None = None
     pairs: int = 0
     cells: int = 0
+    reason: str = ""
 
 
 class _Flip(msgspec.Struct):
@@ -112,7 +113,7 @@ def _bar(told: _Rule) -> Bar:
     infinite = Interval()
     low, high = infinite.low if told.low is None else told.low, infinite.high if told.high is None else told.high
     rule = Rule(told.rule, told.margin, signed=told.rule != FLIPS)
-    finding = Finding(rule, Interval(told.estimate, low, high, told.pairs, told.cells))
+    finding = Finding(rule, Interval(told.estimate, low, high, told.pairs, told.cells), told.reason)
     if finding.worse:
         tone, said = "bad", "broken"
     elif (lacking := finding.lacking) is not None:

@@ -57,15 +57,16 @@ class ScoreRecord(msgspec.Struct, frozen=True):
     arm: str = ""
     revision: Int64 = 0
     fallback: str | None = None
+    digest: str = ""
 
     @property
     def number(self) -> float | None:
-        """The score as one number: of several classes or outputs the largest; None where it has none."""
+        """The score as one number: of several classes the largest; None where it has none."""
         return largest(self.score)
 
 
 def largest(score: Any) -> float | None:
-    """A number itself, of a list or an object the largest number in it."""
+    """Return a number itself, of a list the largest number in it, also of named classes (`{"label": ..., "score": ...}`)."""
     if isinstance(score, int | float):
         return float(score)
     parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()

@@ -16,6 +16,7 @@ from scorer.console.arms import ArmsFold
 from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
 from scorer.console.labelled import LabelledFold
+from scorer.console.outputs import OutputsFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
 from scorer.console.training.evidence import Library
@@ -129,6 +130,7 @@ class State:
     scores: ScoresFold = field(default_factory=ScoresFold)
     arms: ArmsFold = field(default_factory=ArmsFold)
     flow: FlowFold = field(default_factory=FlowFold)
+    outputs: OutputsFold = field(default_factory=OutputsFold)
     labelled: LabelledFold = field(default_factory=LabelledFold)
     letters: LetterFold = field(default_factory=LetterFold)
     rollouts: Ledger = field(default_factory=Ledger)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from model_registry.errors import RegistryError
 from publisher.kafka.partitions import Offsets, Spans
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
@@ -62,7 +63,11 @@ class Judging:
         """At the step, for so many seconds. `rolled` is how far scorers have come with its move; None: nobody knows.
         `shadowed`: whether a shadow runs."""
         watch = self._of(rollout)
-        pace = self._read(watch, seconds)
+        try:
+            pace = self._read(watch, seconds)
+        except RegistryError:
+            self.close()  # answers were taken that are in no sum: the next look reads from the beginning
+            raise
         served = [] if rolled is None else [each.partitions for each in rolled.scorers if each.outcome == FLIPPED]
         sight = Sight(sum(served), self._partitions, pace.pair_age, pace.behind)
         self._bake = self._bake.looked(time.time(), sight, APART_SECONDS if self._to_end else BEHIND_SECONDS)
@@ -108,7 +113,8 @@ class Judging:
 def judged(plan: Plan, watch: Watch, obstacles: Sequence[str]) -> Verdict:
     """By the rules of the plan, whose steps share the chance of an error."""
     rules = plan.rules.margins().rules(decided=watch.tally.decided)
-    return decide(rules, watch.cells(time.monotonic()), steps=plan.judged, obstacles=obstacles)
+    cells = watch.cells(time.monotonic())
+    return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=watch.reasons())
 
 
 def sums_by_label(settings: Settings, rollout: Rollout, stretch: Spans, labels: Offsets) -> LabelledSums:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model_registry.channels import channel
@@ -101,7 +101,7 @@ def _sums(settings: Settings, rollout: Rollout, stretch: Spans, basis: Basis) ->
     if basis.records is not None and (found := sum(sums.records.values())) < basis.records:
         what = f"{settings.labels.topic} has {found:,} of the {basis.records:,} labels that this decision rests on"
         raise Fatal(what, "nothing can be done: retention or compaction has removed the others", FINDING)
-    return sums
+    return sums if basis.records is not None else replace(sums, reason="")
 
 
 def _stretch(settings: Settings, rollout: Rollout, entry: Entry, ends: Offsets) -> dict[tuple[str, int], Bounds]:

@@ -30,12 +30,14 @@ class LabelledSums:
         answers: for each partition of answers, the offset behind the last record whose pair is in the sums.
         labels: for each partition of labels, the offsets that were read.
         records: how many labels each of these partitions had between these offsets.
+        reason: why there is no pair; empty if there is one.
     """
 
     cells: Cells
     answers: Offsets
     labels: Spans
     records: Mapping[Partition, int]
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the sums rest on, as JSON."""
@@ -94,11 +96,13 @@ class LabelledPairs:
         answered = self.newest()
         if not len(answered):
             reading.labels_topic(settings)
-            return LabelledSums(Cells(), dict(reached), {}, {})
+            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions")
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         classes = known(settings.labels.classes, columns, self._decisions)
         labels, spans = reading.join(bus, settings, classes, answered, until)
-        return LabelledSums(losses(answered, labels), dict(reached), spans, dict(labels.records))
+        cells = losses(answered, labels)
+        reason = "" if cells.pairs else missing(answered, labels)
+        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason)
 
     def newest(self) -> Newest:
         """Return one row an id, the same for the same pairs in any order of their partitions."""
@@ -123,6 +127,22 @@ def losses(answered: Newest, labels: Labels) -> Cells:
     usable = np.isin(truth, (0.0, 1.0)) & np.isfinite(champion) & np.isfinite(candidate)
     difference = np.square(candidate - truth) - np.square(champion - truth)
     return Cells().added(columns["cell"][usable], difference[usable])
+
+
+def missing(answered: Newest, labels: Labels) -> str:
+    """Return why `losses` has no pair. Pure."""
+    classes = labels.classes
+    if classes is not None and len(classes.names) != len(BINARY.names):
+        return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
+    mine, _ = answered.joined(labels.rows.newest())
+    if not len(mine):
+        others = f"{labels.unmatched:,} labels are of other events"
+        return "; ".join(
+            [f"none of {len(answered):,} events that both scored has a label that counts", others, *labels.refused.lines()]
+        )
+    if not any(np.isfinite(answered.columns[side][mine]).any() for side in ("champion", "candidate")):
+        return f"{len(mine):,} events have a label, and no score of theirs is a probability: one number from 0 to 1, or two"
+    return f"{len(mine):,} events have a label, and none has the outcome 0 or 1 and two scores that are probabilities"
 
 
 def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:

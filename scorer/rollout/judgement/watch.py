@@ -16,6 +16,7 @@ from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS, TimeWindow
 from scorer.events.native.texts import Column, some
+from scorer.rollout.decided_outputs import UNKNOWN, DecidedOutputs, decided_output
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import Cells, cell
 from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
@@ -30,6 +31,7 @@ from scorer.rollout.judgement.taken import Batch, Taken
 from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
+from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,8 @@ class Pace:
 
 class Watch:
     """Of one contest, from the starts of `stretch` on. Unreadable records are skipped. Raises Fatal: 2 if all are unreadable, 3
-    and 4 as Feed does."""
+    and 4 as Feed does; RegistryError if scores have several outputs and the registry is unavailable. After an error it must be
+    closed."""
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Watch:
         """
         self._labelled = LabelledPairs(settings.labels.max_events) if labels and sums is None else None
         self._settings, self._window, self._sums, self._measured = settings, window, sums, 0.0
+        self._outputs = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
         self._comparer = Comparer(contest)
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
@@ -156,6 +160,10 @@ class Watch:
             self._sums, self._measured = self.labelled_sums(), now
         return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
 
+    def reasons(self) -> dict[str, str]:
+        """Return why a rule has no pairs, by rule, as far as it is known."""
+        return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
+
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
         """Measure the errors of the pairs read so far by the labels before the ends `until`, or by all labels.
 
@@ -164,7 +172,9 @@ class Watch:
         """
         if self._labelled is None:
             raise Fatal("no rule asks for labels", "add the rule brier", USAGE)
-        return self._labelled.differences(self._bus, self._settings, self._feed.reached, until)
+        sums = self._labelled.differences(self._bus, self._settings, self._feed.reached, until)
+        unknown = ", ".join(sorted(self._outputs.unknown))
+        return replace(sums, reason=f"{sums.reason}; of {unknown} {UNKNOWN}") if sums.reason and unknown else sums
 
     def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
         """This verdict, with what it rests on."""
@@ -307,7 +317,7 @@ class Watch:
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
                 of, pairs = of[inside], Pairs(*(column[inside] for column in pairs))
-        self._count(lanes, of, pairs, answered, shadow)
+        self._count(lanes, of, pairs, self._outputs.answers(answered), self._outputs.answers(shadow))
 
     def _count(
         self,

@@ -3,7 +3,6 @@
 import contextlib
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -94,7 +93,7 @@ def end(rollout: Rollout, look: Look) -> None:
 
 
 @pytest.fixture
-def bus(make_rig: MakeRig) -> Iterator[Bus]:
+def bus(make_rig: MakeRig) -> Bus:
     rig = make_rig()
     rig.configure(labels={"topic": f"{rig.name}.labels", "id": "id", "value": "outcome", "classes": CLASSES})
     for topic in (rig.events_topic, rig.scores_topic, rig.dead_topic, f"{rig.scores_topic}.shadow"):
