@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from scorer.rollout.judgement.intervals import Interval
+from scorer.rollout.judgement.report import DROPPED
 from scorer.rollout.judgement.verdict import FLIPS, Finding, Rule
 
 WIDTH = 1_000.0  # of a bar, in its own units
@@ -103,7 +104,7 @@ def judged(told: dict[str, Any] | None) -> Judged | None:
         matrix=_matrix(found.decisions),
         psi=found.drift.psi,
         ks=found.drift.ks,
-        dropped=Counter(found.dropped).most_common(LINES),
+        dropped=[(DROPPED.get(why, why), events) for why, events in Counter(found.dropped).most_common(LINES)],
         behind=found.behind_seconds,
         pairs=max((rule.pairs for rule in found.rules), default=0),
     )

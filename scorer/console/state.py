@@ -8,9 +8,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION, Role
 from publisher import positions
+from publisher.audit.bitmap import Bitmap
 from publisher.kafka.partitions import Partition
 from scorer.console.arms import ArmsFold
 from scorer.console.distribution import ScoresFold
@@ -20,12 +23,14 @@ from scorer.console.outputs import OutputsFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
 from scorer.console.training.evidence import Library
+from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.ledger import Ledger
 
 DEEDS = 20  # that are remembered
 SWAPS_KEPT = 500  # changes of version that are shown at all
 LETTERS_KEPT = 1_000  # newest letters that can be looked at
-MARKS = 50_000  # places of replayed letters, those of letters that are not kept included
+LETTERS_COUNTED = 200_000  # newest letters that are counted
+REASONS = 100  # that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +76,31 @@ class SwapFold:
 
 @dataclass(slots=True)
 class LetterFold:
-    """`letters` newest first; `by_reason` counts those among them that nobody has put back, `replayed` has their places."""
+    """Count the letters that a replay would put back, as `scorer replay --dry-run` does, and keep the newest to look at.
+
+    Attributes:
+        letters: the newest, the newest first.
+        left_out: how many older ones the topic has that were not read.
+    """
 
     letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
-    replayed: set[tuple[int, int]] = field(default_factory=set)
+    left_out: int = 0
+    _replayed: dict[int, Bitmap] = field(default_factory=dict)
+    _reasons: set[str] = field(default_factory=set)
+    _fit: dict[tuple[int, str], Bitmap] = field(default_factory=dict)
+    _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
     def hear(self, letter: DeadLetter) -> None:
-        """Take in a letter."""
+        """Take in a letter; of reasons that nobody has defined only so many are told apart."""
         self.letters.appendleft(letter)
+        place = np.array([letter.offset], np.int64)
+        if letter.unfit:
+            self._unfit.setdefault(letter.partition, Bitmap()).add(place)
+            return
+        if len(self._reasons) < REASONS:
+            self._reasons.add(letter.reason)
+        reason = letter.reason if letter.reason in self._reasons else NO_REASON
+        self._fit.setdefault((letter.partition, reason), Bitmap()).add(place)
 
     def hear_replayed(self, topic: str, key: bytes | None) -> None:
         """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""
@@ -87,16 +109,23 @@ class LetterFold:
         except ValueError:
             return
         if place.topic == topic:
-            self.replayed.add((place.partition, place.offset))
-        if len(self.replayed) > MARKS:
-            self.replayed &= {(letter.partition, letter.offset) for letter in self.letters}
+            self._replayed.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
 
     def put_back(self, letter: DeadLetter) -> bool:
-        return (letter.partition, letter.offset) in self.replayed
+        """Return whether a letter was replayed."""
+        marks = self._replayed.get(letter.partition)
+        return marks is not None and marks.count(letter.offset, letter.offset + 1) > 0
 
     def by_reason(self) -> Counter[str]:
-        """Those that nobody has put back, by reason."""
-        return Counter(letter.reason for letter in self.letters if not self.put_back(letter))
+        """Count the letters that were not replayed and can be, by reason."""
+        found = Counter[str]()
+        for (partition, reason), offsets in self._fit.items():
+            found[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count()
+        return +found
+
+    def unfit(self) -> int:
+        """Return how many letters cannot be replayed."""
+        return sum(offsets.count() for offsets in self._unfit.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,14 @@ from scorer.rollout.judgement.sample import Sample
 from scorer.rollout.judgement.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
 from scorer.rollout.judgement.versions import Rivals
 
+DROPPED = {
+    "unsampled": "scores of events that the shadow did not score",
+    "orphans": "shadow's answers to events without another",
+    "crowded": "answers that waited while too many others did",
+    "foreign": "pairs of other versions, or of expired events",
+    "unreadable": "records that are no score",
+}
+"""What is in no pair, by the reasons of a judgement, for people."""
 MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
 
 

@@ -38,8 +38,8 @@ class Quality:
 class Assessment:
     """`classes` None: outcomes are numbers. `answered` are the ids with an answer, `labelled` those with a label too. Of the
     labels, `replaced` have a newer one of their id, `unmatched` no answer; `withdrawn` and `refused` ones do not count.
-    `unreadable` records of the score topic were skipped. `undecided` counts, by digest, scores of several outputs of which it is
-    unknown which one decides: they have no figures."""
+    `unreadable` records of the score topic were skipped. `undecided` counts, by digest, scores of several outputs that have no
+    figures because it is unknown which output decides."""
 
     versions: tuple[Quality, ...]
     classes: tuple[str | None, ...] | None
