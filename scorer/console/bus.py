@@ -17,6 +17,7 @@ from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
+from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped import SkippedRecords
 from scorer import topics
 from scorer.console import records
@@ -34,6 +35,7 @@ from scorer.settings import Settings
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 3.0
+RETENTION_SECONDS = 30.0  # between two looks at the dead letters that retention has removed
 AGAIN_SECONDS = 2.0
 SAMPLE = 2_000  # scores decoded in a second, at most
 LABELS = 10_000  # labels decoded in a second, at most
@@ -104,6 +106,7 @@ class BusFeed:
         """Everything is read again from a known place; the points of the flow stay."""
         fresh, state = State(), self._state
         inputs = self._settings.input.topics
+        self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
         admin = connect(self._settings.kafka, f"{self._settings.name}.console")
         found = topics.describe(admin, self._settings.kafka, dict.fromkeys(inputs, frozenset()))
         self._inputs = dict.fromkeys(inputs, UNSEEN) | {name: (each.partitions, each.max_bytes) for name, each in found.items()}
@@ -127,11 +130,11 @@ class BusFeed:
         low, high = found.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
         start = max(low, high - max(1, wanted // found.topics[topic].partitions))
         if topic == self._settings.dead_letter.topic:
-            self._state.letters.left_out += start - low
+            self._state.letters.begin(partition, low, start)
         return TopicPartition(topic, partition, start)
 
     def _read(self) -> None:
-        probe = time.time() + PROBE_SECONDS
+        probe, retention = time.time() + PROBE_SECONDS, time.time() + RETENTION_SECONDS
         with self._state.lock:
             self._state.well("bus")
         while not self._closing.is_set():
@@ -146,6 +149,9 @@ class BusFeed:
             if time.time() >= probe:
                 self._probe()
                 probe = time.time() + PROBE_SECONDS
+            if time.time() >= retention:
+                self._look_at_retention()
+                retention = time.time() + RETENTION_SECONDS
 
     def _look(self) -> None:
         """How far the topics are read, and a point of the flow where it is time for one."""
@@ -167,6 +173,14 @@ class BusFeed:
         else:
             with self._state.lock:
                 self._state.well("bus")
+
+    def _look_at_retention(self) -> None:
+        """Note which dead letters retention has removed. Raises Fatal."""
+        topic = self._settings.dead_letter.topic
+        if (found := self._following.topics.get(topic)) is not None:
+            lows = self._reader.earliest((topic, number) for number in range(found.partitions))
+            with self._state.lock:
+                self._state.letters.keep({number: low for (_, number), low in lows.items()})
 
     def _hear(self, message: Message) -> None:
         topic = message.topic() or ""

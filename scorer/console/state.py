@@ -5,7 +5,7 @@ The newest deed comes first. `sequence` rises with everything that changes what 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -78,14 +78,13 @@ class SwapFold:
 class LetterFold:
     """Count the letters that a replay would put back, as `scorer replay --dry-run` does, and keep the newest to look at.
 
-    Attributes:
-        letters: the newest, the newest first.
-        left_out: how many older ones the topic has that were not read.
+    `letters` are the newest, the newest first.
     """
 
     letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
-    left_out: int = 0
+    _starts: dict[int, int] = field(default_factory=dict)
     _replayed: dict[int, Bitmap] = field(default_factory=dict)
+    _lows: dict[int, int] = field(default_factory=dict)
     _reasons: set[str] = field(default_factory=set)
     _fit: dict[tuple[int, str], Bitmap] = field(default_factory=dict)
     _unfit: dict[int, Bitmap] = field(default_factory=dict)
@@ -116,16 +115,28 @@ class LetterFold:
         marks = self._replayed.get(letter.partition)
         return marks is not None and marks.count(letter.offset, letter.offset + 1) > 0
 
+    def begin(self, partition: int, low: int, start: int) -> None:
+        """Note that a partition, whose first offset is `low`, is read from `start` on."""
+        self._lows[partition], self._starts[partition] = low, start
+
+    def left_out(self) -> int:
+        """Return how many older offsets the topic has that are not read."""
+        return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
+
+    def keep(self, lows: Mapping[int, int]) -> None:
+        """Take in the first offset that the topic keeps, by partition: what retention has removed is not counted."""
+        self._lows = dict(lows)
+
     def by_reason(self) -> Counter[str]:
         """Count the letters that were not replayed and can be, by reason."""
         found = Counter[str]()
         for (partition, reason), offsets in self._fit.items():
-            found[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count()
+            found[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
         return +found
 
     def unfit(self) -> int:
         """Return how many letters cannot be replayed."""
-        return sum(offsets.count() for offsets in self._unfit.values())
+        return sum(offsets.count(self._lows.get(partition, 0)) for partition, offsets in self._unfit.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Console:
         with self.state.lock:
             letters, reasons = pages.letters(self.state, query)
             back = {(letter.partition, letter.offset) for letter in letters.rows if self.state.letters.put_back(letter)}
-            unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out
+            unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out()
         command = self.lines.replay(["REASON"], dry_run=False)
         return self._page(
             request,

@@ -74,6 +74,17 @@ def test_letters_wait_until_they_were_put_back() -> None:
     assert [fold.put_back(told.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
 
+def test_letters_that_retention_has_removed_are_not_counted() -> None:
+    fold = LetterFold()
+    for offset in range(10):
+        fold.hear(told.letter(offset))
+    fold.hear(replace(told.letter(10), unfit="it came from elsewhere"))
+    fold.keep({0: 4, 1: 100})
+    assert (fold.by_reason(), fold.unfit()) == ({"wrong-type": 6}, 1)
+    fold.keep({0: 11})
+    assert (fold.by_reason(), fold.unfit()) == ({}, 0)
+
+
 def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
     fold = LetterFold()
     for offset in range(3 * REASONS):

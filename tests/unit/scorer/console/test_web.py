@@ -354,9 +354,9 @@ def test_answers_in_no_pair_have_the_words_of_the_command() -> None:
 
 def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
     state = State(loaded=True)
-    state.letters.hear(told.letter(1))
-    state.letters.hear(replace(told.letter(2), unfit="it came from elsewhere"))
-    state.letters.left_out = 3
+    state.letters.hear(told.letter(7))
+    state.letters.hear(replace(told.letter(8), unfit="it came from elsewhere"))
+    state.letters.begin(0, 4, 7)
     page = text_of(client(state).get("/dead-letters").text)
     assert "wrong-type 1 " in page
     assert "1 cannot be replayed and are not counted here" in page
