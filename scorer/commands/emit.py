@@ -1,10 +1,14 @@
-"""`scorer emit`: writes events to the input topic, one JSON object a line, at a steady rate where one is asked for."""
+"""`scorer emit`: writes events to the input topic, one JSON object a line, at a steady rate if one is asked for.
+
+However it ends, it reports how many events the broker has confirmed.
+"""
 
 import contextlib
 import string
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,16 +17,19 @@ from typing import Annotated, Any
 import orjson
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
 from model_registry.package import paths, raw
 from model_registry.package.event_tree import look_up
-from publisher.errors import USAGE, Fatal
+from publisher.errors import INTERRUPTED, USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights, topics
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import WRITE, Right
-from publisher.process.command_line import Config, Json, Set, print_data
+from publisher.process.command_line import Config, Json, Set, print_data, talk
+from scorer.commands.emitted_lines import events, kind_of
 from scorer.settings import Settings, load
 from scorer.topics import describe
 
@@ -30,6 +37,9 @@ CONNECT_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
 MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
 LARGEST = 100_000_000  # bytes; the broker's limit decides
+SHOW_SECONDS = 0.2  # between two updates of the progress bar
+Progress = Callable[[int, int], None]
+"""Called with how many events were handed over, and the bytes of their lines."""
 TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
 
 
@@ -53,17 +63,43 @@ def emit(
         typer.Option("--time", metavar="FIELD", help="The path of the event's time, its timestamp: ISO 8601 or Unix ms."),
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
+    raw_lines: Annotated[bool, typer.Option("--raw", help="Write lines as they are, whether they are JSON or not.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write events to the input topic."""
+    """Write events to the input topic. A line that is no JSON stops it: what was written until then is counted."""
     settings = load(path, flags or []).settings
     if base64 and value is None:
         raise typer.BadParameter("--base64 is for --value")
+    if raw_lines and value is not None:
+        raise typer.BadParameter("--value needs JSON; leave --raw out", param_hint="--raw")
     pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
     told = (value, base64) if value else None
-    with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as lines:
-        count = write(settings, lines, topic=topic, key=key, headers=pairs, value=told, time_field=time_field, rate=rate)
-    print_data(as_json, {"written": count}, lambda: f"{count} events written")
+    target = topic or settings.input.topics[0]
+    own = target in settings.input.topics
+    kind = kind_of(settings.input.format, own=own, raw=raw_lines, part=value is not None)
+    writer, records = _Writer(settings, target), Template(key, pairs, told, time_field)
+    try:
+        with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as lines, _progress(file) as progress:
+            write(writer, events(lines, kind), records, rate, progress)
+    except KeyboardInterrupt:
+        writer.settle()
+        talk.print(f"interrupted: {writer.said()}")
+        print_data(as_json, {"written": writer.written}, lambda: f"{writer.written} events written")
+        raise typer.Exit(INTERRUPTED) from None
+    except Fatal as error:
+        writer.settle()
+        raise Fatal(f"{error}; {writer.said()}", error.hint, error.exit_code) from error
+    print_data(as_json, {"written": writer.written}, lambda: f"{writer.written} events written")
+
+
+@contextlib.contextmanager
+def _progress(file: Path | None) -> Iterator[Progress]:
+    """Show how much is written, on stderr if that is a terminal."""
+    size = file.stat().st_size if file and file.is_file() else None
+    columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.fields[events]:,} events"), TimeElapsedColumn())
+    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+        task = bars.add_task("", total=size, events=0)
+        yield lambda events, read: bars.update(task, completed=read if size else 0, events=events)
 
 
 def key_of(template: str | None, line: bytes, number: int) -> bytes | None:
@@ -144,7 +180,7 @@ class Pace:
 
 
 class _Writer:
-    """An idempotent producer for one topic that remembers what the broker did not take."""
+    """An idempotent producer for one topic that counts the events that the broker took, and keeps its errors."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
@@ -155,6 +191,8 @@ class _Writer:
         tuning = {"linger.ms": 5, "message.max.bytes": LARGEST, "batch.size": batch}
         self.failures: list[KafkaError] = []
         self._too_large = 0  # bytes of the first event that the broker did not take for its size
+        self.written = self.given = 0
+        """How many events the broker has confirmed, and how many were handed over."""
         self._settings = settings.kafka
         self._topic = topic
         self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
@@ -180,6 +218,16 @@ class _Writer:
                 raise
             hint = "leave the event out, or let its producer send a reference to the content in its place"
             raise Fatal(f"an event of {len(event)} bytes: at most {LARGEST} are written (message.max.bytes)", hint) from None
+        self.given += 1
+
+    def settle(self) -> None:
+        """Wait until every event is confirmed or has failed, for a while."""
+        self._producer.flush(FLUSH_SECONDS)
+
+    def said(self) -> str:
+        """Return how many events were written, for people."""
+        rest = self.given - self.written
+        return f"{self.written:,} events were written" + (f", {rest:,} were not confirmed" if rest else "")
 
     def confirm(self) -> None:
         """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
@@ -202,40 +250,67 @@ class _Writer:
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
+            self.written += 1
             return
         if error == KafkaError.MSG_SIZE_TOO_LARGE and not self._too_large:
             self._too_large = len(message.value() or b"") + len(message.key() or b"")
         self.failures.append(error)
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a line becomes a record.
+
+    Attributes:
+        key: a template over the fields of the event; None: no key.
+        headers: names and values; a value with braces is a template too.
+        value: a field that is written in place of the line, and whether it is in base64; None: the line itself.
+        time_field: the path of the event's time; None: the time of writing.
+    """
+
+    key: str | None = None
+    headers: Sequence[tuple[str, str]] = ()
+    value: tuple[str, bool] | None = None
+    time_field: str | None = None
+
+    def record(self, line: bytes, number: int) -> tuple[bytes | None, bytes, list[tuple[str, bytes]], int | None]:
+        """Return key, value, headers and timestamp (Unix ms) of a line.
+
+        Raises:
+            Fatal: with code 2 if the event lacks a field.
+        """
+        named = [
+            (name, filled(text, "header", line, number) if {*"{}"} & {*text} else text.encode()) for name, text in self.headers
+        ]
+        at = None if self.time_field is None else time_of(self.time_field, line, number)
+        value = value_of(*self.value, line, number) if self.value else line
+        return key_of(self.key, line, number), value, named, at
+
+
 def write(
-    settings: Settings,
-    lines: Iterable[bytes],
-    *,
-    topic: str | None = None,
-    key: str | None = None,
-    headers: Sequence[tuple[str, str]] = (),
-    value: tuple[str, bool] | None = None,
-    time_field: str | None = None,
-    rate: float | None = None,
-) -> int:
-    """Write the lines; the number written, each confirmed by the broker. `key` and the values of `headers` are templates;
-    `value` is a field that is written in place of the line, and whether it is in base64; `time_field` has the time of the
-    event. `rate` is events a second. Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the
-    broker did not take an event."""
-    writer = _Writer(settings, topic or settings.input.topics[0])
-    pace, count = Pace(rate, time.monotonic()), 0
-    for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
+    writer: _Writer, lines: Iterable[tuple[int, bytes]], template: Template, rate: float | None, progress: Progress
+) -> None:
+    """Write numbered lines, and wait until the broker has confirmed each.
+
+    Partitions are chosen by key as the Java client does (murmur2). `rate` is events a second; `progress` is called a few times
+    a second.
+
+    Raises:
+        Fatal: if the broker did not take an event, or if a line lacks a field.
+    """
+    pace, read, shown = Pace(rate, time.monotonic()), 0, 0.0
+    for number, line in lines:
         if writer.failures:
             break
-        if (pause := pace.pause(count, time.monotonic())) > 0:
+        now = time.monotonic()
+        if (pause := pace.pause(writer.given, now)) > 0:
             time.sleep(pause)
-        count += 1
-        told = [(name, filled(text, "header", event, count) if {*"{}"} & {*text} else text.encode()) for name, text in headers]
-        at = None if time_field is None else time_of(time_field, event, count)
-        writer.write(key_of(key, event, count), value_of(*value, event, count) if value else event, told, at)
-        if count == 1:  # it waits half a second for its producer id: the others begin after that
+        writer.write(*template.record(line, number))
+        read += len(line) + 1
+        if writer.given == 1:  # it waits half a second for its producer id: the others begin after that
             writer.confirm()
             pace = Pace(rate, time.monotonic())
+        if now > shown + SHOW_SECONDS:
+            progress(writer.given, read)
+            shown = now
     writer.confirm()
-    return count

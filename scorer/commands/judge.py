@@ -28,7 +28,7 @@ from scorer.commands.compare import fraction
 from scorer.commands.labels import NOTHING
 from scorer.rollout.judgement import versions
 from scorer.rollout.judgement.baking import Bake, Sight
-from scorer.rollout.judgement.report import Judgement, Margins
+from scorer.rollout.judgement.report import DROPPED, Judgement, Margins
 from scorer.rollout.judgement.verdict import Decision, Verdict, decide
 from scorer.rollout.judgement.versions import Named, Rivals
 from scorer.rollout.judgement.watch import Watch, spans
@@ -40,13 +40,6 @@ LAST = "1h"
 LOOK_SECONDS = 1.0
 NOBODY = "no records of this time name a champion and a candidate"
 STYLES = {Decision.PROMOTE: "green", Decision.ROLL_BACK: "bold red", Decision.HOLD: "yellow"}
-DROPPED = {
-    "unsampled": "scores of events that the shadow did not score",
-    "orphans": "shadow's answers to events without another",
-    "crowded": "answers that waited while too many others did",
-    "foreign": "pairs of other versions, or of expired events",
-    "unreadable": "records that are no score",
-}
 
 
 def judge(
@@ -155,7 +148,8 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
 
 def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
     rules = margins.rules(decided=watch.tally.decided)
-    return decide(rules, watch.cells(time.monotonic()), obstacles=[*obstacles, *margins.obstacles(watch.sample)])
+    cells = watch.cells(time.monotonic())
+    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(watch.sample)], reasons=watch.reasons())
 
 
 def shown(told: Mapping[str, Any]) -> Group:

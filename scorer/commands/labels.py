@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from model_registry.commands.output import short
 from publisher.errors import FINDING, Fatal
 from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
+from scorer.rollout.decided_outputs import UNKNOWN
 from scorer.rollout.labels import picture, reading, report
 from scorer.rollout.labels.assessment import FIGURES, Assessment, Quality
 from scorer.settings import load
@@ -51,8 +52,7 @@ def _write(path: Path, text: str) -> None:
 def shown(found: Assessment) -> Group:
     """Counts, a row of figures each version, and their matrices."""
     refused = [
-        (reason, f"{count:,}", f"first: {found.refused.examples[reason]}")
-        for reason, count in found.refused.counts.most_common()
+        (reason, f"{count:,}", f"first: {found.refused.first(reason)}") for reason, count in found.refused.counts.most_common()
     ]
     counts = [
         ("scores", f"{found.answered:,}", f"{found.labelled:,} have a label"),
@@ -61,6 +61,7 @@ def shown(found: Assessment) -> Group:
         ("labels withdrawn", f"{found.withdrawn:,}", ""),
         *([("unreadable scores, skipped", f"{found.unreadable:,}", "")] if found.unreadable else []),
         *refused,
+        *((f"scores of {short(digest)}", f"{count:,}", UNKNOWN) for digest, count in sorted(found.undecided.items())),
     ]
     parts: list[RenderableType] = [table(("", "", ""), counts)]
     if found.versions:

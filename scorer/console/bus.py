@@ -14,15 +14,20 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPart
 
 from publisher.errors import Fatal
 from publisher.kafka import rights
+from publisher.kafka.connection import connect
 from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
+from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped import SkippedRecords
+from scorer import topics
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
 from scorer.console.labelled import LabelledFold
 from scorer.console.records import ScoreRecord, SwapRecord
 from scorer.console.sampling import Sampled
-from scorer.console.state import LETTERS_KEPT, SWAPS_KEPT, State
+from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, State
+from scorer.dead_letters import letter as letters
+from scorer.events.batch import Headers
 from scorer.rollout.labels.label import Label
 from scorer.rollout.labels.reading import labels_of
 from scorer.scores import formats
@@ -30,12 +35,22 @@ from scorer.settings import Settings
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 3.0
+RETENTION_SECONDS = 30.0  # between two looks at the dead letters that retention has removed
 AGAIN_SECONDS = 2.0
 SAMPLE = 2_000  # scores decoded in a second, at most
 LABELS = 10_000  # labels decoded in a second, at most
 LABELS_BACK = 50_000  # newest labels that are read first
 TAIL_PARTITIONS = 2_000  # recent records wanted of a topic are shared among its partitions, at least one of each
+UNSEEN = 1 << 31, 1 << 62
+"""Partitions and largest record of an input topic that this client may not see: nothing is known to be too much for it."""
 log = logging.getLogger(__name__)
+
+
+class NoIds:
+    """Reads no id: whether a dead letter can be replayed does not depend on it."""
+
+    def of(self, value: bytes | None, headers: Headers = None) -> None:
+        """Return None."""
 
 
 class BusFeed:
@@ -90,6 +105,11 @@ class BusFeed:
     def _begin(self) -> None:
         """Everything is read again from a known place; the points of the flow stay."""
         fresh, state = State(), self._state
+        inputs = self._settings.input.topics
+        self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
+        admin = connect(self._settings.kafka, f"{self._settings.name}.console")
+        found = topics.describe(admin, self._settings.kafka, dict.fromkeys(inputs, frozenset()))
+        self._inputs = dict.fromkeys(inputs, UNSEEN) | {name: (each.partitions, each.max_bytes) for name, each in found.items()}
         with state.lock:
             state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
             state.arms, state.rollouts = fresh.arms, fresh.rollouts
@@ -99,8 +119,8 @@ class BusFeed:
         """From where a partition is read: the whole status and all rollouts, the newest of the others."""
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
-            self._settings.dead_letter.topic: LETTERS_KEPT,
-            self._settings.replayed_topic: 10 * LETTERS_KEPT,
+            self._settings.dead_letter.topic: LETTERS_COUNTED,
+            self._settings.replayed_topic: 2 * LETTERS_COUNTED,
             self._settings.output.topic: SCORES_KEPT,
             self._settings.labels.topic: LABELS_BACK,
         }.get(topic)
@@ -108,10 +128,13 @@ class BusFeed:
             return TopicPartition(topic, partition, OFFSET_BEGINNING)
         found = self._following
         low, high = found.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
-        return TopicPartition(topic, partition, max(low, high - max(1, wanted // found.topics[topic].partitions)))
+        start = max(low, high - max(1, wanted // found.topics[topic].partitions))
+        if topic == self._settings.dead_letter.topic:
+            self._state.letters.begin(partition, low, start)
+        return TopicPartition(topic, partition, start)
 
     def _read(self) -> None:
-        probe = time.time() + PROBE_SECONDS
+        probe, retention = time.time() + PROBE_SECONDS, time.time() + RETENTION_SECONDS
         with self._state.lock:
             self._state.well("bus")
         while not self._closing.is_set():
@@ -126,6 +149,9 @@ class BusFeed:
             if time.time() >= probe:
                 self._probe()
                 probe = time.time() + PROBE_SECONDS
+            if time.time() >= retention:
+                self._look_at_retention()
+                retention = time.time() + RETENTION_SECONDS
 
     def _look(self) -> None:
         """How far the topics are read, and a point of the flow where it is time for one."""
@@ -148,6 +174,14 @@ class BusFeed:
             with self._state.lock:
                 self._state.well("bus")
 
+    def _look_at_retention(self) -> None:
+        """Note which dead letters retention has removed. Raises Fatal."""
+        topic = self._settings.dead_letter.topic
+        if (found := self._following.topics.get(topic)) is not None:
+            lows = self._reader.earliest((topic, number) for number in range(found.partitions))
+            with self._state.lock:
+                self._state.letters.keep({number: low for (_, number), low in lows.items()})
+
     def _hear(self, message: Message) -> None:
         topic = message.topic() or ""
         if (sampled := self._sampled.get(topic)) is not None:
@@ -167,7 +201,12 @@ class BusFeed:
         self._skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, fault)
 
     def _letter(self, message: Message) -> None:
-        self._state.letters.hear(records.letter(message, headers_of_one(message) or []))
+        unfit = ""
+        try:
+            letters.check_target(letters.read(message, NoIds(), time.time_ns() // 1_000_000), self._inputs)
+        except letters.Unfit as error:
+            unfit = str(error)
+        self._state.letters.hear(records.letter(message, headers_of_one(message) or [], unfit))
 
     def _replayed(self, message: Message) -> None:
         self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())
@@ -182,6 +221,7 @@ class BusFeed:
         if record is None:
             self._skip(message, "it is no score record")
         else:
+            record = self._state.outputs.decided(record)
             self._state.scores.hear(record)
             self._state.arms.hear(record)
             self._state.labelled.hear(record)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from scorer.rollout.judgement.intervals import Interval
+from scorer.rollout.judgement.report import DROPPED
 from scorer.rollout.judgement.verdict import FLIPS, Finding, Rule
 
 WIDTH = 1_000.0  # of a bar, in its own units
@@ -24,6 +25,7 @@ class _Rule(msgspec.Struct):
     high: float | None = None
     pairs: int = 0
     cells: int = 0
+    reason: str = ""
 
 
 class _Flip(msgspec.Struct):
@@ -102,7 +104,7 @@ def judged(told: dict[str, Any] | None) -> Judged | None:
         matrix=_matrix(found.decisions),
         psi=found.drift.psi,
         ks=found.drift.ks,
-        dropped=Counter(found.dropped).most_common(LINES),
+        dropped=[(DROPPED.get(why, why), events) for why, events in Counter(found.dropped).most_common(LINES)],
         behind=found.behind_seconds,
         pairs=max((rule.pairs for rule in found.rules), default=0),
     )
@@ -112,7 +114,7 @@ def _bar(told: _Rule) -> Bar:
     infinite = Interval()
     low, high = infinite.low if told.low is None else told.low, infinite.high if told.high is None else told.high
     rule = Rule(told.rule, told.margin, signed=told.rule != FLIPS)
-    finding = Finding(rule, Interval(told.estimate, low, high, told.pairs, told.cells))
+    finding = Finding(rule, Interval(told.estimate, low, high, told.pairs, told.cells), told.reason)
     if finding.worse:
         tone, said = "bad", "broken"
     elif (lacking := finding.lacking) is not None:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_registry.channels.history import Move
+from model_registry.channels.roles import CANARY
 from scorer.console.distribution import quantiles
 from scorer.console.paging import Page, page
 from scorer.console.records import DeadLetter
 from scorer.console.rollout_view import tones
-from scorer.console.state import State
+from scorer.console.scorers import Heard
+from scorer.console.state import Channel, State
 from scorer.rollout.labels.assessment import Quality
 
 ALIKE, ANOTHER = 0.1, 0.25  # population stability index, see distribution.psi
@@ -49,7 +51,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The live scorers of a region, by the channel that they follow. `versions` counts scorers."""
+    """The live scorers of a region, by the channel that they follow. `versions` counts scorers, `canaries` too, each with the
+    percent of the keys that the channel gives it, None if the channel does not name it now."""
 
     name: str
     tag: str
@@ -59,7 +62,18 @@ class Region:
     rate: float
     lag: int
     versions: Sequence[tuple[str, int]]
+    canaries: Sequence[tuple[str, int | None, int]]
     behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A canary: its share of the `keys`, and of the `events` sampled at this revision (`found`, None before the first)."""
+
+    version: str
+    keys: float
+    events: int
+    found: float | None
 
 
 def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | None]:
@@ -131,10 +145,29 @@ def regions(state: State, now: float) -> list[Region]:
                 rate=sum(h.rate for h in live),
                 lag=sum(h.lag for h in live),
                 versions=Counter(version.version for version in served).most_common(),
+                canaries=_canaries(live, channel),
                 behind=sum(version.revision < channel.revision for version in served) if channel else 0,
             )
         )
     return rows
+
+
+def _canaries(live: Sequence[Heard], channel: Channel | None) -> list[tuple[str, int | None, int]]:
+    """Return the canaries that scorers have loaded: version, percent of the keys, and how many scorers."""
+    weights = {role.digest: role.weight for role in channel.roles if role.role == CANARY} if channel else {}
+    loaded = [heard.status.versions[CANARY] for heard in live if CANARY in heard.status.versions]
+    found = Counter((version.version, weights.get(version.digest)) for version in loaded)
+    return [(version, weight, count) for (version, weight), count in found.most_common()]
+
+
+def canary(state: State, tag: str) -> Canary | None:
+    """Return the canary of a channel, with its share of the keys and of the sampled events; None if it has none."""
+    channel = state.registry.channels.get(tag)
+    role = next((role for role in channel.roles if role.role == CANARY), None) if channel else None
+    if channel is None or role is None:
+        return None
+    split = state.arms.split(channel.revision)
+    return Canary(role.version, role.weight / 100, split.events, split.canary / split.events if split.events else None)
 
 
 def letters(state: State, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:

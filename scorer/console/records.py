@@ -57,15 +57,16 @@ class ScoreRecord(msgspec.Struct, frozen=True):
     arm: str = ""
     revision: Int64 = 0
     fallback: str | None = None
+    digest: str = ""
 
     @property
     def number(self) -> float | None:
-        """The score as one number: of several classes or outputs the largest; None where it has none."""
+        """The score as one number: of several classes the largest; None where it has none."""
         return largest(self.score)
 
 
 def largest(score: Any) -> float | None:
-    """A number itself, of a list or an object the largest number in it."""
+    """Return a number itself, of a list the largest number in it, also of named classes (`{"label": ..., "score": ...}`)."""
     if isinstance(score, int | float):
         return float(score)
     parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()
@@ -74,7 +75,8 @@ def largest(score: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter as a person looks at it. `at_ms` is Unix ms; `cut` says that `value` is not whole."""
+    """A dead letter as a person looks at it. `at_ms` is Unix ms; `cut` says that `value` is not whole; `unfit` is why a replay
+    leaves it out, empty if it does not."""
 
     partition: int
     offset: int
@@ -87,6 +89,7 @@ class DeadLetter:
     value: str
     cut: bool
     headers: tuple[tuple[str, str], ...]
+    unfit: str = ""
 
 
 def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
@@ -97,13 +100,13 @@ def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
         return None
 
 
-def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]]) -> DeadLetter:
+def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
     """A record of the dead-letter topic. One that does not say when it died has its timestamp."""
     facts, value = dead_letter.facts(headers), message.value()
     return DeadLetter(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        reason=facts.get("reason", "unknown"),
+        reason=facts.get("reason") or dead_letter.NO_REASON,
         error=facts.get("error", ""),
         source=facts.get("source", ""),
         model=facts.get("model", ""),
@@ -112,6 +115,7 @@ def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]]) 
         value=_text(value),
         cut=len(value or b"") > SHOWN_BYTES,
         headers=tuple((name, _text(_bytes(held))) for name, held in dead_letter.original_headers(headers)),
+        unfit=unfit,
     )
 
 

@@ -8,6 +8,7 @@ from model_registry.errors import NotFound, RegistryError
 from model_registry.oci import tags
 from model_registry.stores import Store
 from scorer.console.state import Channel, RegistryView, State
+from scorer.rollout.decided_outputs import decided_output
 
 LOOK_SECONDS = 1.0
 CHANNELS = 50  # that are followed
@@ -39,6 +40,7 @@ class RegistryFeed:
         while not self._closing.is_set():
             try:
                 view = self._look()
+                self._look_up_outputs()
             except RegistryError as error:
                 with self._state.lock:
                     self._state.trouble("registry", str(error), error.hint, time.time())
@@ -50,6 +52,20 @@ class RegistryFeed:
                         self._state.changed()
             self._wake.wait(LOOK_SECONDS)
             self._wake.clear()
+
+    def _look_up_outputs(self) -> None:
+        """Look up the outputs that versions decide on, as far as they are asked for. Raises RegistryError."""
+        with self._state.lock:
+            wanted = list(self._state.outputs.wanted)
+        for digest in wanted:
+            try:
+                name = decided_output(self._store, digest)
+            except RegistryError as error:
+                if error.transient:
+                    raise
+                name = None
+            with self._state.lock:
+                self._state.outputs.found(digest, name)
 
     def _look(self) -> RegistryView:
         there = self._store.tags()

@@ -5,26 +5,32 @@ The newest deed comes first. `sequence` rises with everything that changes what 
 
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION, Role
 from publisher import positions
+from publisher.audit.bitmap import Bitmap
 from publisher.kafka.partitions import Partition
 from scorer.console.arms import ArmsFold
 from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
 from scorer.console.labelled import LabelledFold
+from scorer.console.outputs import OutputsFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
 from scorer.console.training.evidence import Library
+from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.ledger import Ledger
 
 DEEDS = 20  # that are remembered
 SWAPS_KEPT = 500  # changes of version that are shown at all
 LETTERS_KEPT = 1_000  # newest letters that can be looked at
-MARKS = 50_000  # places of replayed letters, those of letters that are not kept included
+LETTERS_COUNTED = 200_000  # newest letters that are counted
+REASONS = 100  # that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +76,30 @@ class SwapFold:
 
 @dataclass(slots=True)
 class LetterFold:
-    """`letters` newest first; `by_reason` counts those among them that nobody has put back, `replayed` has their places."""
+    """Count the letters that a replay would put back, as `scorer replay --dry-run` does, and keep the newest to look at.
+
+    `letters` are the newest, the newest first.
+    """
 
     letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
-    replayed: set[tuple[int, int]] = field(default_factory=set)
+    _starts: dict[int, int] = field(default_factory=dict)
+    _replayed: dict[int, Bitmap] = field(default_factory=dict)
+    _lows: dict[int, int] = field(default_factory=dict)
+    _reasons: set[str] = field(default_factory=set)
+    _fit: dict[tuple[int, str], Bitmap] = field(default_factory=dict)
+    _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
     def hear(self, letter: DeadLetter) -> None:
-        """Take in a letter."""
+        """Take in a letter; of reasons that nobody has defined only so many are told apart."""
         self.letters.appendleft(letter)
+        place = np.array([letter.offset], np.int64)
+        if letter.unfit:
+            self._unfit.setdefault(letter.partition, Bitmap()).add(place)
+            return
+        if len(self._reasons) < REASONS:
+            self._reasons.add(letter.reason)
+        reason = letter.reason if letter.reason in self._reasons else NO_REASON
+        self._fit.setdefault((letter.partition, reason), Bitmap()).add(place)
 
     def hear_replayed(self, topic: str, key: bytes | None) -> None:
         """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""
@@ -86,16 +108,35 @@ class LetterFold:
         except ValueError:
             return
         if place.topic == topic:
-            self.replayed.add((place.partition, place.offset))
-        if len(self.replayed) > MARKS:
-            self.replayed &= {(letter.partition, letter.offset) for letter in self.letters}
+            self._replayed.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
 
     def put_back(self, letter: DeadLetter) -> bool:
-        return (letter.partition, letter.offset) in self.replayed
+        """Return whether a letter was replayed."""
+        marks = self._replayed.get(letter.partition)
+        return marks is not None and marks.count(letter.offset, letter.offset + 1) > 0
+
+    def begin(self, partition: int, low: int, start: int) -> None:
+        """Note that a partition, whose first offset is `low`, is read from `start` on."""
+        self._lows[partition], self._starts[partition] = low, start
+
+    def left_out(self) -> int:
+        """Return how many older offsets the topic has that are not read."""
+        return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
+
+    def keep(self, lows: Mapping[int, int]) -> None:
+        """Take in the first offset that the topic keeps, by partition: what retention has removed is not counted."""
+        self._lows = dict(lows)
 
     def by_reason(self) -> Counter[str]:
-        """Those that nobody has put back, by reason."""
-        return Counter(letter.reason for letter in self.letters if not self.put_back(letter))
+        """Count the letters that were not replayed and can be, by reason."""
+        found = Counter[str]()
+        for (partition, reason), offsets in self._fit.items():
+            found[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
+        return +found
+
+    def unfit(self) -> int:
+        """Return how many letters cannot be replayed."""
+        return sum(offsets.count(self._lows.get(partition, 0)) for partition, offsets in self._unfit.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +170,7 @@ class State:
     scores: ScoresFold = field(default_factory=ScoresFold)
     arms: ArmsFold = field(default_factory=ArmsFold)
     flow: FlowFold = field(default_factory=FlowFold)
+    outputs: OutputsFold = field(default_factory=OutputsFold)
     labelled: LabelledFold = field(default_factory=LabelledFold)
     letters: LetterFold = field(default_factory=LetterFold)
     rollouts: Ledger = field(default_factory=Ledger)

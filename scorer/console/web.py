@@ -104,8 +104,9 @@ class Console:
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
-            live = len(self.state.scorers.live(now))
-        return self._page(request, "flow", point=point, live=live, most=self.settings.batching.max_events)
+            live, canary = len(self.state.scorers.live(now)), pages.canary(self.state, self.tag)
+        most = self.settings.batching.max_events
+        return self._page(request, "flow", point=point, live=live, most=most, canary=canary)
 
     def regions(self, request: Request) -> Response:
         with self.state.lock:
@@ -117,8 +118,19 @@ class Console:
         with self.state.lock:
             letters, reasons = pages.letters(self.state, query)
             back = {(letter.partition, letter.offset) for letter in letters.rows if self.state.letters.put_back(letter)}
+            unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out()
         command = self.lines.replay(["REASON"], dry_run=False)
-        return self._page(request, "letters", letters=letters, reasons=reasons, back=back, command=command, query=query)
+        return self._page(
+            request,
+            "letters",
+            letters=letters,
+            reasons=reasons,
+            back=back,
+            command=command,
+            query=query,
+            unfit=unfit,
+            left_out=left_out,
+        )
 
     def history(self, request: Request) -> Response:
         query = dict(request.query_params)

@@ -10,6 +10,8 @@ from publisher.positions import Position
 HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut
 TIME_DIGITS = 18
+NO_REASON = "unknown"
+"""What a dead letter without a reason is called, in commands and in the console."""
 NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
 
 

@@ -10,7 +10,7 @@ from publisher.kafka.headers import headers_of
 from publisher.positions import Position
 from publisher.process.time_window import ALWAYS, TimeWindow
 from publisher.session.protocol import Record
-from scorer.dead_letters.headers import died_ms, facts, original_headers
+from scorer.dead_letters.headers import NO_REASON, died_ms, facts, original_headers
 from scorer.events.decoder import Reason
 from scorer.events.formats import IdReader
 from scorer.events.identity import Facts, event_id
@@ -77,7 +77,7 @@ def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     return Letter(
         id=id_,
         source=source,
-        reason=said.get("reason", ""),
+        reason=said.get("reason") or NO_REASON,
         at_ms=died_ms(said, message.timestamp()[1]),
         record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
         size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),

@@ -30,6 +30,8 @@ QUIET_MS = 1_000  # a partition has caught up when its newest score took less th
 CONSOLE_TOLD = "the console is at "
 OLD, NEW = "1.0.0", "2.0.0"
 REPLICAS = ("a", "b")
+PROMOTION = "boosted trees on more columns"
+"""Why the new version is promoted. Not by the figures at the end: each version answers other flights."""
 KEPT_FLIGHTS = 20_000
 
 
@@ -136,7 +138,7 @@ class Demo:
         self.wait_for("half of the events", lambda: self.seen() >= self.options.events // 2)
         self.view.step(f"5. Half-way: promoting {NEW} while events flow")
         promoted = now_ms()
-        move = ("promote", "scorer.yaml", "--to", NEW, "--reason", "better AUC", "--wait")
+        move = ("promote", "scorer.yaml", "--to", NEW, "--reason", PROMOTION, "--wait")
         rollout = self.shell.run("scorer", *move)["rollout"]
         self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the tag moved")
 

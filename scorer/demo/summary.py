@@ -65,6 +65,8 @@ class Counted:
                 shown.add_row(name.replace("_", " "), f"{value:,}")
         for version, result in self.versions.items():
             shown.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
+        if len(self.versions) > 1:
+            shown.add_row("", "the versions answered other flights: these AUCs do not compare them")
         if "cut_over" in values:
             offsets = ", ".join(f"{partition}: {offset}" for partition, offset in values["cut_over"].items())
             shown.add_row("cut-over offsets", offsets or "-")

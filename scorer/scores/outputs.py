@@ -45,6 +45,11 @@ class Scores:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
+    @property
+    def decided_output(self) -> str | None:
+        """The name of the output that the decision is made on; None if it is the only one and has no name."""
+        return self._signature.decided.name
+
     def decided_on(self) -> NDArray[Any]:
         """The column that the decision is made on."""
         return self.columns[self._signature.decided.name]

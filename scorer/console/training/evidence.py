@@ -67,11 +67,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The versions that were looked at. `left_out` are those beyond the most that are; `read` says that all were seen once."""
+    """The versions that were looked at. `left_out` are those beyond the most that are; `read` says that all were seen once.
+    `trusting`: whether a policy names keys; without one no statement can be verified."""
 
     versions: tuple[Evidence, ...] = ()
     left_out: int = 0
     read: bool = False
+    trusting: bool = True
 
 
 @dataclass(slots=True)

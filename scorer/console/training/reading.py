@@ -88,7 +88,7 @@ class Reader:
 
     def _library(self, wanted: Sequence[str], left_out: int, *, read: bool) -> Library:
         known = [self._known[each].evidence for each in wanted if each in self._known]
-        return Library(tuple(sorted(known, key=_age, reverse=True)), left_out, read)
+        return Library(tuple(sorted(known, key=_age, reverse=True)), left_out, read, bool(self._keys))
 
 
 class TrainingFeed:
@@ -120,7 +120,7 @@ class TrainingFeed:
                 if library.read:
                     self._state.well(SOURCE)
                 before = self._state.training
-                now_known = Library(library.versions, library.left_out, library.read or before.read)
+                now_known = replace(library, read=library.read or before.read)
                 if now_known != before:
                     self._state.training = now_known
                     self._state.changed()

@@ -5,7 +5,7 @@ Nothing is believed because it is attested: a verdict that no trusted key signed
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from model_registry.channels.history import Move
@@ -66,7 +66,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A version that training made. `verified` is of the verdict; `warnings` are what does not fit together."""
+    """A version that training made. `verified` is of the verdict; `warnings` are what does not fit together. `trusting`:
+    whether a policy names keys that could verify it."""
 
     evidence: Evidence
     id: str
@@ -78,6 +79,7 @@ class Run:
     bar: Bar | None
     promotions: Sequence[Promotion]
     warnings: Sequence[str]
+    trusting: bool = True
 
     @property
     def version(self) -> str:
@@ -85,9 +87,14 @@ class Run:
 
     @property
     def tone(self) -> str:
-        """good, bad or wait: never good by a claim alone."""
+        """Return good, bad, wait or plain: never good by a claim alone, and no warning if no policy could verify it."""
         tone = TONES[self.verdict]
-        return "wait" if tone == "good" and not self.verified else tone
+        return self.claim_tone if tone == "good" and not self.verified else tone
+
+    @property
+    def claim_tone(self) -> str:
+        """Return the tone of a claim: a warning only if a key could have verified it."""
+        return "wait" if self.trusting else "plain"
 
     @property
     def comparison(self) -> Comparison | None:
@@ -136,10 +143,10 @@ class Run:
         return any(not each.verified for each in self.evidence.statements)
 
 
-def runs(versions: Iterable[Evidence], channels: Iterable[Channel]) -> list[Run]:
-    """Those of the versions that training made, in their order."""
+def runs(versions: Iterable[Evidence], channels: Iterable[Channel], *, trusting: bool = True) -> list[Run]:
+    """Return the runs of the versions that training made, in their order; `trusting` as in `Library`."""
     known = list(channels)
-    return [_run(each, known) for each in versions if _trained(each)]
+    return [replace(_run(each, known), trusting=trusting) for each in versions if _trained(each)]
 
 
 def slice_bars(run: Run) -> Sequence[tuple[str, int, Bar | None]]:

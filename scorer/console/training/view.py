@@ -50,7 +50,7 @@ class Shown:
 
 def training(library: Library, channels: Iterable[Channel], query: dict[str, str]) -> Training:
     """The page of all runs that a query asks for; with `run`, that of one of them, by its version or its id."""
-    every = runs(library.versions, channels)
+    every = runs(library.versions, channels, trusting=library.trusting)
     asked, verdict = query.get("run", ""), query.get("show", "")
     rows = page(every, query.get("page"), lambda run: not verdict or run.verdict == verdict)
     run = next((each for each in every if asked and asked in (each.version, each.id)), None)

@@ -17,12 +17,15 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class Answers:
-    """Of B events. `numbers` (B,) float64 has the scores that are one number each, NaN elsewhere; `decisions` (None: none),
-    `scores` (JSON) and `ids` (those in the values, None: none) have an entry for each event; `rejected` says what is wrong
-    with those that are not scored."""
+    """Of B events. `numbers` (B,) float64 has the output that the version decides on where that is one number, NaN elsewhere;
+    `output` is its name, None for the only output, and `several` whether a score has others beside it; `decisions`
+    (None: none), `scores` (JSON) and `ids` (those in the values, None: none) have an entry for each event; `rejected` says what
+    is wrong with those that are not scored."""
 
     def __init__(self, count: int) -> None:
         self.numbers: NDArray[np.float64] = np.full(count, np.nan)
+        self.output: str | None = None
+        self.several = False
         self.decisions: list[str | None] = [None] * count
         self.scores: list[bytes] = [b""] * count
         self.ids: list[str | int | None] = [None] * count
@@ -71,6 +74,7 @@ def _note(found: Answers, decoded: Decoded, start: int, scores: Scores) -> None:
         else:
             error = f"the model answered {encoded[at].decode():.500}, which is not finite"
             found.rejected[row] = Poison(Reason.SCORE_NOT_FINITE, error)
-    column = next(iter(scores.columns.values()))
-    if len(scores.columns) == 1 and column.ndim == 1 and column.dtype.kind in "biuf":
+    found.output, found.several = scores.decided_output, len(scores.columns) > 1
+    column = scores.decided_on()
+    if column.ndim == 1 and column.dtype.kind in "biuf":
         found.numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)

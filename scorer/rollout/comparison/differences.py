@@ -126,6 +126,8 @@ class Differences:
 def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterator[tuple[int, float]]:
     """The rows, of those that both have scored, whose scores differ, and by how much."""
     apart = np.abs(candidate.numbers - champion.numbers)
+    if champion.several or candidate.several:  # other outputs may differ where the one that decides does not
+        apart = np.full(len(apart), np.nan)
     for row in rows:
         size = float(apart[row])
         if size > 0.0:

@@ -10,6 +10,7 @@ from publisher.kafka.reader import TopicReader
 from scorer.events.identity import Facts, event_id
 from scorer.events.record_parts import ListedParts
 from scorer.rollout.comparison import answers as comparison
+from scorer.rollout.decided_outputs import part_of
 from scorer.rollout.labels import reading
 from scorer.rollout.labels.assessment import Assessment, assess_both
 from scorer.rollout.labels.classes import known
@@ -46,7 +47,8 @@ class BothAnswers:
         for side, found, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
             scores = orjson.loads(b"[%b]" % b",".join([found.scores[row] for row in rows]))
             decisions = [found.decisions[row] for row in rows]
-            side.add(partition, places, times, ids, scores, decisions, [name] * len(rows))
+            decided = [part_of(score, found.output) for score in scores]
+            side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
 
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
         """Both on the events with a label. Classes are those of the settings, else the champion's. Raises Fatal."""

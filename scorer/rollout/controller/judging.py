@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from publisher.kafka.partitions import Offsets
+from model_registry.errors import RegistryError
+from publisher.kafka.partitions import Offsets, Spans
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS
 from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.controller.plan import Plan, Step
 from scorer.rollout.judgement.baking import BEHIND_SECONDS, Bake, Sight
+from scorer.rollout.judgement.labelled import LabelledSums
 from scorer.rollout.judgement.verdict import Verdict, decide
 from scorer.rollout.judgement.watch import Pace, Watch
 from scorer.rollout.progress import FLIPPED
@@ -61,7 +63,11 @@ class Judging:
         """At the step, for so many seconds. `rolled` is how far scorers have come with its move; None: nobody knows.
         `shadowed`: whether a shadow runs."""
         watch = self._of(rollout)
-        pace = self._read(watch, seconds)
+        try:
+            pace = self._read(watch, seconds)
+        except RegistryError:
+            self.close()  # answers were taken that are in no sum: the next look reads from the beginning
+            raise
         served = [] if rolled is None else [each.partitions for each in rolled.scorers if each.outcome == FLIPPED]
         sight = Sight(sum(served), self._partitions, pace.pair_age, pace.behind)
         self._bake = self._bake.looked(time.time(), sight, APART_SECONDS if self._to_end else BEHIND_SECONDS)
@@ -107,13 +113,29 @@ class Judging:
 def judged(plan: Plan, watch: Watch, obstacles: Sequence[str]) -> Verdict:
     """By the rules of the plan, whose steps share the chance of an error."""
     rules = plan.rules.margins().rules(decided=watch.tally.decided)
-    return decide(rules, watch.cells(time.monotonic()), steps=plan.judged, obstacles=obstacles)
+    cells = watch.cells(time.monotonic())
+    return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=watch.reasons())
 
 
-def again(settings: Settings, rollout: Rollout, stretch: dict[tuple[str, int], Bounds], labels: Offsets) -> Watch:
-    """A watch that has read exactly this stretch, to be closed. Raises Fatal."""
-    wanted = rollout.plan.rules.brier is not None
-    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=wanted, labels_until=labels)
+def sums_by_label(settings: Settings, rollout: Rollout, stretch: Spans, labels: Offsets) -> LabelledSums:
+    """Measure the errors by label of the pairs of exactly this stretch, by the labels before the ends `labels`.
+
+    Raises:
+        Fatal: if the answers or the labels cannot be read.
+    """
+    with contextlib.closing(Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=True)) as watch:
+        for _ in watch.to_end():
+            pass
+        return watch.labelled_sums(labels)
+
+
+def again(settings: Settings, rollout: Rollout, stretch: Spans, sums: LabelledSums | None) -> Watch:
+    """Return a watch that has read exactly this stretch and that has these sums by label; the caller closes it.
+
+    Raises:
+        Fatal: if the answers cannot be read.
+    """
+    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, sums=sums)
     with contextlib.ExitStack() as undo:
         undo.callback(watch.close)
         for _ in watch.to_end():

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model_registry.channels import channel
 from model_registry.oci import digests
 from publisher.errors import FINDING, USAGE, Fatal
-from publisher.kafka.partitions import Offsets
+from publisher.kafka.partitions import Offsets, Spans
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from scorer.rollout.controller import entries
 from scorer.rollout.controller.entries import Entry, Kind
-from scorer.rollout.controller.judging import again, judged
+from scorer.rollout.controller.judging import again, judged, sums_by_label
 from scorer.rollout.controller.ledger import Rollout
+from scorer.rollout.judgement.labelled import LabelledSums
 from scorer.servables.source import open_source
 from scorer.settings import Settings
 
@@ -44,13 +45,63 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
         known = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
         told = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) rests on no pairs"
         raise Fatal(f"{seq} of {rollout.id} {told}", f"entries that rest on pairs: {known}", USAGE)
-    read = {(each["topic"], each["partition"]): each["to"] for each in entry.judgement["read"]}
-    labels = {at: end for at, end in read.items() if at[0] == settings.labels.topic}
-    stretch = _stretch(settings, rollout, entry, {at: end for at, end in read.items() if at not in labels})
-    with closing(again(settings, rollout, stretch, labels)) as watch:
+    basis = _basis(settings, rollout, entry.judgement)
+    stretch = _stretch(settings, rollout, entry, basis.answers)
+    with closing(again(settings, rollout, stretch, _sums(settings, rollout, stretch, basis))) as watch:
         found = watch.judged(rollout.rivals, judged(rollout.plan, watch, entry.obstacles)).to_dict()
         pairs = max((each["pairs"] for each in found["rules"]), default=0)
     return Verification(entry, tuple(_differences(entry.judgement, found)), pairs, _evidence(settings, entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The offsets that a decision names: the ends of the `answers` and of the `labels`.
+
+    `joined` are the ends of the answers whose errors by label were measured, None if no rule asks for labels; `records` is how
+    many labels were read. An entry that was written before these were kept has neither: its sums may be older than its ends.
+    """
+
+    answers: Offsets
+    labels: Offsets
+    joined: Offsets | None
+    records: int | None
+
+
+def _basis(settings: Settings, rollout: Rollout, judgement: dict[str, Any]) -> Basis:
+    """Return the offsets that a judgement names. Raises Fatal (2) if its labels are those of another topic."""
+    ends = _ends(judgement["read"])
+    if rollout.plan.rules.brier is None:
+        return Basis(ends, {}, None, None)
+    if (labelled := judgement.get("labelled")) is None:
+        labels = {at: end for at, end in ends.items() if at[0] == settings.labels.topic}
+        answers = {at: end for at, end in ends.items() if at not in labels}
+        return Basis(answers, labels, answers, None)
+    labels = _ends(labelled["labels"])
+    for topic in {topic for topic, _ in labels} - {settings.labels.topic}:
+        what = f"this decision rests on the labels of {topic!r}, and labels.topic is {settings.labels.topic!r}"
+        raise Fatal(what, f"--set labels.topic={topic}, with the labels.id and labels.value of that time", USAGE)
+    answers = {at: end for at, end in ends.items() if at not in labels}
+    return Basis(answers, labels, _ends(labelled["answers"]), sum(each["records"] for each in labelled["labels"]))
+
+
+def _ends(places: list[dict[str, Any]]) -> Offsets:
+    return {(each["topic"], each["partition"]): each["to"] for each in places}
+
+
+def _sums(settings: Settings, rollout: Rollout, stretch: Spans, basis: Basis) -> LabelledSums | None:
+    """Measure the errors by label again, of the answers and the labels that the decision rests on.
+
+    Raises:
+        Fatal: with code 1 if labels were removed since.
+    """
+    if basis.joined is None:
+        return None
+    ends = {at: max(low, min(high, basis.joined.get(at, low))) for at, (low, high) in stretch.items()}
+    sums = sums_by_label(settings, rollout, {at: Bounds(low, ends[at]) for at, (low, _) in stretch.items()}, basis.labels)
+    if basis.records is not None and (found := sum(sums.records.values())) < basis.records:
+        what = f"{settings.labels.topic} has {found:,} of the {basis.records:,} labels that this decision rests on"
+        raise Fatal(what, "nothing can be done: retention or compaction has removed the others", FINDING)
+    return sums if basis.records is not None else replace(sums, reason="")
 
 
 def _stretch(settings: Settings, rollout: Rollout, entry: Entry, ends: Offsets) -> dict[tuple[str, int], Bounds]:

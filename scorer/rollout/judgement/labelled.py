@@ -3,13 +3,14 @@
 Of two classes and scores that are probabilities: one number, or two that belong to the classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import TopicReader
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.differences import Answer
@@ -18,6 +19,34 @@ from scorer.rollout.labels.classes import BINARY, Names, known
 from scorer.rollout.labels.columns import Labels
 from scorer.rollout.labels.newest import Column, Newest, Rows, hashed
 from scorer.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSums:
+    """Store the sums of the errors by label with the offsets that they rest on: the same offsets give the same sums.
+
+    Attributes:
+        cells: the differences of squared errors, by cell.
+        answers: for each partition of answers, the offset behind the last record whose pair is in the sums.
+        labels: for each partition of labels, the offsets that were read.
+        records: how many labels each of these partitions had between these offsets.
+        reason: why there is no pair; empty if there is one.
+    """
+
+    cells: Cells
+    answers: Offsets
+    labels: Spans
+    records: Mapping[Partition, int]
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the sums rest on, as JSON."""
+        answers = [{"topic": topic, "partition": number, "to": end} for (topic, number), end in sorted(self.answers.items())]
+        labels = [
+            {"topic": at[0], "partition": at[1], "from": low, "to": high, "records": self.records.get(at, 0)}
+            for at, (low, high) in sorted(self.labels.items())
+        ]
+        return {"answers": answers, "labels": labels}
 
 
 class LabelledPairs:
@@ -29,8 +58,6 @@ class LabelledPairs:
         self._partitions: dict[Partition, int] = {}
         self._decisions = Names()
         self._parts: list[dict[str, Column]] = []
-        self.read: dict[Partition, int] = {}
-        """Up to where labels were read."""
 
     def __len__(self) -> int:
         return sum(len(part["time"]) for part in self._parts)
@@ -54,28 +81,38 @@ class LabelledPairs:
             every = {name: np.concatenate([each[name] for each in self._parts]) for name in part}
             self._parts = [_below(every, self._bound)]
 
-    def differences(self, bus: TopicReader, settings: Settings, until: Offsets | None = None) -> Cells:
-        """The candidate's squared error less the champion's, of the events that have a label now, or had one `until` these
-        ends. Raises Fatal, with 2 where no topic of labels is configured or there."""
+    def differences(self, bus: TopicReader, settings: Settings, reached: Offsets, until: Offsets | None = None) -> LabelledSums:
+        """Sum the candidate's squared error less the champion's over the events that have a label.
+
+        Args:
+            bus: reads the topic of labels.
+            settings: name the topic of labels and the classes.
+            reached: how far the answers of these pairs are read.
+            until: the ends of the labels that count; None: all labels that the topic has now.
+
+        Raises:
+            Fatal: with code 2 if no topic of labels is configured or if it does not exist.
+        """
         answered = self.newest()
         if not len(answered):
             reading.labels_topic(settings)
-            return Cells()
+            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions")
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         classes = known(settings.labels.classes, columns, self._decisions)
         labels, spans = reading.join(bus, settings, classes, answered, until)
-        self.read = {at: bounds.high for at, bounds in spans.items()}
-        return losses(answered, labels)
+        cells = losses(answered, labels)
+        reason = "" if cells.pairs else missing(answered, labels)
+        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason)
 
     def newest(self) -> Newest:
-        """One row an id."""
-        rows = Rows()
+        """Return one row an id, the same for the same pairs in any order of their partitions."""
+        rows, places = Rows(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
             rest = {name: part[name] for name in ("cell", "champion", "candidate", "decision")}
             for number in np.unique(part["partition"]).tolist():
                 mine = part["partition"] == number
                 of = {name: column[mine] for name, column in rest.items()}
-                rows.add(part["ids"][mine], number, part["offset"][mine], part["time"][mine], **of)
+                rows.add(part["ids"][mine], places[number], part["offset"][mine], part["time"][mine], **of)
         return rows.newest()
 
 
@@ -90,6 +127,22 @@ def losses(answered: Newest, labels: Labels) -> Cells:
     usable = np.isin(truth, (0.0, 1.0)) & np.isfinite(champion) & np.isfinite(candidate)
     difference = np.square(candidate - truth) - np.square(champion - truth)
     return Cells().added(columns["cell"][usable], difference[usable])
+
+
+def missing(answered: Newest, labels: Labels) -> str:
+    """Return why `losses` has no pair. Pure."""
+    classes = labels.classes
+    if classes is not None and len(classes.names) != len(BINARY.names):
+        return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
+    mine, _ = answered.joined(labels.rows.newest())
+    if not len(mine):
+        others = f"{labels.unmatched:,} labels are of other events"
+        return "; ".join(
+            [f"none of {len(answered):,} events that both scored has a label that counts", others, *labels.refused.lines()]
+        )
+    if not any(np.isfinite(answered.columns[side][mine]).any() for side in ("champion", "candidate")):
+        return f"{len(mine):,} events have a label, and no score of theirs is a probability: one number from 0 to 1, or two"
+    return f"{len(mine):,} events have a label, and none has the outcome 0 or 1 and two scores that are probabilities"
 
 
 def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:

@@ -5,10 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from publisher.kafka.partitions import Offsets
+from scorer.rollout.judgement.labelled import LabelledSums
 from scorer.rollout.judgement.sample import Sample
 from scorer.rollout.judgement.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
 from scorer.rollout.judgement.versions import Rivals
 
+DROPPED = {
+    "unsampled": "scores of events that the shadow did not score",
+    "orphans": "shadow's answers to events without another",
+    "crowded": "answers that waited while too many others did",
+    "foreign": "pairs of other versions, or of expired events",
+    "unreadable": "records that are no score",
+}
+"""What is in no pair, by the reasons of a judgement, for people."""
 MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
 
 
@@ -38,7 +47,8 @@ class Margins:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `reached`: how far was read."""
+    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `reached`: how far was read.
+    `labelled` are the sums by label, which rest on offsets of their own; None: no rule asks for labels."""
 
     rivals: Rivals
     verdict: Verdict
@@ -46,6 +56,7 @@ class Judgement:
     dropped: Mapping[str, int]
     reached: Offsets
     behind: float | None = None
+    labelled: LabelledSums | None = None
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
@@ -68,4 +79,5 @@ class Judgement:
             "dropped": dict(self.dropped),
             "behind_seconds": None if self.behind is None else round(self.behind, 3),
             "read": [{"topic": t, "partition": p, "to": offset} for (t, p), offset in sorted(self.reached.items())],
+            **({} if self.labelled is None else {"labelled": self.labelled.to_dict()}),
         }

@@ -7,6 +7,7 @@ promoted where every rule says so, and is rolled back where one does. No data is
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from scorer.rollout.judgement.cells import Cells
@@ -36,10 +37,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one rule comes to."""
+    """What one rule comes to. `reason` is why it has no pairs, where that is known."""
 
     rule: Rule
     found: Interval
+    reason: str = ""
 
     @property
     def worse(self) -> bool:
@@ -52,7 +54,7 @@ class Finding:
         """Why the rule does not say that the candidate passes; None where it does."""
         found, margin = self.found, self.rule.margin
         if found.estimate is None:
-            return f"{self.rule.name}: no pairs"
+            return f"{self.rule.name}: no pairs" + (f": {self.reason}" if self.reason else "")
         if found.pairs < MIN_PAIRS:
             return f"{self.rule.name}: {found.pairs:,} pairs of {MIN_PAIRS:,}"
         if found.cells < MIN_CELLS:
@@ -66,7 +68,8 @@ class Finding:
         told = asdict(self.found)
         if self.found.cells < 2:
             told |= {"low": None, "high": None}
-        return {"rule": self.rule.name, "margin": self.rule.margin, **told}
+        reason = {"reason": self.reason} if self.reason and self.found.estimate is None else {}
+        return {"rule": self.rule.name, "margin": self.rule.margin, **told, **reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,20 @@ class Verdict:
 
 
 def decide(
-    rules: Sequence[Rule], cells: Mapping[str, Cells], *, steps: int = 1, obstacles: Sequence[str] = (), alpha: float = ALPHA
+    rules: Sequence[Rule],
+    cells: Mapping[str, Cells],
+    *,
+    steps: int = 1,
+    obstacles: Sequence[str] = (),
+    reasons: Mapping[str, str] = MappingProxyType({}),
+    alpha: float = ALPHA,
 ) -> Verdict:
     """The verdict by the cells of each rule, by name. `steps`: how often a rollout asks anew. `obstacles`: why nothing may pass
-    now whatever the rules say; they keep nothing from being rolled back."""
+    now whatever the rules say; they keep nothing from being rolled back. `reasons`: why a rule has no pairs, by name."""
     share = alpha / max(1, len(rules) * steps)
-    findings = tuple(Finding(rule, interval(cells.get(rule.name, Cells()), share)) for rule in rules)
+    findings = tuple(
+        Finding(rule, interval(cells.get(rule.name, Cells()), share), reasons.get(rule.name, "")) for rule in rules
+    )
     if broken := tuple(_broken(findings)):
         return Verdict(Decision.ROLL_BACK, broken, findings)
     missing = (*obstacles, *(each.lacking for each in findings if each.lacking is not None))

@@ -16,11 +16,12 @@ from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS, TimeWindow
 from scorer.events.native.texts import Column, some
+from scorer.rollout.decided_outputs import UNKNOWN, DecidedOutputs, decided_output
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import Cells, cell
 from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
 from scorer.rollout.judgement.feed import Feed, Lag
-from scorer.rollout.judgement.labelled import LabelledPairs
+from scorer.rollout.judgement.labelled import LabelledPairs, LabelledSums
 from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side, joined
 from scorer.rollout.judgement.records import Unreadable
 from scorer.rollout.judgement.report import Judgement
@@ -30,6 +31,7 @@ from scorer.rollout.judgement.taken import Batch, Taken
 from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
+from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,8 @@ class Pace:
 
 class Watch:
     """Of one contest, from the starts of `stretch` on. Unreadable records are skipped. Raises Fatal: 2 if all are unreadable, 3
-    and 4 as Feed does."""
+    and 4 as Feed does; RegistryError if scores have several outputs and the registry is unavailable. After an error it must be
+    closed."""
 
     def __init__(
         self,
@@ -86,11 +89,21 @@ class Watch:
         stretch: Spans,
         *,
         labels: bool = False,
-        labels_until: Offsets | None = None,
+        sums: LabelledSums | None = None,
     ) -> None:
-        """`labels`: errors by label are asked for, by the labels that are there then, or were there `labels_until` these."""
-        self._labelled = LabelledPairs(settings.labels.max_events) if labels else None
-        self._settings, self._window, self._labels_until = settings, window, labels_until
+        """Start to read.
+
+        Args:
+            settings: name the topics and the broker.
+            contest: the two versions.
+            window: which events count.
+            stretch: where reading starts, and where `to_end` stops.
+            labels: whether the errors by label are measured, now and then.
+            sums: errors by label that were measured before and that hold; with them nothing is measured.
+        """
+        self._labelled = LabelledPairs(settings.labels.max_events) if labels and sums is None else None
+        self._settings, self._window, self._sums, self._measured = settings, window, sums, 0.0
+        self._outputs = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
         self._comparer = Comparer(contest)
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
@@ -104,7 +117,6 @@ class Watch:
         now = time.monotonic()
         self._lag, self._noted, self._settled, self._looked = Lag(now, self._stops), now, now, now
         self._paired: float | None = None
-        self._losses: tuple[float, Cells] | None = None
         self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
         self._skipped, self._read_any = SkippedRecords(log), False
         self.tally, self.sample = Tally(), Sample()
@@ -139,17 +151,35 @@ class Watch:
         return Pace(self._lag.behind(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
-        """The sums by rule; those by label are taken anew every LABEL_SECONDS. `now` in seconds of any clock."""
+        """Return the sums by rule at `now`, in seconds of any clock.
+
+        Labels are read as a whole, so the sums by label are measured every LABEL_SECONDS only. In between they rest on older
+        offsets than the other sums; the judgement names both.
+        """
+        if self._labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
+            self._sums, self._measured = self.labelled_sums(), now
+        return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
+
+    def reasons(self) -> dict[str, str]:
+        """Return why a rule has no pairs, by rule, as far as it is known."""
+        return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
+
+    def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
+        """Measure the errors of the pairs read so far by the labels before the ends `until`, or by all labels.
+
+        Raises:
+            Fatal: if labels are not asked for, or as `LabelledPairs.differences` does.
+        """
         if self._labelled is None:
-            return dict(self.tally.cells)
-        if self._losses is None or now >= self._losses[0] + LABEL_SECONDS:
-            self._losses = now, self._labelled.differences(self._bus, self._settings, self._labels_until)
-        return {**self.tally.cells, BRIER: self._losses[1]}
+            raise Fatal("no rule asks for labels", "add the rule brier", USAGE)
+        sums = self._labelled.differences(self._bus, self._settings, self._feed.reached, until)
+        unknown = ", ".join(sorted(self._outputs.unknown))
+        return replace(sums, reason=f"{sums.reason}; of {unknown} {UNKNOWN}") if sums.reason and unknown else sums
 
     def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
         """This verdict, with what it rests on."""
-        labels = {} if self._labelled is None else self._labelled.read
-        return Judgement(rivals, verdict, self.sample, self.dropped, self._feed.reached | labels, behind)
+        labels = {} if self._sums is None else {at: bounds[1] for at, bounds in self._sums.labels.items()}
+        return Judgement(rivals, verdict, self.sample, self.dropped, self._feed.reached | labels, behind, self._sums)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -287,7 +317,7 @@ class Watch:
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
                 of, pairs = of[inside], Pairs(*(column[inside] for column in pairs))
-        self._count(lanes, of, pairs, answered, shadow)
+        self._count(lanes, of, pairs, self._outputs.answers(answered), self._outputs.answers(shadow))
 
     def _count(
         self,

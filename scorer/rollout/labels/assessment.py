@@ -1,6 +1,6 @@
 """Answers beside labels, by version: which figures there are for them, and what they come to. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,7 +38,8 @@ class Quality:
 class Assessment:
     """`classes` None: outcomes are numbers. `answered` are the ids with an answer, `labelled` those with a label too. Of the
     labels, `replaced` have a newer one of their id, `unmatched` no answer; `withdrawn` and `refused` ones do not count.
-    `unreadable` records of the score topic were skipped."""
+    `unreadable` records of the score topic were skipped. `undecided` counts, by digest, scores of several outputs that have no
+    figures because it is unknown which output decides."""
 
     versions: tuple[Quality, ...]
     classes: tuple[str | None, ...] | None
@@ -49,6 +50,7 @@ class Assessment:
     withdrawn: int
     refused: Refusals = field(default_factory=Refusals)
     unreadable: int = 0
+    undecided: Mapping[str, int] = field(default_factory=dict)
 
 
 def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:

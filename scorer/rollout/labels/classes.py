@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scorer.rollout.labels.label import Unusable
 
 NONE = -1
+SHOWN = 10  # classes that an explanation lists
 
 
 class Names:
@@ -45,6 +46,20 @@ class Classes:
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
 
+    def explain(self, value: str | float) -> str:
+        """Explain why a label with this value names no class, and what to do."""
+        shown = ", ".join(str(at) if name is None else name for at, name in enumerate(self.names[:SHOWN]))
+        names = f"{shown}, ..." if len(self.names) > SHOWN else shown
+        if not self.named:
+            return f"{value!r:.100} is neither 0 nor 1, and the scores' decisions do not name two classes; set labels.classes"
+        if isinstance(value, str):
+            return f"{value!r:.100} is none of the classes {names}; check labels.value and labels.classes"
+        if not self.ordered:
+            return (
+                f"{value:g} is a number, and the order of the classes {names} is unknown; set labels.classes, or label by name"
+            )
+        return f"{value:g} is not the number of one of the {len(self.names)} classes {names}"
+
 
 BINARY = Classes(("0", "1"), named=False)
 
@@ -64,7 +79,7 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
         return BINARY
     if len(used) == 2 and np.isfinite(numbers).all():
         means = {code: float(numbers[chosen == code].mean()) for code in used}
-        return Classes(tuple(decisions[code] for code in sorted(used, key=means.__getitem__)))
+        return Classes(tuple(decisions[code] for code in sorted(used, key=lambda code: (means[code], decisions[code]))))
     return Classes(tuple(sorted(decisions[code] for code in used)), ordered=False)
 
 

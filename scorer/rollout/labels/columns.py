@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,17 +75,29 @@ class Place(NamedTuple):
 
 @dataclass
 class Refusals:
-    """Labels that do not count, by reason, and where the first of each stands."""
+    """Labels that do not count, by reason; the position of the first of each, and an explanation where there is one."""
 
     counts: Counter[Unusable] = field(default_factory=Counter)
     examples: dict[Unusable, Place] = field(default_factory=dict)
+    explanations: dict[Unusable, str] = field(default_factory=dict)
 
-    def add(self, reason: Unusable, place: Place, count: int = 1) -> None:
-        self.counts[reason] += count
-        self.examples.setdefault(reason, place)
+    def add(self, reason: Unusable, place: Place, explain: Callable[[], str] = str) -> None:
+        """Count a label; `explain` is called for the first of a reason."""
+        self.counts[reason] += 1
+        if reason not in self.examples:
+            self.examples[reason], self.explanations[reason] = place, explain()
 
     def copied(self) -> "Refusals":
-        return Refusals(self.counts.copy(), dict(self.examples))
+        return Refusals(self.counts.copy(), dict(self.examples), dict(self.explanations))
+
+    def first(self, reason: Unusable) -> str:
+        """Return the position of the first label of a reason, and the explanation."""
+        explained = self.explanations.get(reason)
+        return f"{self.examples[reason]}: {explained}" if explained else str(self.examples[reason])
+
+    def lines(self) -> list[str]:
+        """Return a line for each reason, the most frequent first."""
+        return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.counts.most_common()]
 
 
 class Labels:
@@ -97,6 +110,8 @@ class Labels:
         self.rows = Rows()
         self.refused = Refusals()
         self.unmatched = 0
+        self.records: Counter[Partition] = Counter()
+        """How many records were taken in, by partition."""
 
     def add(
         self,
@@ -109,12 +124,14 @@ class Labels:
     ) -> None:
         """Take in records of one partition; `times` are Unix ms. Of what is unusable the id does not count."""
         held = answered.holds(ids)
+        self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []
         truths: list[float] = []
         for at, (label, here) in enumerate(zip(labels, held.tolist(), strict=True)):
             truth = label if isinstance(label, Unusable) else self._truth(label.value) if here else None
             if isinstance(truth, Unusable):
-                self.refused.add(truth, Place((self.topic, partition), offsets[at]))
+                explain = partial(self._explain, label)
+                self.refused.add(truth, Place((self.topic, partition), offsets[at]), explain)
             elif truth is None:
                 self.unmatched += 1
             else:
@@ -122,6 +139,12 @@ class Labels:
                 truths.append(truth)
         columns = np.array(offsets, np.int64)[rows], np.array(times, np.int64)[rows]
         self.rows.add(ids[rows], partition, *columns, truth=np.array(truths, np.float64))
+
+    def _explain(self, label: Label | Unusable) -> str:
+        """Explain why a label does not count; empty if its reason says it all."""
+        if isinstance(label, Unusable) or label.value is None or self.classes is None:
+            return ""
+        return self.classes.explain(label.value)
 
     def _truth(self, value: str | float | None) -> float | Unusable:
         if value is None:

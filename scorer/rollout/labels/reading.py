@@ -16,12 +16,14 @@ from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import TimeWindow
+from scorer.rollout.decided_outputs import DecidedOutputs, decided_output
 from scorer.rollout.labels.assessment import Assessment, assess
 from scorer.rollout.labels.classes import Classes, known
 from scorer.rollout.labels.columns import Answers, Labels
 from scorer.rollout.labels.label import Label, Unusable, reader
 from scorer.rollout.labels.newest import Newest, hashed
 from scorer.scores import formats
+from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -51,20 +53,22 @@ Spans = dict[Partition, Bounds]
 
 def measure(settings: Settings, window: TimeWindow) -> tuple[Assessment, Spans]:
     """The quality of all versions on the events of this window, by the scores' timestamps, with every label of theirs that is
-    there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there."""
+    there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there; RegistryError if scores have
+    several outputs and the registry is unavailable."""
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
     spans = _spans(bus, settings.output.topic, window)
-    answers = Answers()
+    answers, outputs = Answers(), DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
     as_json, skipped = formats.as_json(settings), SkippedRecords(log)
     for batch in bus.read(spans):
-        _add(answers, batch, window, as_json, skipped)
+        _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
     if (unreadable := skipped.counts.total()) and not len(answers.rows):
         raise Fatal(f"{settings.output.topic} holds {unreadable:,} records, and none that can be read", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
     classes = known(settings.labels.classes, answered.columns, answers.decisions)
     labels, read = join(bus, settings, classes, answered)
-    return replace(assess(answers, answered, labels), unreadable=unreadable), spans | read
+    found = assess(answers, answered, labels)
+    return replace(found, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
 
 
 def labels_topic(settings: Settings) -> str:
@@ -110,16 +114,20 @@ def _times(messages: Sequence[Message]) -> list[int]:
 
 
 def _add(
-    answers: Answers, batch: Batch, window: TimeWindow, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
+    answers: Answers,
+    outputs: DecidedOutputs,
+    batch: Batch,
+    window: TimeWindow,
+    scored: Iterator[tuple[int, int, Answer]],
 ) -> None:
     """Take in the scores of a batch that are in the window; expired events have none."""
-    found = [(at, time, answer) for at, time, answer in _answers(batch, as_json, skipped) if window.holds(time)]
+    found = [(at, time, answer) for at, time, answer in scored if window.holds(time)]
     answers.add(
         batch.partition,
         [batch.offsets[at] for at, *_ in found],
         [time for _, time, _ in found],
         hashed(answer.id for *_, answer in found),
-        [answer.score for *_, answer in found],
+        [outputs.score(answer.digest, answer.score) for *_, answer in found],
         [answer.decision for *_, answer in found],
         [answer.versioned for *_, answer in found],
     )

@@ -17,9 +17,15 @@ def to_dict(found: Assessment) -> dict[str, Any]:
         "labels_unmatched": found.unmatched,
         "labels_withdrawn": found.withdrawn,
         "labels_refused": [
-            {"reason": str(reason), "labels": count, "first": _place(found.refused.examples[reason])}
+            {
+                "reason": str(reason),
+                "labels": count,
+                "first": _place(found.refused.examples[reason]),
+                "why": found.refused.explanations.get(reason) or None,
+            }
             for reason, count in sorted(found.refused.counts.items())
         ],
+        "scores_undecided": dict(sorted(found.undecided.items())),
         "versions": [of_version(each) for each in found.versions],
     }
 

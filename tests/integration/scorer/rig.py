@@ -143,7 +143,10 @@ class Rig:
 
     def emit(self, events: Iterable[Any], *flags: str, key: str | None = "{key}") -> int:
         """Write events (JSON values, or bytes as they are); how many."""
-        lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in events)
+        values = list(events)
+        if any(isinstance(e, bytes) for e in values) and "--value" not in flags:
+            flags = (*flags, "--raw")
+        lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in values)
         keys = ("--key", key) if key else ()
         done = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
         written: int = json.loads(done.stdout)["written"]

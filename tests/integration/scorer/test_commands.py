@@ -3,12 +3,14 @@
 import json
 import random
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command, events, until
 from tests.support import models
 
 
@@ -211,3 +213,40 @@ def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
     said = rig.run("scorer", "emit", "scorer.yaml", stdin=line + b"\n", code=4).stderr
     assert f"an event of {len(line)} bytes is larger than topic {rig.events_topic} takes" in said
     assert "its max.message.bytes is 20000 bytes" in said
+
+
+def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.make_topic(rig.events_topic, 1)
+    good = b"".join(json.dumps(event).encode() + b"\n" for event in events(30))
+    said = rig.run("scorer", "emit", "scorer.yaml", stdin=good + b"[\n", code=2).stderr
+    assert "line 31 is not JSON" in said
+    assert "30 events were written" in said
+    (rig.folder / "events.json").write_text(json.dumps([*events(30)], indent=2))
+    said = rig.run("scorer", "emit", "scorer.yaml", "--file", "events.json", code=2).stderr
+    assert "the file is an indented array; 0 events were written" in said
+    assert "jq -c '.[]' FILE" in said
+    assert "leave --raw out" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
+    assert rig.emit([b"{"], key=None) == 1
+    assert sum(rig.ends().values()) == 31
+
+
+def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.make_topic(rig.events_topic, 1)
+    with subprocess.Popen(
+        [command("scorer"), "emit", "scorer.yaml", "--json"],
+        cwd=rig.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as emitting:
+        assert emitting.stdin
+        emitting.stdin.write(b"".join(json.dumps(event).encode() + b"\n" for event in events(30)))
+        emitting.stdin.flush()
+        until(lambda: sum(rig.ends().values()) == 30, "the events")
+        emitting.send_signal(signal.SIGINT)
+        out, err = emitting.communicate(timeout=STEP_SECONDS)
+    assert json.loads(out) == {"written": 30}
+    assert b"interrupted: 30 events were written" in err
+    assert emitting.returncode == 130

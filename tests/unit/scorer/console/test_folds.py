@@ -1,5 +1,6 @@
 """What is folded from the bus: the fleet, swaps, dead letters, the flow. No clock, no broker."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from confluent_kafka import Message
 from scorer.console import records
 from scorer.console.flow import STEP_SECONDS, FlowFold
 from scorer.console.records import ScoreRecord, SwapRecord
-from scorer.console.state import LETTERS_KEPT, LetterFold, State, SwapFold
+from scorer.console.state import LETTERS_KEPT, REASONS, LetterFold, State, SwapFold
 from scorer.observe.status import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import told
 from tests.unit.scorer.console.told import NOW
@@ -60,14 +61,35 @@ def test_the_last_swap_of_each_partition_counts() -> None:
 
 def test_letters_wait_until_they_were_put_back() -> None:
     fold = LetterFold()
-    for offset in range(LETTERS_KEPT + 5):
+    for offset in range(LETTERS_KEPT + 4):
         fold.hear(told.letter(offset, "malformed" if offset % 2 else "wrong-type"))
+    fold.hear(replace(told.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
     fold.hear_replayed("dead", b"eu/dead/0/1003")
     fold.hear_replayed("dead", b"eu/another/0/1002")
     fold.hear_replayed("dead", b"nonsense")
     assert len(fold.letters) == LETTERS_KEPT
     assert fold.letters[0].offset == LETTERS_KEPT + 4
-    assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2, "malformed": LETTERS_KEPT // 2 - 1}
+    assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2 + 2, "malformed": LETTERS_KEPT // 2 + 1}
+    assert fold.unfit() == 1
+    assert [fold.put_back(told.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
+
+
+def test_letters_that_retention_has_removed_are_not_counted() -> None:
+    fold = LetterFold()
+    for offset in range(10):
+        fold.hear(told.letter(offset))
+    fold.hear(replace(told.letter(10), unfit="it came from elsewhere"))
+    fold.keep({0: 4, 1: 100})
+    assert (fold.by_reason(), fold.unfit()) == ({"wrong-type": 6}, 1)
+    fold.keep({0: 11})
+    assert (fold.by_reason(), fold.unfit()) == ({}, 0)
+
+
+def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
+    fold = LetterFold()
+    for offset in range(3 * REASONS):
+        fold.hear(told.letter(offset, f"reason {offset}"))
+    assert (len(fold.by_reason()), fold.by_reason()["unknown"]) == (REASONS + 1, 2 * REASONS)
 
 
 def test_a_letter_is_shown_with_what_the_event_was() -> None:

@@ -1,19 +1,23 @@
 """The pages over HTTP, without broker or registry: every view in every state, and what must not be served or done."""
 
 import re
+from dataclasses import replace
 from typing import Any
 from unittest.mock import call, create_autospec
 
 import pytest
 from starlette.testclient import TestClient
 
+from model_registry.channels.roles import Role
 from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
 from scorer.console.guard import BODY_BYTES
-from scorer.console.state import Deed, State
+from scorer.console.state import Channel, Deed, RegistryView, State
 from scorer.console.training.evidence import Evidence, Library
 from scorer.console.web import VIEWS, Console
+from scorer.observe.status import VersionStatus
 from scorer.rollout.controller.entries import Kind, Planned, Verb
+from scorer.rollout.judgement.report import DROPPED
 from scorer.rollout.labels.label import Label
 from tests.support import rollouts, trained
 from tests.unit.scorer.console import told
@@ -299,3 +303,62 @@ def test_thousands_of_scorers_make_no_larger_a_page() -> None:
     assert len(answer.content) < 100_000
     assert "page 3 of 20" in answer.text
     assert 'href="/?q=m&amp;page=4"' in answer.text
+
+
+def in_split(state: State) -> None:
+    """Have the channel name a canary of 5 percent, which one of two scorers has loaded and which got 1 of 4 sampled events."""
+    roles = (Role("champion", "1.0.0", told.digest("1.0.0"), 95), Role("canary", "2.0.0", told.digest("2.0.0"), 5))
+    moves = (told.move(1, "1.0.0"), replace(told.move(2, "1.0.0", "1.0.0"), roles=roles))
+    channel = Channel("prod", "1.0.0", told.digest("1.0.0"), 2, roles, moves)
+    state.registry = RegistryView("oci:registry/m", {"prod": channel}, ("1.0.0", "2.0.0"), read=True)
+    champion, canary = (VersionStatus("m", version, told.digest(version), 2) for version in ("1.0.0", "2.0.0"))
+    told.hear(state, told.status("m.a", revision=2, versions={"champion": champion, "canary": canary}))
+    told.hear(state, told.status("m.b", revision=2))
+    for arm in ("canary", "champion", "champion", "champion"):
+        state.arms.hear(told.score(0.5, arm=arm, revision=2))
+    state.flow.tick(state.scorers, told.NOW)
+
+
+def text_of(page: str) -> str:
+    """Return what a page shows, on one line."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:
+    state = State(loaded=True)
+    in_split(state)
+    browser = client(state)
+    regions, flow, history = (text_of(browser.get(path).text) for path in ("/regions", "/flow", "/history"))
+    by = "\N{MULTIPLICATION SIGN}"
+    assert f"1.0.0 {by} 2, canary 2.0.0 with 5 % of the keys {by} 1" in regions
+    assert regions.count("canary 2.0.0 with 5 % of the keys") == 2, "the region, and the channel"
+    assert "Canary 2.0.0 5.0 % of the keys; 25 % of 4 sampled events" in flow
+    assert "1.0.0 , canary 2.0.0 with 5 % of the keys" in history
+
+
+def test_without_a_policy_a_passed_gate_is_no_warning_and_no_success() -> None:
+    library = replace(told.a_run(key=None, change=0.0021), trusting=False)
+    for path in ("/training", f"/training?run={trained.version(1)}"):
+        page = client(State(training=library, loaded=True)).get(path).text
+        assert re.search(r'pill plain">passed</span> <span class="pill plain">not verified: no policy names keys', page)
+        assert 'pill wait">' not in page
+        assert 'pill good">passed' not in page
+
+
+def test_answers_in_no_pair_have_the_words_of_the_command() -> None:
+    state = State(loaded=True)
+    told.in_canary(state, judgement=rollouts.judgement() | {"dropped": {"unsampled": 7, "foreign": 2}})
+    page = text_of(client(state).get("/").text)
+    assert f"Not in these figures: 7 {DROPPED['unsampled']}; 2 {DROPPED['foreign']}." in page
+
+
+def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
+    state = State(loaded=True)
+    state.letters.hear(told.letter(7))
+    state.letters.hear(replace(told.letter(8), unfit="it came from elsewhere"))
+    state.letters.begin(0, 4, 7)
+    page = text_of(client(state).get("/dead-letters").text)
+    assert "wrong-type 1 " in page
+    assert "1 cannot be replayed and are not counted here" in page
+    assert "not possible: it came from elsewhere" in page
+    assert "3 older offsets were not read" in page

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from model_registry.package.signature import Signature
 from publisher.errors import Retriable
 from publisher.kafka.topics import Bounds
 from scorer.backends import InferenceFailed
@@ -22,6 +23,7 @@ from scorer.rollout.comparison.answers import Answers, answers
 from scorer.rollout.comparison.differences import LARGEST, Differences
 from scorer.rollout.comparison.reading import Compared
 from scorer.rollout.comparison.report import Limits, judge
+from scorer.scores.outputs import Scores
 from scorer.servables.loaded import LoadedModel
 
 PLACE = ("events", 0)
@@ -52,6 +54,8 @@ class Doubling:
             decisions=lambda: ["big" if number >= 20 else "small" for number in found],
             finite=lambda: np.isfinite(found),
             columns={None: found},
+            decided_output=None,
+            decided_on=lambda: found,
         )
 
     def vouch(self) -> None:
@@ -191,3 +195,49 @@ def test_rules_and_the_verdict() -> None:
     assert passed(same, seconds=9.0) == (True, [])
     assert passed(same, Limits(cost=1.5), seconds=9.0) == (False, ["cost"])
     assert passed([([1.0], [2.0])] * 10) == (True, [])  # neither numbers nor decisions: errors alone
+
+
+NAMED = Signature.parse(
+    orjson.dumps(
+        {
+            "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}],
+            "output": [{"name": "amount", "tensor": "z"}, {"name": "risk", "tensor": "y"}],
+            "decision": {"threshold": 0.5, "at_or_above": "high", "below": "low", "output": "risk"},
+        }
+    )
+)
+
+
+class OfTwoOutputs(Doubling):
+    """A version whose `risk` is a hundredth of an event's number to a power, and whose `amount` is `amount`."""
+
+    def __init__(self, power: float, amount: float) -> None:
+        super().__init__({})
+        self._power, self._amount = power, amount
+
+    def score(self, tensors: dict[str, Any]) -> Any:
+        risk = (tensors["x"] / 100) ** self._power
+        return Scores(NAMED, {"y": risk.reshape(-1, 1), "z": np.full((len(risk), 1), self._amount)})
+
+
+def of_two_outputs(power: float, amount: float) -> Answers:
+    values = [b"%d" % number for number in range(100)]
+    return answers(cast(LoadedModel, OfTwoOutputs(power, amount)), values, ListedParts.none(100))
+
+
+def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution() -> None:
+    champion, candidate = of_two_outputs(1.0, 5.0), of_two_outputs(8.0, 5.0)
+    assert champion.numbers.tolist() == (np.arange(100) / 100).tolist()
+    found = Differences()
+    found.add(PLACE, list(range(100)), [b""] * 100, champion, candidate)
+    psi, ks = found.drift()
+    assert psi is not None
+    assert psi > 1.0
+    assert ks is not None
+
+
+def test_a_difference_in_an_output_that_does_not_decide_is_a_difference() -> None:
+    found = Differences()
+    found.add(PLACE, list(range(100)), [b""] * 100, of_two_outputs(1.0, 5.0), of_two_outputs(1.0, 7.0))
+    assert (found.changed, found.total, found.flipped()) == (100, 200.0, 0)
+    assert found.drift()[1] == 0.0

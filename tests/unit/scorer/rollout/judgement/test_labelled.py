@@ -6,7 +6,7 @@ from sklearn import metrics
 
 from scorer.rollout.judgement.cells import CELLS, GRAIN
 from scorer.rollout.judgement.differences import Answer
-from scorer.rollout.judgement.labelled import LabelledPairs, losses
+from scorer.rollout.judgement.labelled import LabelledPairs, losses, missing
 from scorer.rollout.labels.classes import BINARY, Classes
 from scorer.rollout.labels.columns import Labels
 from scorer.rollout.labels.label import Label
@@ -70,3 +70,32 @@ def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
     one, other = held(scores, 300), held(scores, 300, backwards=True)
     assert 100 < len(one) <= 300
     assert np.array_equal(one.newest().ids, other.newest().ids)
+
+
+def test_an_id_in_two_partitions_counts_the_same_in_any_order_of_the_partitions() -> None:
+    places = [("events", 0), ("events", 1)]
+    sides = {
+        place: [(0, 5, scored("a", 0, score), scored("b", 0, score / 2))]
+        for place, score in zip(places, (0.4, 0.8), strict=True)
+    }
+    found = []
+    for order in (places, places[::-1]):
+        pairs = LabelledPairs(10)
+        for place in order:
+            pairs.add(place, sides[place])
+        found.append(pairs.newest().columns["champion"].tolist())
+    assert found == [[0.8], [0.8]]
+
+
+def test_why_there_is_no_pair_is_named() -> None:
+    scores = np.full((4, 2), 0.5)
+    pairs = held(scores)
+    assert missing(pairs.newest(), labels_of(pairs, np.ones(4), Classes(("a", "b", "c")))).endswith("and there are 3")
+    refused = labels_of(pairs, np.full(4, 7.0), Classes(("low", "high")))
+    assert missing(pairs.newest(), refused) == (
+        "none of 4 events that both scored has a label that counts; 0 labels are of other events; 4 are unknown-class, "
+        "the first labels[0]@0: 7 is not the number of one of the 2 classes low, high"
+    )
+    no_numbers = held(np.full((4, 2), 7.0))
+    assert "no score of theirs is a probability" in missing(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
+    assert "none has the outcome 0 or 1" in missing(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))

@@ -128,3 +128,27 @@ def test_nothing_is_no_figure() -> None:
     assert assessed([], [], []).versions == ()
     assert assessed([0.5], ["late"], []).labelled == 0
     assert assessed([], [], [Label("0", "late")]).unmatched == 1
+
+
+def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> None:
+    found = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
+    assert found == [("a", "b"), ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("classes", "value", "expected"),
+    [
+        (("a", "b"), "c", "'c' is none of the classes a, b; check labels.value and labels.classes"),
+        (("a", "b"), 2.0, "2 is not the number of one of the 2 classes a, b"),
+        ((), "c", "'c' is neither 0 nor 1, and the scores' decisions do not name two classes; set labels.classes"),
+    ],
+)
+def test_a_label_of_no_class_is_explained(classes: tuple[str, ...], value: str | float, expected: str) -> None:
+    found = assessed([0.5], ["a"], [Label("0", value)], classes=classes)
+    assert found.refused.lines() == [f"1 are unknown-class, the first labels[0]@0: {expected}"]
+
+
+def test_a_number_is_explained_where_classes_have_no_order() -> None:
+    found = assessed([0.5, 0.4, 0.3], ["a", "b", "c"], [Label("0", 1.0)])
+    (line,) = found.refused.lines()
+    assert "the order of the classes a, b, c is unknown; set labels.classes" in line

@@ -1,0 +1,143 @@
+"""Decide from a real broker, write more labels, and verify: each rule kind, with answers and labels in random portions."""
+
+import contextlib
+import random
+import time
+from typing import Any
+
+import pytest
+
+from publisher.errors import Fatal
+from scorer.rollout.controller import entries
+from scorer.rollout.controller.entries import Entry, Kind, Outcome, Version
+from scorer.rollout.controller.judging import Judging, Look
+from scorer.rollout.controller.ledger import Ledger, Rollout
+from scorer.rollout.controller.verifying import verify
+from scorer.settings import load
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
+from tests.integration.scorer.test_judge import CHAMPION, FAILING, NEW, OLD, PARTITIONS, SHADOW, Bus
+
+STEPS = [{"shadow": "100%"}, {"promote": True}]
+CLASSES = ["on time", "late"]
+NAME = "ro-1"
+
+
+class Answered:
+    """Write answers and labels to a bus at random; the candidate is worse by the rule `kind`."""
+
+    def __init__(self, bus: Bus, kind: str, seed: int) -> None:
+        self._bus, self._kind, self._chance = bus, kind, random.Random(seed)
+        self._scores: list[float] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._scores)
+
+    def answer(self, count: int) -> None:
+        for n in range(self.count, self.count + count):
+            score = self._chance.random()
+            self._scores.append(score)
+            self._bus.record(self._bus.rig.scores_topic, CHAMPION, n, score)
+            if self._kind == "errors" and self._chance.random() < 0.3:
+                self._bus.record(f"{self._bus.rig.scores_topic}.shadow", FAILING, n, None)
+            else:
+                self._bus.record(f"{self._bus.rig.scores_topic}.shadow", SHADOW, n, self._candidate(score))
+        self._bus.flush()
+
+    def _candidate(self, score: float) -> float:
+        if self._kind == "psi":
+            return score / 2
+        return 1 - score if self._kind in ("flips", "brier") and self._chance.random() < 0.5 else score
+
+    def label(self, count: int) -> None:
+        """Write labels of events that were answered, or that come later; some replace others, some withdraw them."""
+        for _ in range(count):
+            n = self._chance.randrange(self.count + 50)
+            late = n < self.count and self._scores[n] >= 0.5
+            wrong = self._chance.choice([b"null", b'"other"', b"0" if late else b'"late"'])
+            outcome = wrong if self._chance.random() < 0.2 else b'"late"' if late else b"0"
+            self._bus.label(b'{"id": "e%d", "outcome": %s}' % (n, outcome))
+        self._bus.flush()
+
+
+def rollout_of(bus: Bus, rules: dict[str, Any]) -> Rollout:
+    """Return a rollout whose step is judged from the beginning of the topics on."""
+    ledger = Ledger()
+    plan = {"candidate": "2.0.0", "steps": STEPS, "rules": rules}
+    topics = [bus.rig.scores_topic, bus.rig.dead_topic, f"{bus.rig.scores_topic}.shadow"]
+    starts = entries.places({(topic, number): 0 for topic in topics for number in range(PARTITIONS)})
+    champion, candidate = Version(OLD, "1.0.0"), Version(NEW, "2.0.0")
+    for entry in (
+        Entry(NAME, 0, Kind.STARTED, 1, "c", plan=plan, champion=champion, candidate=candidate, revision=1),
+        Entry(NAME, 1, Kind.MOVED, 2, "c", 0, revision=2, starts=starts),
+    ):
+        ledger.hear(f"{NAME}/{entry.seq}".encode(), entries.encode(entry))
+    return ledger.rollouts[NAME]
+
+
+def looked(judging: Judging, rollout: Rollout, pairs: int) -> Look:
+    """Look until the judge has seen so many pairs."""
+    step, deadline = rollout.at(), time.monotonic() + STEP_SECONDS
+    assert step is not None
+    while time.monotonic() < deadline:
+        look = judging.look(rollout, step, None, 0.3)
+        if look.judgement["rules"][0]["pairs"] >= pairs:
+            return look
+    raise AssertionError(f"the judge did not see {pairs} pairs: {look.judgement}")
+
+
+def end(rollout: Rollout, look: Look) -> None:
+    """Write a decision that rests on a look into the log."""
+    facts: dict[str, Any] = {"obstacles": list(look.obstacles), "judgement": look.judgement}
+    rollout.log.append(Entry(NAME, rollout.seq, Kind.ENDED, 3, "c", 0, outcome=Outcome.ABORTED, **facts))
+
+
+@pytest.fixture
+def bus(make_rig: MakeRig) -> Bus:
+    rig = make_rig()
+    rig.configure(labels={"topic": f"{rig.name}.labels", "id": "id", "value": "outcome", "classes": CLASSES})
+    for topic in (rig.events_topic, rig.scores_topic, rig.dead_topic, f"{rig.scores_topic}.shadow"):
+        rig.make_topic(topic, PARTITIONS)
+    rig.make_topic(f"{rig.name}.labels", 2)
+    return Bus(rig)
+
+
+RULES = {
+    "errors": ({"errors": 0.01, "flips": 1.0, "psi": 100.0}, "roll back"),
+    "flips": ({"errors": 1.0, "flips": 0.01, "psi": 100.0}, "roll back"),
+    "psi": ({"errors": 1.0, "flips": 1.0, "psi": 0.1}, "hold"),
+    "brier": ({"errors": 1.0, "flips": 1.0, "psi": 100.0, "brier": 0.001}, "roll back"),
+}
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_decision_is_verified_although_answers_and_labels_came_since(bus: Bus, kind: str) -> None:
+    rules, expected = RULES[kind]
+    settings, chance = load(bus.rig.path, []).settings, random.Random(kind)
+    answered, rollout = Answered(bus, kind, chance.randrange(1_000)), rollout_of(bus, rules)
+    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+        for _ in range(3):
+            answered.answer(chance.randint(300, 900))
+            answered.label(chance.randint(300, 900))
+            look = looked(judging, rollout, answered.count)
+            end(rollout, look)
+    assert look.verdict.decision == expected
+    assert any(line.startswith(f"{kind}: ") for line in look.verdict.why)
+    answered.answer(200)
+    answered.label(400)
+    found = [verify(settings, rollout, entry.seq) for entry in rollout.log[-3:]]
+    assert [each.differs for each in found] == [(), (), ()]
+    assert found[-1].pairs == answered.count - 200
+
+
+def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> None:
+    settings, rollout = load(bus.rig.path, []).settings, rollout_of(bus, RULES["brier"][0])
+    answered = Answered(bus, "brier", 1)
+    answered.answer(300)
+    answered.label(300)
+    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+        look = looked(judging, rollout, 300)
+    end(rollout, look)
+    bus.rig.delete_records(f"{bus.rig.name}.labels")
+    with pytest.raises(Fatal, match="has 0 of the 300 labels that this decision rests on"):
+        verify(settings, rollout, 2)
