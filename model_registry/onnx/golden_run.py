@@ -54,7 +54,7 @@ class Loaded:
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
         import onnxruntime as ort
 
-        ort.set_default_logger_severity(3)
+        ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
         self.version = str(ort.__version__)
         self._signature, self._feeding = signature, Feeding(signature)
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))

@@ -24,9 +24,10 @@ from model_registry.package.signature import Signature, TensorInput
 SECONDS = 10.0  # no further run begins after so long, once one batch was compared
 MOST_GOLDEN = 3
 FACTORS = (0.5, 1.25)  # of the numbers of a golden example, for its variations
+MOST_ROWS = 64  # of a batch
 LENGTHS = (12, 20)  # of generated events
 DIFFERENCE = 1e-4  # of numbers up to 1, and so much of larger ones
-DIFFERENCE_HALF = 5e-3  # of float16
+DIFFERENCE_HALF = 5e-3  # of float16, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
 """The outputs of one run, by tensor name: for (B, n) rows by tensor name. See `scorer.backends.Model.run`."""
@@ -61,18 +62,30 @@ def check(
     golden: Tensors | None,
     run: Run,
     failed: type[Exception],
+    *,
+    most: int = MOST_ROWS,
+    coarse: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Compare the answers to events alone with the answers to the same events in batches.
 
-    `golden` has the decoded rows of the golden examples, None if there are none. A model that does not answer an event alone
-    is not compared by that event.
+    A model that does not answer an event alone is not compared by that event.
+
+    Args:
+        signature: The model's; one that feeds one event at a time is asked twice for one event, and not compared further.
+        golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
+        run: One run of the model.
+        failed: What `run` raises if the model does not answer.
+        most: The largest batch that will be served.
+        coarse: The device may round as float16 does.
+        clock: Seconds.
 
     Raises:
         Refused: a difference is beyond the tolerance, or the model answers events alone, but not together.
     """
-    probe = _Probe(signature, run, failed, clock)
-    events = probe.answered(_golden(signature, golden) if golden else _generated(signature))
+    probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
+    rows = _golden(signature, golden) if golden else _generated(signature)
+    events = probe.answered(rows[:1] if signature.alone else rows)
     if events:
         probe.check_repeated(events[0])
     if signature.alone:
@@ -90,8 +103,17 @@ def check(
 class _Probe:
     """The runs of one probe, within its time."""
 
-    def __init__(self, signature: Signature, run: Run, failed: type[Exception], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        run: Run,
+        failed: type[Exception],
+        most: int,
+        rounding: float,
+        clock: Callable[[], float],
+    ) -> None:
         self._signature, self._run, self._failed, self._clock = signature, run, failed, clock
+        self._most, self._rounding = most, rounding
         self._lengths = Lengths(signature) if signature.varies else None
         self._end = clock() + SECONDS
         self._compared = False
@@ -123,7 +145,8 @@ class _Probe:
     def check_batches(self, group: Sequence[_Event], where: str, hint: str, *, exact: bool = False) -> None:
         """Compare two batches of these events: another order, another size. Raise Refused."""
         found: list[_Difference] = []
-        for batch in (list(group), [*reversed(group), *group, group[0]]):
+        rows_at_once = min(self._most, self._most_rows(group))
+        for batch in (group[:rows_at_once], [*reversed(group), *group, group[0]][:rows_at_once]):
             if self._compared and self._late():
                 break
             rows = _joined([one.rows for one in batch])
@@ -141,7 +164,7 @@ class _Probe:
         """The answers that differ by more than is allowed, the largest of each event and output."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
-                difference = _difference(alone[0], found[output][at], self._signature.batch_tolerance)
+                difference = _difference(alone[0], found[output][at], self._signature.batch_tolerance, self._rounding)
                 if difference is not None:
                     excess, size, allowed, numbers = difference
                     of = f"output {output!r} of " if output else ""
@@ -153,11 +176,17 @@ class _Probe:
     def _lengths_of(self, rows: Tensors) -> tuple[int, ...]:
         return () if self._lengths is None else tuple(self._lengths.of(rows)[0].tolist())
 
+    def _most_rows(self, group: Sequence[_Event]) -> int:
+        """How many rows of the longest lengths a scorer runs at once."""
+        if self._lengths is None:
+            return MOST_ROWS
+        return self._lengths.most_rows([max(lengths) for lengths in zip(*(one.lengths for one in group), strict=True)])
+
     def _late(self) -> bool:
         return self._clock() > self._end
 
 
-def _difference(alone: Any, together: Any, tolerance: float | None) -> tuple[float, float, float, str] | None:
+def _difference(alone: Any, together: Any, tolerance: float | None, rounding: float) -> tuple[float, float, float, str] | None:
     """How far two answers are from each other: the multiple of what is allowed, the difference, what is allowed, and both
     answers in words. None: no further than is allowed."""
     alone, together = np.asarray(alone), np.asarray(together)
@@ -171,7 +200,7 @@ def _difference(alone: Any, together: Any, tolerance: float | None) -> tuple[flo
     with np.errstate(invalid="ignore"):
         sizes = np.where(same, 0.0, np.nan_to_num(np.abs(first - second), nan=math.inf, posinf=math.inf))
     size = float(sizes.max(initial=0.0))
-    most = DIFFERENCE_HALF if alone.dtype == np.float16 else DIFFERENCE
+    most = DIFFERENCE_HALF if alone.dtype == np.float16 else rounding
     allowed = tolerance or most * max(1.0, float(np.abs(first[np.isfinite(first)]).max(initial=0.0)))
     if size <= allowed:
         return None
@@ -259,7 +288,7 @@ def _resized(signature: Signature, rows: Tensors) -> Tensors | None:
             continue
         row, at, most = rows[one.tensor][0], (one.shape or ()).index(VARIES), one.fields[0].max_length
         length = row.shape[at]
-        other = min(most, max(LENGTHS[1], 2 * length)) if length < most else (length + 1) // 2
+        other = min(most, max(LENGTHS[1], length + length // 2)) if length < most else (length + 1) // 2
         if length == 0:
             continue
         found[one.tensor] = ragged([np.take(row, np.arange(other) % length, axis=at)], 1)
@@ -297,8 +326,9 @@ def _company_hint(signature: Signature) -> str:
     one = signature.fed[0]
     example = json.dumps({"tensor": one.tensor, "shape": [1, *one.row], "batch": False})
     return (
-        f'feed it one event at a time ("batch": false for each tensor, such as {example} with its dtype and fields), export it '
-        'with the batch as its first axis, or, for a model with dynamic quantisation, accept the difference: "batch_tolerance"'
+        f'feed it one event at a time ("batch": false for each tensor, such as {example} with its dtype and fields), '
+        "export it with the batch as its first axis, or, for a model with dynamic quantisation or float16 inside, accept the "
+        'difference: "batch_tolerance"'
     )
 
 

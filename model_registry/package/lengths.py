@@ -137,6 +137,11 @@ class Lengths:
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))
 
+    def most_rows(self, lengths: Sequence[int]) -> int:
+        """How many rows of these lengths, one of each axis, are run at once."""
+        sizes = [self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True)]
+        return self._most_rows(sizes, MOST_STEPS)
+
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
         """How many rows of these lengths are run at once: the memory that they take has a bound, unless it is one row."""
         elements = self._fixed

@@ -109,7 +109,7 @@ def made_ready(
     try:
         check_shown(signature, golden)
         if probe:
-            check_batches(model, golden)
+            check_batches(model, golden, settings)
         check_golden(loaded, golden)
         rows = decode_golden(signature, golden).tensors if golden else neutral_rows(signature)
         shown = warm(loaded, rows, settings.batching.max_events)
@@ -143,12 +143,14 @@ def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
             )
 
 
-def check_batches(model: Model, golden: Sequence[Golden]) -> None:
+def check_batches(model: Model, golden: Sequence[Golden], settings: Settings) -> None:
     """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
-        batch_probe.check(signature, decoded.tensors if decoded else None, model.run, InferenceFailed)
+        on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
+        most, rows = settings.batching.max_events, decoded.tensors if decoded else None
+        batch_probe.check(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
 
 
 def decode_golden(signature: Signature, golden: Sequence[Golden]) -> Decoded:

@@ -44,7 +44,9 @@ def varying(*rows: list[float]) -> Tensors:
     return {"x": ragged((np.array(row, np.float32) for row in rows), len(rows))}
 
 
-def probe(stated: Signature, golden: Tensors | None, model: Model, clock: Callable[[], float] = lambda: 0.0) -> list[int]:
+def probe(
+    stated: Signature, golden: Tensors | None, model: Model, clock: Callable[[], float] = lambda: 0.0, **more: Any
+) -> list[int]:
     """The sizes of the runs that the probe made."""
     sizes = []
 
@@ -53,7 +55,7 @@ def probe(stated: Signature, golden: Tensors | None, model: Model, clock: Callab
         sizes.append(len(next(iter(tensors.values()))))
         return {"y": np.asarray(model(given))}
 
-    batch_probe.check(stated, golden, run, Fails, clock)
+    batch_probe.check(stated, golden, run, Fails, clock=clock, **more)
     return sizes
 
 
@@ -121,6 +123,23 @@ def test_rounding_by_another_batch_size_is_no_difference() -> None:
         return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-6 * len(given["x"]))
 
     assert probe(signature(FOUR), fixed(*MORE), rounded)
+
+
+def test_a_device_may_round_as_float16_does() -> None:
+    def coarse(given: Arrays) -> Any:
+        return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(given["x"]))
+
+    assert probe(signature(FOUR), fixed(*MORE), coarse, coarse=True)
+    with pytest.raises(Refused, match="depends on its batch"):
+        probe(signature(FOUR), fixed(*MORE), coarse)
+
+
+def test_no_batch_is_larger_than_those_that_are_served() -> None:
+    assert max(probe(signature(FOUR), fixed(*MORE), linear, most=2)) == 2
+    assert max(probe(signature(FOUR), fixed(*MORE), centred, most=1)) == 1
+    long = {**X, "fields": [{"name": "x", "array": True, "max_length": 1 << 15}]}
+    rows = varying([1.0] * 6000, [2.0] * 7000)
+    assert max(probe(signature(long, MASK), rows, masked_mean)) == 2
 
 
 def test_a_text_of_another_event_is_refused() -> None:
@@ -246,7 +265,7 @@ def test_without_an_answer_there_is_nothing_to_compare() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, "0.1", [0.1]])
 def test_a_batch_tolerance_is_a_number_above_zero(value: Any) -> None:
-    with pytest.raises(Refused, match="batch_tolerance: .* is no number above 0"):
+    with pytest.raises(Refused, match=r"batch_tolerance: .* is no number above 0"):
         signature(FOUR, batch_tolerance=value)
 
 
