@@ -21,7 +21,8 @@ from model_registry.package.lengths import Lengths
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
-SECONDS = 10.0  # no further run begins after so long, once one batch was compared
+SECONDS = 10.0  # after so long each comparison has one batch of FEWEST events
+FEWEST = 2
 MOST_GOLDEN = 3
 FACTORS = (0.5, 1.25)  # of the numbers of a golden example, for its variations
 MOST_ROWS = 64  # of a batch
@@ -116,13 +117,12 @@ class _Probe:
         self._most, self._rounding = most, rounding
         self._lengths = Lengths(signature) if signature.varies else None
         self._end = clock() + SECONDS
-        self._compared = False
 
     def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_Event]:
         """The events that the model answers alone, at their exact length if it can."""
         events: list[_Event] = []
         for name, one in rows:
-            if len(events) > 1 and self._late():
+            if len(events) >= FEWEST and self._late():
                 break
             ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
             for exact in ways:
@@ -146,15 +146,15 @@ class _Probe:
         """Compare two batches of these events: another order, another size. Raise Refused."""
         found: list[_Difference] = []
         rows_at_once = min(self._most, self._most_rows(group))
-        for batch in (group[:rows_at_once], [*reversed(group), *group, group[0]][:rows_at_once]):
-            if self._compared and self._late():
+        first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
+        for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
+            if batch is not first and self._late():
                 break
             rows = _joined([one.rows for one in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
             except (self._failed, answers.Unreadable) as error:
                 raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
-            self._compared = True
             found += self._differences(batch, together)
         if worst := max(found, key=lambda one: one.excess, default=None):
             said = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
@@ -201,10 +201,11 @@ def _difference(alone: Any, together: Any, tolerance: float | None, rounding: fl
         sizes = np.where(same, 0.0, np.nan_to_num(np.abs(first - second), nan=math.inf, posinf=math.inf))
     size = float(sizes.max(initial=0.0))
     most = DIFFERENCE_HALF if alone.dtype == np.float16 else rounding
-    allowed = tolerance or most * max(1.0, float(np.abs(first[np.isfinite(first)]).max(initial=0.0)))
+    relative = most * max(1.0, float(np.abs(first[np.isfinite(first)]).max(initial=0.0)))
+    allowed = tolerance or (relative if alone.dtype.kind == "f" else 0.0)
     if size <= allowed:
         return None
-    return size / allowed, size, allowed, _numbers(alone, together, int(sizes.argmax()))
+    return size / allowed if allowed else math.inf, size, allowed, _numbers(alone, together, int(sizes.argmax()))
 
 
 def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:

@@ -150,6 +150,15 @@ def test_a_text_of_another_event_is_refused() -> None:
         probe(signature(FOUR), fixed(*MORE), largest)
 
 
+def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> None:
+    def numbered(given: Arrays) -> Any:
+        return np.full(len(given["x"]), 70_000 + len(given["x"]))
+
+    with pytest.raises(Refused, match=r"scores '70001' alone, but '700\d+'; .* and 0 is allowed"):
+        probe(signature(FOUR), fixed(*MORE), numbered)
+    assert probe(signature(FOUR, batch_tolerance=20), fixed(*MORE), numbered)
+
+
 def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
     random = np.random.default_rng(0)
     for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
