@@ -12,7 +12,7 @@ import msgspec
 from model_registry import package
 from model_registry.commands.prepare import answered_by
 from model_registry.errors import Refused
-from model_registry.onnx import draft, draft_folder, draft_outputs, safety, tensors
+from model_registry.onnx import draft, draft_alone, draft_folder, draft_outputs, safety, tensors
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import example_events, gaps, golden, labels_file
 from model_registry.package.example_events import Event
@@ -56,7 +56,12 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
 
 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    inputs, notes = draft.inputs(found.inputs, example_events.values(events))
+    why = draft_alone.reason(found.inputs, found.outputs)
+    opened = [draft_alone.opened(one, alone=bool(why)) for one in found.inputs]
+    drafted, notes = draft.inputs(opened, example_events.values(events))
+    inputs = [draft_alone.single(*one) for one in zip(drafted, found.inputs, opened, strict=True)]
+    if why:
+        notes.append(f'{why}: events are fed one at a time ("batch": false)')
     alone = any("fields" in one and not one.get("batch", True) for one in inputs)
     outputs = [replace(one, shape=tensors.batched(one.shape)) for one in found.outputs] if alone else found.outputs
     answers = draft_outputs.answers(outputs, labels, alone=alone)

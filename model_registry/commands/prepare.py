@@ -102,8 +102,9 @@ def _unanswered(found: Package) -> bool:
 
 
 def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:
-    """Lines of golden.jsonl: these events with the model's own answers, where those are finite. Raises Refused."""
-    found = [pair for pair in zip(events, model.answers(events), strict=True) if golden.is_score(pair[1])]
+    """Lines of golden.jsonl: these events with the model's own answers to each alone, where those are finite. Raises
+    Refused."""
+    found = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
     lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in found)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 

@@ -106,6 +106,8 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
         lines.append(("labels", compare.told_labels(signature.labels)))
     if signature.decision is not None:
         lines.append(("decision", compare.told_decision(signature)))
+    if signature.batch_tolerance is not None:
+        lines.append(("batch", f"numbers of a score may depend on its batch by {signature.batch_tolerance:g}"))
     return lines
 
 

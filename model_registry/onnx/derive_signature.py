@@ -75,7 +75,7 @@ def _open_doubt(row: Shape) -> str:
     what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{what}; one of them may vary from event to event, -1"
-    bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad": 0 if the model has a mask'
+    bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad" if the model has a mask'
     return f"{what}; or, where it varies from event to event, keep -1 and say how long it may be, {bound}"
 
 
@@ -99,16 +99,23 @@ def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any
         return None
     known: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
     if masked := masked_by(tensor, inputs):
-        return known | {"mask_of": masked[0].name}
+        return mask(tensor, masked[0])
     field = {"name": tensor.name, "array": True, "max_length": BLANK}
     known |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
     masked_too = any(tensor in masked_by(one, inputs) for one in inputs)
-    return known | ({"pad": nothing(tensor.dtype)} if masked_too else {})
+    return known | ({"pad": pad_gap(tensor.dtype)} if masked_too else {})
 
 
-def nothing(dtype: str) -> str | bool | int:
-    """What padding is of."""
-    return "" if dtype == "string" else False if dtype == "bool" else 0
+def mask(tensor: Tensor, masked: Tensor) -> dict[str, Any]:
+    """A mask of another input, with a gap for its polarity: neither names nor shapes tell it."""
+    gap = f"{BLANK}: values if the mask is 1 (true) at values, padding if it is 1 (true) at padding"
+    return {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked.name, "marks": gap}
+
+
+def pad_gap(dtype: str) -> str:
+    """A gap for the value of padding."""
+    example = '""' if dtype == "string" else "false" if dtype == "bool" else "0"
+    return f"{BLANK}: the value that the model was trained to see as padding, such as {example}; without pad nothing is padded"
 
 
 def masked_by(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_registry.onnx.derive_signature import masked_by, nothing, skeleton, tensor_skeleton
+from model_registry.onnx.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import gaps, paths, raw
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
@@ -48,14 +48,14 @@ def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> t
 
 
 def _mask(tensors: Sequence[Tensor], found: dict[str, dict[str, Any]]) -> None:
-    """Give the tensors that no field feeds, and that are masks by their names, what they mask; and that padding."""
+    """Give masks, by their names, that no field feeds, what they mask. Their polarity and the padding are gaps."""
     varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
     for tensor in tensors:
         masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
         if masked and tensor.name not in varying and any(gaps.in_document(found[tensor.name])):
-            found[tensor.name] = {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked[0].name}
+            found[tensor.name] = mask(tensor, masked[0])
             for name in varying:
-                found[name].setdefault("pad", nothing(found[name]["dtype"]))
+                found[name].setdefault("pad", pad_gap(found[name]["dtype"]))
 
 
 def _file(drafting: Drafting, tensor: Tensor) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from model_registry.errors import Refused
 from model_registry.onnx import extensions
 from model_registry.onnx.file import OnnxFile
-from model_registry.package import answers, raw
+from model_registry.package import answers, batch_probe, raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding, Tensors, neutral_rows, of_bytes, ragged
@@ -34,6 +34,7 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
     loaded = Loaded(model, signature, stated)
+    loaded.probe([example.event for example in examples])
     found = loaded.answers([example.event for example in examples])
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -53,7 +54,7 @@ class Loaded:
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
         import onnxruntime as ort
 
-        ort.set_default_logger_severity(3)
+        ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
         self.version = str(ort.__version__)
         self._signature, self._feeding = signature, Feeding(signature)
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
@@ -71,6 +72,11 @@ class Loaded:
             return answers.values(self._signature, outputs)
         except answers.Unreadable as error:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
+
+    def probe(self, events: Sequence[dict[str, Any]]) -> None:
+        """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+        rows = decoded(self._signature, events) if events else None
+        batch_probe.check(self._signature, rows, self._run, Refused)
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
         """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from model_registry.oci.manifest import Version
 from model_registry.package import event_tree, paths, sources, varying
 from model_registry.package.shapes import written
-from model_registry.package.signature import Argmax, InputField, Output, Signature, TensorInput
+from model_registry.package.signature import VALUES, Argmax, InputField, Output, Signature, TensorInput
 
 IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
 FEW = 12  # labels that are shown; a model may have thousands
@@ -98,6 +98,8 @@ def _answers(old: Signature, new: Signature) -> list[str]:
         lines.append(f"labels: {told_labels(old.labels)} -> {told_labels(new.labels)}")
     if old.decision != new.decision:
         lines.append(f"decision: {told_decision(old)} -> {told_decision(new)}")
+    if old.batch_tolerance != new.batch_tolerance:
+        lines.append(f"batch_tolerance: {old.batch_tolerance or 'none'} -> {new.batch_tolerance or 'none'}")
     return lines
 
 
@@ -134,13 +136,14 @@ def told(one: TensorInput) -> str:
     said = "" if one.value is None else f", always {one.value!r:.60}"
     said += f", -1 up to {one.fields[0].max_length}" if one.varies else ""
     said += "" if one.pad is None else f", padded with {one.pad!r:.60}"
-    made = {"axis": one.axis, "mask of": one.mask_of, "length of": one.length_of}
+    mask = "mask of" if one.marks == VALUES else f"mask of the {one.marks} of"
+    made = {"axis": one.axis, mask: one.mask_of, "length of": one.length_of}
     said += "".join(f", {what} {of}" for what, of in made.items() if of)
     return f"{one.dtype} {written(one.given)}{said}"
 
 
 def _fed(one: TensorInput) -> tuple[object, ...]:
-    return one.given, repr(one.value), repr(one.pad), one.axis, one.mask_of, one.length_of  # NaN is not itself
+    return one.given, repr(one.value), repr(one.pad), one.axis, one.mask_of, one.marks, one.length_of  # NaN is not itself
 
 
 def _fault(was: InputField | None, now: InputField) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.dtypes import held
 from model_registry.package.shapes import VARIES, filled, step, written
-from model_registry.package.signature import Signature, TensorInput
+from model_registry.package.signature import PADDING, Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -110,10 +110,12 @@ class Lengths:
         return runs
 
     def dense(self, tensors: Tensors) -> Tensors:
-        """The tensors of one run as the model has them: padded, with masks and lengths beside them. Raises ValueError where
-        lengths differ and nothing says what they are padded with."""
+        """The tensors of one run as the model has them: padded, with masks and lengths beside them. Rows that are one
+        (B, *shape) array are not padded. Raises ValueError where lengths differ and nothing says what they are padded with."""
         lengths = dict(zip(self._axes, self.of(tensors).T, strict=True)) if self._axes else {}
-        sizes = {axis: self._size(axis, int(found.max(initial=0))) for axis, found in lengths.items()}
+        exact = any(tensors[name].ndim > 1 for name in self._varying)
+        longest = {axis: int(found.max(initial=0)) for axis, found in lengths.items()}
+        sizes = longest if exact else {axis: self._size(axis, length) for axis, length in longest.items()}
         made = {name: _padded(tensors[name], one, sizes[one.axis]) for name, one in self._varying.items()}
         for one in self._made:
             axis = self._varying[one.mask_of or one.length_of or ""].axis
@@ -134,6 +136,11 @@ class Lengths:
 
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))
+
+    def most_rows(self, lengths: Sequence[int]) -> int:
+        """How many rows of these lengths, one of each axis, are run at once."""
+        sizes = [self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True)]
+        return self._most_rows(sizes, MOST_STEPS)
 
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
         """How many rows of these lengths are run at once: the memory that they take has a bound, unless it is one row."""
@@ -186,9 +193,10 @@ def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(one: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """(B, *shape): 1 where a row has values, 0 where it is padded."""
+    """(B, *shape): 1 where a row has values, 0 where it is padded, or the opposite for a mask that marks padding."""
     shape = one.shape or ()
-    mask = (np.arange(size) < lengths[:, None]).astype(one.dtype)
+    marked = (np.arange(size) < lengths[:, None]) ^ (one.marks == PADDING)
+    mask = marked.astype(one.dtype)
     alone = mask.reshape(len(lengths), *(size if length == VARIES else 1 for length in shape))
     return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *filled(shape, size))))
 

@@ -14,6 +14,7 @@ from model_registry.package.shapes import Shape
 from model_registry.untrusted_input import documents as json_documents
 
 MAX_BYTES = 1 << 20
+VALUES, PADDING = "values", "padding"  # what a mask marks by 1 or true
 
 
 class SignatureError(Refused):
@@ -71,7 +72,8 @@ class TensorInput:
 
     A shape with -1 has a length of each event's own. Tensors with the same `axis` share it. `pad` fills rows that are shorter
     than others of their batch; None: rows of one length only are run together. `mask_of` and `length_of` name such a tensor:
-    this one, without fields, says where that has values and no padding, or how long it is.
+    this one, without fields, says where that has values and no padding, or how long it is. `marks`: whether the mask is 1
+    (true) at values or at padding.
     """
 
     tensor: str
@@ -84,6 +86,7 @@ class TensorInput:
     axis: str = ""
     mask_of: str | None = None
     length_of: str | None = None
+    marks: str = VALUES
 
     @property
     def varies(self) -> bool:
@@ -143,12 +146,17 @@ class Argmax:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A model version's contract with the producers of events and the readers of scores."""
+    """A model version's contract with the producers of events and the readers of scores.
+
+    `batch_tolerance`: by how much a number of a score may depend on the events that share its batch, see batch_probe.py; None:
+    by rounding alone.
+    """
 
     inputs: tuple[TensorInput, ...]
     outputs: tuple[Output, ...]
     labels: tuple[str, ...] | None = None
     decision: Decision | Argmax | None = None
+    batch_tolerance: float | None = None
     fed: tuple[TensorInput, ...] = field(init=False, repr=False, compare=False)
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
@@ -211,17 +219,19 @@ class Signature:
             outputs=found.outputs,
             labels=None if found.labels is None else tuple(found.labels),
             decision=None if found.decision is None else found.decision.read(),
+            batch_tolerance=found.batch_tolerance,
         )
 
     def to_json(self) -> str:
         """The same signature as `parse` reads it."""
         outputs = [_without_none(asdict(one)) for one in self.outputs]
-        document = {
+        document: dict[str, Any] = {
             "inputs": [_tensor_json(tensor) for tensor in self.inputs],
             "output": outputs[0] if self.outputs[0].name is None else outputs,
             "labels": self.labels,
             "decision": None if self.decision is None else _decision_json(self.decision),
         }
+        document |= {} if self.batch_tolerance is None else {"batch_tolerance": self.batch_tolerance}
         return msgspec.json.encode(document).decode()
 
 
@@ -232,7 +242,9 @@ def _tensor_json(one: TensorInput) -> dict[str, Any]:
     document |= _without_none({"shape": one.shape, "value": shapes.each(one.value, lambda v: "nan" if v != v else v)})
     document |= {} if one.batch else {"batch": False}
     document |= {} if one.pad is None else {"pad": shapes.each(one.pad, lambda v: "nan" if v != v else v)}
-    return document | _without_none({"axis": one.axis or None, "mask_of": one.mask_of, "length_of": one.length_of})
+    marks = None if one.marks == VALUES else one.marks
+    made = {"axis": one.axis or None, "mask_of": one.mask_of, "marks": marks, "length_of": one.length_of}
+    return document | _without_none(made)
 
 
 def _field_json(one: InputField) -> Any:

@@ -1,7 +1,8 @@
 """What `signature.json` may say, and what is wrong with one that says something else."""
 
+import math
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -9,7 +10,7 @@ from model_registry.package import dtypes, event_tree, output_document, paths, r
 from model_registry.package.documents import Part, Text, each_once, whole
 from model_registry.package.dtypes import FLOAT_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
-from model_registry.package.signature import InputField, Output, TensorInput
+from model_registry.package.signature import VALUES, InputField, Output, TensorInput
 
 
 def _named(raw: Any) -> Any:
@@ -23,6 +24,13 @@ def _path(text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError(f"{text!r:.100} is no path such as after.amount or items[0].price")  # noqa: TRY004
     return paths.of_object(text)
+
+
+def _tolerance(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 < value < math.inf):
+        raise ValueError(f"{value!r:.100} is no number above 0, by which a score may depend on its batch")
+    return None if value is None else float(value)
 
 
 class _Field(Part):
@@ -57,6 +65,7 @@ class _Tensor(Part):
     axis: Text | None = None
     mask_of: Text | None = None
     length_of: Text | None = None
+    marks: Literal["values", "padding"] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -107,7 +116,10 @@ class _Tensor(Part):
         if self.mask_of or self.length_of:
             made = (shapes.VARIES,) if self.mask_of else ()
             shape, mask, length = made if shape is None else shape, self.mask_of, self.length_of
-            return TensorInput(self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length)
+            marks = self.marks or VALUES
+            return TensorInput(
+                self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length, marks=marks
+            )
         if self.fields is None:
             value = shapes.each(self.value, lambda one: dtypes.element(one, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
@@ -131,6 +143,7 @@ class Document(Part):
     output: output_document.Stated
     labels: output_document.Labels | None = None
     decision: output_document.Rule | None = None
+    batch_tolerance: Annotated[float | None, BeforeValidator(_tolerance)] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -19,6 +19,8 @@ def is_stated(tensor: Any) -> bool:
     if tensor.mask_of or tensor.length_of:
         _check_made(tensor)
         return True
+    if tensor.marks:
+        raise ValueError('"marks" is for a mask: name the tensor that it masks, "mask_of"')
     if tensor.fields is not None and tensor.value is None and shapes.varies(tensor.shape):
         _check_varying(tensor)
         return True
@@ -65,6 +67,7 @@ def _check_made(tensor: Any) -> None:
     """Raises ValueError where a mask or lengths cannot be made as they are stated."""
     key = "mask_of" if tensor.mask_of else "length_of"
     others = {"fields": tensor.fields, "value": tensor.value, "default": tensor.default, "pad": tensor.pad}
+    others |= {"marks": tensor.length_of and tensor.marks}
     others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of}
     if odd := [name for name, value in others.items() if value is not None]:
         raise ValueError(f'a tensor with "{key}" is made of another: leave out "{odd[0]}"')

@@ -1,8 +1,9 @@
 """A version is tried in a process of its own before this process loads it.
 
-The trial process loads the version as this process would, runs its golden examples, warms it up and ends. If it dies, needs too
-much memory or does not end in time, the version is refused and this process is unaffected. A trial costs one more load, 86 MB
-for the interpreter and what the version needs, all of which is free again before this process loads the version.
+The trial process loads the version as this process would, probes whether a score depends on its batch, runs its golden
+examples, warms it up and ends. If it dies, needs too much memory or does not end in time, the version is refused and this
+process is unaffected. A trial costs one more load, 86 MB for the interpreter and what the version needs, all of which is free
+again before this process loads the version.
 
 An accepted version is noted in the cache, so that a restart and the other workers of a machine do not try it again; so is a
 version that ran out of time, because trying that again takes long.
@@ -276,7 +277,7 @@ def _try(settings: Settings, package: Package, most: int) -> None:
 
     It runs in a thread with a smaller stack than those of a scorer have.
     """
-    load = loader(settings)
+    load = loader(settings, probe=True)
     if settings.model.device == "cpu":  # a GPU's driver maps far more memory than it uses
         memory.limit_data(most)
     threading.stack_size(stack_bytes(resource.getrlimit(resource.RLIMIT_STACK)[0]))

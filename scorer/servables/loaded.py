@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from model_registry.errors import Refused
-from model_registry.package import Package, sources
+from model_registry.package import Package, batch_probe, sources
 from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import Tensors, neutral_rows
 from model_registry.package.golden import Golden, agrees, check_shown
@@ -67,13 +67,17 @@ class LoadedModel:
             raise self.broken(error) from None
 
 
-def loader(settings: Settings) -> Callable[[Package], LoadedModel]:
+def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
     """Loads packages with the backend of the settings: checks golden examples, warms, measures. It raises ModelRefused with the
-    reason, and Away. Raises BackendMissing."""
+    reason, and Away. Raises BackendMissing.
+
+    `probe`: check that no score depends on its batch; None: for models on servers, which no trial process probes.
+    """
     backend = backends.find(settings.model)
+    probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
     def load(package: Package) -> LoadedModel:
-        return made_ready(*with_decoder(backend, package, settings), package.golden, settings)
+        return made_ready(*with_decoder(backend, package, settings), package.golden, settings, probe=probed)
 
     return load
 
@@ -94,14 +98,18 @@ def made_ready(
     golden: Sequence[Golden],
     settings: Settings,
     broken: Callable[[InferenceFailed], Fatal] = ModelBroken,
+    *,
+    probe: bool = False,
 ) -> LoadedModel:
     """A model that answers its golden examples, warm and measured. A model that it raises over is closed. `broken`: see
-    LoadedModel."""
+    LoadedModel. `probe`: see `loader`."""
     signature = model.signature()
     runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
     loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs, broken)
     try:
         check_shown(signature, golden)
+        if probe:
+            check_batches(model, golden, settings)
         check_golden(loaded, golden)
         rows = decode_golden(signature, golden).tensors if golden else neutral_rows(signature)
         shown = warm(loaded, rows, settings.batching.max_events)
@@ -133,6 +141,16 @@ def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
             raise ModelRefused(
                 f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             )
+
+
+def check_batches(model: Model, golden: Sequence[Golden], settings: Settings) -> None:
+    """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+    signature = model.signature()
+    decoded = decode_golden(signature, golden) if golden else None
+    if decoded is None or not decoded.rejected:
+        on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
+        most, rows = settings.batching.max_events, decoded.tensors if decoded else None
+        batch_probe.check(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
 
 
 def decode_golden(signature: Signature, golden: Sequence[Golden]) -> Decoded:

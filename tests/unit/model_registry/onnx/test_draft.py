@@ -52,15 +52,20 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
     ]
     found, _ = draft.inputs(tensors, example_events.values(events))
     most = f"{BLANK}: the longest that may come; the examples have up to "
+    pad, marks = found[0]["pad"], found[1]["marks"]
+    assert gaps.is_gap(pad)
+    assert gaps.is_gap(marks)
     assert found == [
-        {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": 0,
+        {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": pad,
          "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}]},
-        {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids"},
-        {"tensor": "frames", "dtype": "float32", "shape": [-1, 2], "pad": 0,
+        {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids", "marks": marks},
+        {"tensor": "frames", "dtype": "float32", "shape": [-1, 2], "pad": pad,
          "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}]},
     ]  # fmt: skip
     for one in (found[0], found[2]):
         one["fields"][0]["max_length"] = 5
+        one["pad"] = 0
+    found[1]["marks"] = "padding"
     Signature.parse(json.dumps({"inputs": found, "output": {"tensor": "y"}}))
 
 

@@ -15,6 +15,7 @@ from model_registry.onnx.derive_signature import Underivable, derive
 from model_registry.onnx.file import OnnxFile
 from model_registry.onnx.requirements import DEVICE, IR, OPSET, RUNTIME
 from model_registry.onnx.tensors import UNKNOWN, Tensor, fault
+from model_registry.package import gaps
 from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
@@ -215,7 +216,10 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     assert not any("attention_mask" in doubt for doubt in caught.value.todo)
     assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.todo)
     document = json.loads(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
+    assert [place for place, _ in gaps.in_document(document)] == ["inputs[0].pad", "inputs[1].marks", "inputs[2].pad"]
     document["inputs"][3]["axis"] = "time"
+    document["inputs"][0]["pad"] = document["inputs"][2]["pad"] = 0
+    document["inputs"][1]["marks"] = "values"
     found = Signature.parse(json.dumps(document))
     assert [(one.given, one.pad, one.mask_of) for one in found.inputs] == [
         ((None, -1), 0, None),

@@ -39,6 +39,7 @@ def test_what_a_signature_says_of_lengths() -> None:
     assert (frames.width, frames.fields[0].max_length, frames.axis) == (80 * 512, 512, "time")
     assert told(found.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
     assert told(found.inputs[2]) == "int64 (B, -1), mask of ids"
+    assert told(signature(IDS, MASK | {"marks": "padding"}).inputs[1]) == "int64 (B, -1), mask of the padding of ids"
 
 
 @pytest.mark.parametrize(

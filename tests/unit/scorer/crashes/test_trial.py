@@ -16,7 +16,7 @@ from scorer.crashes.in_hand import InHand
 from scorer.crashes.trial import Trials, share_of
 from scorer.servables.guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LONG, Superseded
 from scorer.settings import Settings
-from tests.support import hostile_models, models
+from tests.support import batch_models, hostile_models, models
 from tests.support.waiting import STEP_SECONDS
 from tests.unit.scorer.minimal import minimal
 
@@ -73,6 +73,16 @@ def test_a_version_that_kills_its_process_is_refused_with_the_signal_and_the_lim
     with pytest.raises(ModelRefused, match=r"was ended by SIGSEGV after .* 500 MiB of memory \(model.load_bytes\) and 60 s"):
         limited.attempt(site.package(hostile_models.deep_tree), "v@1", wanted)
     assert site.outcomes == [DIED]
+
+
+def test_a_version_whose_scores_depend_on_the_batch_is_refused_with_the_difference_and_the_remedy(site: Site) -> None:
+    folder = site.folder / "package"
+    folder.mkdir()
+    batch_models.centred(folder / "model.onnx")
+    batch_models.complete(folder, batch_models.FOUR, [batch_models.GOLDEN | {"score": 0.0}])
+    with pytest.raises(ModelRefused, match=r"a score depends on its batch: .*the largest difference is .*\"batch\": false"):
+        site.trials().attempt(site.package(), "v@1", wanted)
+    assert site.outcomes == [REFUSED]
 
 
 @pytest.mark.parametrize("build", [hostile_models.expanding, hostile_models.folded])

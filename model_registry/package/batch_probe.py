@@ -1,0 +1,342 @@
+"""A probe of a model: does a score depend on the events that share its batch, on their order, or on padding?
+
+The events are golden examples and variations of them; `run` is injected, so that push, check and load share the probe. It
+compares answers only: whether a score is right is decided by the golden examples.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.errors import Refused
+from model_registry.package import answers
+from model_registry.package.feeding import Tensors, neutral_rows, ragged
+from model_registry.package.lengths import Lengths
+from model_registry.package.shapes import VARIES
+from model_registry.package.signature import Signature, TensorInput
+
+SECONDS = 10.0  # after so long each comparison has one batch of FEWEST events
+FEWEST = 2
+MOST_GOLDEN = 3
+FACTORS = (0.5, 1.25)  # of the numbers of a golden example, for its variations
+MOST_ROWS = 64  # of a batch
+LENGTHS = (12, 20)  # of generated events
+DIFFERENCE = 1e-4  # of numbers up to 1, and so much of larger ones
+DIFFERENCE_HALF = 5e-3  # of float16, and on devices that multiply with as few bits (TF32)
+
+Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
+"""The outputs of one run, by tensor name: for (B, n) rows by tensor name. See `scorer.backends.Model.run`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One event: its rows (one of each tensor), its lengths by axis, and the model's answer to it alone.
+
+    `exact`: it was answered at its exact length, without padding.
+    """
+
+    name: str
+    rows: Tensors
+    lengths: tuple[int, ...]
+    answer: Mapping[str | None, NDArray[Any]]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """The difference between an answer alone and in a batch; `excess` is its multiple of what is allowed."""
+
+    excess: float
+    size: float
+    allowed: float
+    text: str
+
+
+def check(
+    signature: Signature,
+    golden: Tensors | None,
+    run: Run,
+    failed: type[Exception],
+    *,
+    most: int = MOST_ROWS,
+    coarse: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Compare the answers to events alone with the answers to the same events in batches.
+
+    A model that does not answer an event alone is not compared by that event.
+
+    Args:
+        signature: The model's; one that feeds one event at a time is asked twice for one event, and not compared further.
+        golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
+        run: One run of the model.
+        failed: What `run` raises if the model does not answer.
+        most: The largest batch that will be served.
+        coarse: The device may round as float16 does.
+        clock: Seconds.
+
+    Raises:
+        Refused: a difference is beyond the tolerance, or the model answers events alone, but not together.
+    """
+    probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
+    rows = _golden(signature, golden) if golden else _generated(signature)
+    events = probe.answered(rows[:1] if signature.alone else rows)
+    if events:
+        probe.check_repeated(events[0])
+    if signature.alone:
+        return
+    padded = any(one.pad is not None for one in signature.fed if one.varies)
+    for group in _grouped(events, lambda one: (one.lengths, one.exact)):
+        if not padded or (group[0].exact and len(group) > 1):
+            probe.check_batches(group, "beside other events", _company_hint(signature), exact=padded)
+    if padded:
+        fixed = _unpadded_axes(signature)
+        for group in _grouped(events, lambda one: tuple(one.lengths[at] for at in fixed)):
+            probe.check_batches(group, "padded to the length of others", _padding_hint(signature))
+
+
+class _Probe:
+    """The runs of one probe, within its time."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        run: Run,
+        failed: type[Exception],
+        most: int,
+        rounding: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._signature, self._run, self._failed, self._clock = signature, run, failed, clock
+        self._most, self._rounding = most, rounding
+        self._lengths = Lengths(signature) if signature.varies else None
+        self._end = clock() + SECONDS
+
+    def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_Event]:
+        """The events that the model answers alone, at their exact length if it can."""
+        events: list[_Event] = []
+        for name, one in rows:
+            if len(events) >= FEWEST and self._late():
+                break
+            ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
+            for exact in ways:
+                try:
+                    answer = self._answers(_stacked(self._signature, one) if exact else one)
+                except (self._failed, answers.Unreadable):
+                    continue
+                events.append(_Event(name, one, self._lengths_of(one), answer, exact))
+                break
+        return events
+
+    def check_repeated(self, event: _Event) -> None:
+        """Raise Refused if the model gives another answer to the same event."""
+        rows = _stacked(self._signature, event.rows) if event.exact else event.rows
+        again = self._answers(rows)
+        if worst := max(self._differences([event], again), key=lambda one: one.excess, default=None):
+            hint = "export it for inference, without dropout or random numbers"
+            raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
+
+    def check_batches(self, group: Sequence[_Event], where: str, hint: str, *, exact: bool = False) -> None:
+        """Compare two batches of these events: another order, another size. Raise Refused."""
+        found: list[_Difference] = []
+        rows_at_once = min(self._most, self._most_rows(group))
+        first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
+        for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
+            if batch is not first and self._late():
+                break
+            rows = _joined([one.rows for one in batch])
+            try:
+                together = self._answers(_stacked(self._signature, rows) if exact else rows)
+            except (self._failed, answers.Unreadable) as error:
+                raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
+            found += self._differences(batch, together)
+        if worst := max(found, key=lambda one: one.excess, default=None):
+            said = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
+            raise Refused(f"a score depends on its batch: {where}, {worst.text}; {said}", hint)
+
+    def _differences(self, batch: Sequence[_Event], found: Mapping[str | None, NDArray[Any]]) -> Iterator[_Difference]:
+        """The answers that differ by more than is allowed, the largest of each event and output."""
+        for at, event in enumerate(batch):
+            for output, alone in event.answer.items():
+                difference = _difference(alone[0], found[output][at], self._signature.batch_tolerance, self._rounding)
+                if difference is not None:
+                    excess, size, allowed, numbers = difference
+                    of = f"output {output!r} of " if output else ""
+                    yield _Difference(excess, size, allowed, f"{of}{event.name} {numbers}")
+
+    def _answers(self, rows: Tensors) -> dict[str | None, NDArray[Any]]:
+        return answers.columns(self._signature, self._run(rows))
+
+    def _lengths_of(self, rows: Tensors) -> tuple[int, ...]:
+        return () if self._lengths is None else tuple(self._lengths.of(rows)[0].tolist())
+
+    def _most_rows(self, group: Sequence[_Event]) -> int:
+        """How many rows of the longest lengths a scorer runs at once."""
+        if self._lengths is None:
+            return MOST_ROWS
+        return self._lengths.most_rows([max(lengths) for lengths in zip(*(one.lengths for one in group), strict=True)])
+
+    def _late(self) -> bool:
+        return self._clock() > self._end
+
+
+def _difference(alone: Any, together: Any, tolerance: float | None, rounding: float) -> tuple[float, float, float, str] | None:
+    """How far two answers are from each other: the multiple of what is allowed, the difference, what is allowed, and both
+    answers in words. None: no further than is allowed."""
+    alone, together = np.asarray(alone), np.asarray(together)
+    if alone.shape != together.shape:
+        return math.inf, math.inf, 0.0, f"has the shape {alone.shape} alone, but {together.shape}"
+    if alone.dtype.kind not in "iuf":
+        at = np.flatnonzero((alone != together).ravel())
+        return (math.inf, math.inf, 0.0, _numbers(alone, together, int(at[0]))) if len(at) else None
+    first, second = alone.astype(np.float64).ravel(), together.astype(np.float64).ravel()
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    with np.errstate(invalid="ignore"):
+        sizes = np.where(same, 0.0, np.nan_to_num(np.abs(first - second), nan=math.inf, posinf=math.inf))
+    size = float(sizes.max(initial=0.0))
+    most = DIFFERENCE_HALF if alone.dtype == np.float16 else rounding
+    relative = most * max(1.0, float(np.abs(first[np.isfinite(first)]).max(initial=0.0)))
+    allowed = tolerance or (relative if alone.dtype.kind == "f" else 0.0)
+    if size <= allowed:
+        return None
+    return size / allowed if allowed else math.inf, size, allowed, _numbers(alone, together, int(sizes.argmax()))
+
+
+def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
+    place = f" at {list(map(int, np.unravel_index(at, alone.shape)))}" if alone.ndim else ""
+    first, second = alone.ravel()[at], together.ravel()[at]
+    if alone.dtype.kind == "f":
+        return f"scores {first:.6g}{place} alone, but {second:.6g}"
+    return f"scores {str(first)!r:.60}{place} alone, but {str(second)!r:.60}"
+
+
+def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
+    """Some golden examples, of the shortest to the longest, and variations of the first of them. No event is made of bytes,
+    such as a file, and no number becomes zero that was none: a model may not survive either."""
+    count = len(next(iter(rows.values())))
+    order = np.arange(count)
+    if signature.varies:
+        order = np.argsort(Lengths(signature).of(rows).sum(axis=1), kind="stable")
+    chosen = order[np.unique(np.linspace(0, count - 1, min(count, MOST_GOLDEN)).astype(int))]
+    events = [(f"golden example {at + 1}", _row(rows, at)) for at in chosen.tolist()]
+    name, first = events[0]
+    for factor in FACTORS:
+        events.append((f"{name} with its numbers times {factor}", _varied(signature, first, factor)))
+    if longer := _resized(signature, first):
+        events.append((f"{name} at another length", longer))
+    return events
+
+
+def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
+    """Events for a version without golden examples: zeros, then numbers from 0 to 1."""
+    events = []
+    for seed, length in enumerate((LENGTHS[0], *LENGTHS)):
+        random = np.random.default_rng(seed)
+        rows = {}
+        for one in signature.fed:
+            neutral = _neutral(signature, one, length)
+            elements = neutral[0] if one.varies else neutral
+            if seed and elements.dtype.kind == "f":
+                elements = random.random(elements.shape).astype(elements.dtype)
+            elif seed > 1 and elements.dtype.kind in "iu":
+                elements = np.ones_like(elements)
+            rows[one.tensor] = ragged([elements], 1) if one.varies else elements
+        events.append((f"generated event {seed + 1}", rows))
+    return events
+
+
+def _neutral(signature: Signature, one: TensorInput, length: int) -> NDArray[Any]:
+    """The row of zeros of a tensor, of this length at most if its length varies."""
+    row = neutral_rows(signature)[one.tensor]
+    if not one.varies:
+        return row
+    at = (one.shape or ()).index(VARIES)
+    return ragged([np.take(row[0], np.arange(min(length, row[0].shape[at])), axis=at)], 1)
+
+
+def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
+    """An event with other numbers: floats times a factor, whole numbers halved (away from zero) by a factor below 1."""
+    raw = {one.tensor for one in signature.fed if any(field.raw for field in one.fields)}
+
+    def varied(values: NDArray[Any]) -> NDArray[Any]:
+        if values.dtype.kind == "f":
+            return (values * factor).astype(values.dtype)
+        if values.dtype.kind in "iu" and factor < 1:
+            half: NDArray[Any] = np.where(values < 0, values // 2, values - values // 2)
+            return half
+        return values
+
+    return {
+        name: row if name in raw else ragged([varied(row[0])], 1) if row.ndim == 1 else varied(row)
+        for name, row in rows.items()
+    }
+
+
+def _resized(signature: Signature, rows: Tensors) -> Tensors | None:
+    """An event of another length, longer if it may be, made of the same elements; None if nothing is padded."""
+    found = dict(rows)
+    varying = [one for one in signature.fed if one.varies]
+    if any(one.fields[0].raw for one in varying):
+        return None
+    for one in varying:
+        if one.pad is None:
+            continue
+        row, at, most = rows[one.tensor][0], (one.shape or ()).index(VARIES), one.fields[0].max_length
+        length = row.shape[at]
+        other = min(most, max(LENGTHS[1], length + length // 2)) if length < most else (length + 1) // 2
+        if length == 0:
+            continue
+        found[one.tensor] = ragged([np.take(row, np.arange(other) % length, axis=at)], 1)
+    return found if any(found[name] is not rows[name] for name in rows) else None
+
+
+def _grouped(events: Sequence[_Event], key: Callable[[_Event], Any]) -> list[list[_Event]]:
+    groups: dict[Any, list[_Event]] = {}
+    for event in events:
+        groups.setdefault(key(event), []).append(event)
+    return list(groups.values())
+
+
+def _unpadded_axes(signature: Signature) -> list[int]:
+    """The places of the axes whose events must have one length to share a run."""
+    axes = list(dict.fromkeys((one.axis, one.pad is None) for one in signature.fed if one.varies))
+    return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
+
+
+def _row(rows: Tensors, at: int) -> Tensors:
+    return {name: tensor[at : at + 1] for name, tensor in rows.items()}
+
+
+def _joined(rows: Sequence[Tensors]) -> Tensors:
+    return {name: np.concatenate([one[name] for one in rows]) for name in rows[0]}
+
+
+def _stacked(signature: Signature, rows: Tensors) -> Tensors:
+    """The same rows as one array where their length varies: they are run at that length, without padding."""
+    varying = {one.tensor for one in signature.fed if one.varies}
+    return {name: np.stack(list(row)) if name in varying else row for name, row in rows.items()}
+
+
+def _company_hint(signature: Signature) -> str:
+    one = signature.fed[0]
+    example = json.dumps({"tensor": one.tensor, "shape": [1, *one.row], "batch": False})
+    return (
+        f'feed it one event at a time ("batch": false for each tensor, such as {example} with its dtype and fields), '
+        "export it with the batch as its first axis, or, for a model with dynamic quantisation or float16 inside, accept the "
+        'difference: "batch_tolerance"'
+    )
+
+
+def _padding_hint(signature: Signature) -> str:
+    mask = next((one for one in signature.inputs if one.mask_of), None)
+    marks = f', "marks" of mask {mask.tensor!r} (now "{mask.marks}")' if mask else ""
+    return (
+        f'correct the "pad"{marks}; or leave "pad" out, so that only events of one length share a run; or feed one event at a '
+        'time ("batch": false)'
+    )

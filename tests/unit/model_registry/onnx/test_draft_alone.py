@@ -1,0 +1,91 @@
+"""Models that take one event at a time are told by their shapes, and drafted with "batch": false."""
+
+import json
+from typing import Any
+
+import pytest
+
+from model_registry.onnx import draft, draft_alone
+from model_registry.onnx.tensors import Tensor
+from model_registry.package import example_events, gaps
+from model_registry.package.signature import Signature
+
+Y = Tensor("y", "float32", ("n", 1))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "why"),
+    [
+        ([("n", 4)], ("n", 1), ""),
+        ([(None, 4)], ("batch", 1), ""),
+        ([("batch", 4)], ("unk__12", 1), ""),
+        ([("batch", 4)], ("Gemmy_dim_0", 1), ""),
+        ([("n", 4), (1, 128)], ("n", 1), ""),
+        ([(2, 4)], (2, 1), ""),
+        ([("n", 4)], (), ""),
+        ([(1, 4)], (1, 1), "input 'x0' has the fixed batch size 1"),
+        ([(1, 4)], ("k",), "input 'x0' has the fixed batch size 1"),
+        (
+            [("seq", "batch", 4)],
+            ("batch", 1),
+            "first axes of input 'x0' ['seq', 'batch', 4] and output 'y' ['batch', 1] differ",
+        ),
+        ([("t", 4)], (1, 1), "first axes of input 'x0' ['t', 4] and output 'y' [1, 1] differ"),
+    ],
+)
+def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, why: str) -> None:
+    tensors = [Tensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
+    found = draft_alone.reason(tensors, [Tensor("y", "float32", output)])
+    assert found == why or (why and why in found)
+
+
+def test_a_file_of_bytes_is_no_batch() -> None:
+    assert not draft_alone.reason([Tensor("file", "uint8", (None,))], [Tensor("y", "float32", (1, 4))])
+
+
+@pytest.mark.parametrize(
+    ("shape", "events", "document"),
+    [
+        ((1, 4), [{"x": [1, 2, 3, 4]}], {"shape": [1, 4], "fields": [{"name": "x", "array": True, "length": 4}]}),
+        ((1, 1), [{"x": 3}], {"shape": [1, 1], "fields": ["x"]}),
+        ((1,), [{"x": 3}], {"shape": [1], "fields": ["x"]}),
+        ((1, 2, 2), [{"x": [[[1, 2], [3, 4]]]}], {"shape": [1, 2, 2], "fields": [{"name": "x", "array": True}]}),
+        ((1, 2, 2), [{"x": [1, 2, 3, 4]}], {"shape": [1, 2, 2], "fields": [{"name": "x", "array": True}]}),
+        (("t", 2), [{"x": [[1, 2]]}, {"x": [[1, 2], [3, 4]]}], {"shape": [-1, 2]}),
+        ((1, "t"), [{"x": [1, 2]}, {"x": [1]}], {"shape": [1, -1]}),
+        ((1, 2), [], {"shape": [1, 2], "fields": [{"name": "x", "array": True, "length": 2}]}),
+        ((1, 2), [{"a": 1, "b": 2}], {"shape": [1, 2]}),
+    ],
+)
+def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
+    tensor = Tensor("x", "float32", shape)
+    drafted = draft_alone.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], example_events.values(events))
+    whole = draft_alone.single(found, tensor, drafted)
+    assert whole | document | {"batch": False} == whole
+    for field in whole["fields"]:
+        if isinstance(field, dict) and "max_length" in field:
+            field["max_length"] = 64
+    whole["fields"] = [one for one in whole["fields"] if not gaps.is_gap(one)]
+    assert Signature.parse(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
+
+
+def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
+    tensors = [Tensor("ids", "int64", (1, "len")), Tensor("ids_mask", "bool", (1, "len"))]
+    opened = [draft_alone.opened(one, alone=True) for one in tensors]
+    found, _ = draft.inputs(opened, example_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    ids, mask = (draft_alone.single(*one) for one in zip(found, tensors, opened, strict=True))
+    assert ids["shape"] == [1, -1]
+    assert "pad" not in ids
+    assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
+    ids["fields"][0]["max_length"], mask["marks"] = 64, "values"
+    assert Signature.parse(json.dumps({"inputs": [ids, mask], "output": {"tensor": "y"}})).alone
+
+
+def test_an_input_that_no_field_feeds_is_a_constant() -> None:
+    tensors = [Tensor("x", "float32", (1, 2)), Tensor("state", "float32", (1, 1, 8))]
+    opened = [draft_alone.opened(one, alone=True) for one in tensors]
+    found, _ = draft.inputs(opened, example_events.values([{"x": [1, 2]}]))
+    _, state = (draft_alone.single(*one) for one in zip(found, tensors, opened, strict=True))
+    assert gaps.is_gap(state["value"])
+    assert state["batch"] is False

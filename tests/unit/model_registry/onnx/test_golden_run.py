@@ -1,0 +1,74 @@
+"""Models that push tries with ONNX Runtime: a version whose scores depend on the batch or on padding is rejected."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.commands.prepare import Unanswered, prepare
+from model_registry.errors import Refused
+from model_registry.package.gaps import BLANK
+from tests.support import batch_models
+from tests.support.batch_models import ALONE, FOUR, GOLDEN
+
+LINES: list[dict[str, Any]] = [
+    {"event": {"x": [1.0, 3.0]}, "score": 2.0, "tolerance": 1e-4},
+    {"event": {"x": [2.0, 4.0, 9.0]}, "score": 5.0, "tolerance": 1e-4},
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "score"), [(batch_models.centred, 0.0), (batch_models.running_sum, 20.0), (batch_models.fixed_inside, 20.0)]
+)
+def test_a_score_that_depends_on_its_batch_is_rejected_and_right_one_event_at_a_time(
+    tmp_path: Path, build: Callable[[Path], None], score: float
+) -> None:
+    build(tmp_path / "model.onnx")
+    batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": score}])
+    with pytest.raises(Refused, match=r"depends on its batch|answers events alone, but not 3 together") as found:
+        prepare(tmp_path)
+    assert '"batch": false' in str(found.value.hint)
+    batch_models.complete(tmp_path, ALONE, [GOLDEN | {"score": score}])
+    assert prepare(tmp_path).ran
+
+
+def test_a_version_without_golden_examples_is_probed_too(tmp_path: Path) -> None:
+    batch_models.running_sum(tmp_path / "model.onnx")
+    batch_models.complete(tmp_path, FOUR, [])
+    (tmp_path / "golden.jsonl").unlink()
+    with pytest.raises(Refused, match="depends on its batch"):
+        prepare(tmp_path)
+
+
+def test_dynamic_quantisation_is_rejected_unless_the_signature_accepts_its_difference(tmp_path: Path) -> None:
+    batch_models.quantised(tmp_path / "model.onnx")
+    golden = [
+        {"event": {"a": a, "b": 0.213, "c": 0.387, "d": 0.271}, "score": score, "tolerance": 0.05}
+        for a, score in ((0.5, 1.8), (0.61, 1.8))
+    ]
+    batch_models.complete(tmp_path, FOUR, golden)
+    with pytest.raises(Refused, match=r"the largest difference is 0\.00\d+"):
+        prepare(tmp_path)
+    batch_models.complete(tmp_path, FOUR | {"batch_tolerance": 0.05}, golden)
+    assert prepare(tmp_path).ran
+
+
+@pytest.mark.parametrize("marks", ["values", "padding"])
+def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_path: Path, marks: str) -> None:
+    batch_models.masked_mean(tmp_path / "model.onnx", marks)
+    batch_models.complete(tmp_path, batch_models.masked(marks), LINES)
+    assert prepare(tmp_path).ran
+    wrong = {"values": "padding", "padding": None}[marks]
+    batch_models.complete(tmp_path, batch_models.masked(wrong), LINES)
+    with pytest.raises(Refused, match="padded to the length of others") as found:
+        prepare(tmp_path)
+    assert "\"marks\" of mask 'mask'" in str(found.value.hint)
+
+
+def test_the_answers_that_push_prints_are_those_to_each_event_alone(tmp_path: Path) -> None:
+    batch_models.running_sum(tmp_path / "model.onnx")
+    batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": BLANK}] * 2)
+    with pytest.raises(Unanswered) as found:
+        prepare(tmp_path)
+    assert found.value.lines.count('"score":20.0') == 2

@@ -1,0 +1,297 @@
+"""A score may not depend on the events that share its batch: what the probe of a model finds, model by model."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model_registry.errors import Refused
+from model_registry.package import batch_probe
+from model_registry.package.feeding import Feeding, Tensors, ragged
+from model_registry.package.signature import Signature
+
+Arrays = dict[str, Any]
+Model = Callable[[Arrays], Any]
+WEIGHTS = np.arange(4, dtype=np.float32)
+FOUR = {"tensor": "x", "dtype": "float32", "fields": ["a", "b", "c", "d"]}
+X = {
+    "tensor": "x",
+    "dtype": "float32",
+    "shape": [-1],
+    "pad": 0,
+    "fields": [{"name": "x", "array": True, "max_length": 64}],
+}
+EXACT = {key: value for key, value in X.items() if key != "pad"}
+MASK = {"tensor": "mask", "dtype": "bool", "mask_of": "x"}
+ONE, MORE = [[1, 2, 3, 4]], [[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1]]
+
+
+class Fails(Exception):
+    """The model does not answer."""
+
+
+def signature(*inputs: dict[str, Any], **more: Any) -> Signature:
+    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}, **more}))
+
+
+def fixed(*rows: Any) -> Tensors:
+    return {"x": np.array(rows, np.float32)}
+
+
+def varying(*rows: list[float]) -> Tensors:
+    return {"x": ragged((np.array(row, np.float32) for row in rows), len(rows))}
+
+
+def probe(
+    stated: Signature, golden: Tensors | None, model: Model, clock: Callable[[], float] = lambda: 0.0, **more: Any
+) -> list[int]:
+    """The sizes of the runs that the probe made."""
+    sizes = []
+
+    def run(tensors: Tensors) -> dict[str, Any]:
+        given = Feeding(stated).all(tensors)
+        sizes.append(len(next(iter(tensors.values()))))
+        return {"y": np.asarray(model(given))}
+
+    batch_probe.check(stated, golden, run, Fails, clock=clock, **more)
+    return sizes
+
+
+def linear(given: Arrays) -> Any:
+    return given["x"] @ WEIGHTS
+
+
+def centred(given: Arrays) -> Any:
+    return (given["x"] - given["x"].mean(axis=0)) @ WEIGHTS
+
+
+def running_sum(given: Arrays) -> Any:
+    return np.cumsum(given["x"] @ WEIGHTS)
+
+
+def quantised(given: Arrays) -> Any:
+    """As dynamic quantisation: 255 steps over the range of the whole batch."""
+    step = np.abs(given["x"]).max() / 127
+    return np.round(given["x"] / step) * step @ WEIGHTS
+
+
+def masked_mean(given: Arrays) -> Any:
+    with np.errstate(invalid="ignore"):
+        return (given["x"] * given["mask"]).sum(axis=1) / given["mask"].sum(axis=1)
+
+
+def masked_mean_of_padding(given: Arrays) -> Any:
+    """The mean over the values that the mask does not mark."""
+    return masked_mean({"x": given["x"], "mask": ~given["mask"]})
+
+
+@pytest.mark.parametrize("golden", [fixed(*ONE), fixed(*MORE), None], ids=["one", "three", "none"])
+def test_a_model_that_scores_events_one_by_one_passes(golden: Tensors | None) -> None:
+    assert probe(signature(FOUR), golden, linear)
+
+
+@pytest.mark.parametrize("model", [centred, running_sum])
+@pytest.mark.parametrize("golden", [fixed(*ONE), fixed(*MORE), None], ids=["one", "three", "none"])
+def test_a_score_that_depends_on_other_events_is_refused_with_the_difference_and_the_remedy(
+    model: Model, golden: Tensors | None
+) -> None:
+    with pytest.raises(Refused, match=r"depends on its batch: beside other events, .* alone, but .*; the largest diff") as one:
+        probe(signature(FOUR), golden, model)
+    assert '"batch": false' in str(one.value.hint)
+    assert '{"tensor": "x", "shape": [1, 4], "batch": false}' in str(one.value.hint)
+    assert "batch_tolerance" in str(one.value.hint)
+
+
+def test_one_event_at_a_time_is_right_for_a_model_of_a_series() -> None:
+    alone = signature({**FOUR, "shape": [1, 4], "batch": False})
+    assert probe(alone, fixed(*MORE), running_sum)
+
+
+def test_dynamic_quantisation_is_refused_unless_the_signature_accepts_its_difference() -> None:
+    golden = fixed([0.11, 0.22, 0.31, 0.4], [5, 6, 7, 8])
+    with pytest.raises(Refused, match="the largest difference is"):
+        probe(signature(FOUR), golden, quantised)
+    assert probe(signature(FOUR, batch_tolerance=0.5), golden, quantised)
+    with pytest.raises(Refused, match=r"and 0\.001 is allowed"):
+        probe(signature(FOUR, batch_tolerance=0.001), golden, quantised)
+
+
+def test_rounding_by_another_batch_size_is_no_difference() -> None:
+    def rounded(given: Arrays) -> Any:
+        return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-6 * len(given["x"]))
+
+    assert probe(signature(FOUR), fixed(*MORE), rounded)
+
+
+def test_a_device_may_round_as_float16_does() -> None:
+    def coarse(given: Arrays) -> Any:
+        return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(given["x"]))
+
+    assert probe(signature(FOUR), fixed(*MORE), coarse, coarse=True)
+    with pytest.raises(Refused, match="depends on its batch"):
+        probe(signature(FOUR), fixed(*MORE), coarse)
+
+
+def test_no_batch_is_larger_than_those_that_are_served() -> None:
+    assert max(probe(signature(FOUR), fixed(*MORE), linear, most=2)) == 2
+    assert max(probe(signature(FOUR), fixed(*MORE), centred, most=1)) == 1
+    long = {**X, "fields": [{"name": "x", "array": True, "max_length": 1 << 15}]}
+    rows = varying([1.0] * 6000, [2.0] * 7000)
+    assert max(probe(signature(long, MASK), rows, masked_mean)) == 2
+
+
+def test_a_text_of_another_event_is_refused() -> None:
+    def largest(given: Arrays) -> Any:
+        return np.array([f"class {given['x'].argmax()}"] * len(given["x"]), object)
+
+    with pytest.raises(Refused, match=r"scores 'class 3' alone, but 'class \d+'"):
+        probe(signature(FOUR), fixed(*MORE), largest)
+
+
+def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> None:
+    def numbered(given: Arrays) -> Any:
+        return np.full(len(given["x"]), 70_000 + len(given["x"]))
+
+    with pytest.raises(Refused, match=r"scores '70001' alone, but '700\d+'; .* and 0 is allowed"):
+        probe(signature(FOUR), fixed(*MORE), numbered)
+    assert probe(signature(FOUR, batch_tolerance=20), fixed(*MORE), numbered)
+
+
+def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
+    random = np.random.default_rng(0)
+    for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
+        with pytest.raises(Refused, match="two answers to one event"):
+            probe(stated, fixed(*ONE), lambda given: random.random(np.atleast_2d(given["x"]).shape[0]))
+
+
+def test_a_model_that_answers_one_event_only_is_refused_with_its_error_and_the_remedy() -> None:
+    def single(given: Arrays) -> Any:
+        if len(given["x"]) > 1:
+            raise Fails("cannot reshape {8} to {1,4}")
+        return linear(given)
+
+    with pytest.raises(Refused, match=r"answers events alone, but not 3 together: cannot reshape") as found:
+        probe(signature(FOUR), fixed(*ONE), single)
+    assert '"batch": false' in str(found.value.hint)
+
+
+def test_variations_that_a_model_cannot_answer_are_left_out() -> None:
+    def strict(given: Arrays) -> Any:
+        if (given["x"] % 1).any():
+            raise Fails("no whole number")
+        return linear(given)
+
+    assert max(probe(signature(FOUR), fixed(*MORE), strict)) > 1
+
+
+@pytest.mark.parametrize("factor", batch_probe.FACTORS)
+def test_no_number_becomes_zero_that_was_none(factor: float) -> None:
+    whole = signature({**FOUR, "dtype": "int64"})
+    rows = {"x": np.array([[1, -1, 7, 0]])}
+    found = batch_probe._varied(whole, rows, factor)["x"]
+    assert ((found == 0) == (rows["x"] == 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("marks", "model"), [("values", masked_mean), ("padding", masked_mean_of_padding)], ids=["values", "padding"]
+)
+def test_a_mask_marks_values_or_padding(marks: str, model: Model) -> None:
+    right = signature(X, {**MASK, "marks": marks})
+    assert probe(right, varying([1, 3], [2, 4, 9]), model)
+    wrong = signature(X, {**MASK, "marks": {"values": "padding", "padding": "values"}[marks]})
+    with pytest.raises(Refused, match="padded to the length of others") as found:
+        probe(wrong, varying([1, 3], [2, 4, 9]), model)
+    assert "\"marks\" of mask 'mask'" in str(found.value.hint)
+
+
+@pytest.mark.parametrize("golden", [varying([4]), varying([1] * 64), varying([1, 1, 1, 5], [4]), None])
+def test_a_model_that_counts_padding_is_refused_and_right_at_exact_lengths(golden: Tensors | None) -> None:
+    def mean(given: Arrays) -> Any:
+        return given["x"].mean(axis=1)
+
+    with pytest.raises(Refused, match="padded to the length of others") as found:
+        probe(signature(X), golden, mean)
+    assert 'leave "pad" out' in str(found.value.hint)
+    assert probe(signature(EXACT), golden, mean)
+
+
+def test_padding_is_compared_with_the_exact_length_where_one_bucket_holds_all_lengths() -> None:
+    short = {**X, "fields": [{"name": "x", "array": True, "max_length": 8}]}
+    with pytest.raises(Refused, match="padded to the length of others"):
+        probe(signature(short), varying([1, 2], [3, 4]), lambda given: given["x"].mean(axis=1))
+
+
+def test_events_of_one_length_that_depend_on_each_other_are_told_from_padding() -> None:
+    def centred_mean(given: Arrays) -> Any:
+        mean = masked_mean(given)
+        return mean - mean.mean()
+
+    for inputs in ((X, MASK), (EXACT, MASK)):
+        with pytest.raises(Refused, match="beside other events"):
+            probe(signature(*inputs), varying([1, 3], [2, 4, 9]), centred_mean)
+
+
+def test_an_event_that_is_too_short_without_padding_is_compared_as_it_is_served() -> None:
+    def window(given: Arrays) -> Any:
+        if given["x"].shape[1] < 4:
+            raise Fails("the window has 4 steps")
+        return given["x"].sum(axis=1)
+
+    assert probe(signature(X), varying([1, 3]), window)
+
+
+def test_several_lengths_share_a_run_only_where_they_are_padded() -> None:
+    other = {**EXACT, "tensor": "z", "axis": "other", "fields": [{"name": "z", "array": True, "max_length": 64}]}
+    rows = varying([1, 3], [2, 4, 9]) | {"z": varying([1], [1, 2])["x"]}
+    assert probe(signature(X, other), rows, lambda given: given["x"].sum(axis=1) + given["z"].sum(axis=1))
+    rows = varying([1, 3], [2, 4, 9]) | {"z": varying([1], [1])["x"]}
+    assert max(probe(signature(X, other), rows, lambda given: given["x"].sum(axis=1) + given["z"].sum(axis=1))) > 5
+
+
+def test_a_slow_model_is_compared_in_one_batch() -> None:
+    now = iter(range(0, 10_000, 60))
+    sizes = probe(signature(FOUR), fixed(*MORE), linear, lambda: float(next(now)))
+    assert [size for size in sizes if size > 1] == [2]
+    now = iter(range(0, 10_000, 60))
+    with pytest.raises(Refused, match="depends on its batch"):
+        probe(signature(FOUR), fixed(*MORE), centred, lambda: float(next(now)))
+
+
+def test_a_probe_has_few_runs_and_few_events() -> None:
+    assert sum(probe(signature(FOUR), fixed(*MORE * 50), linear)) <= 30
+    assert sum(probe(signature(X, MASK), varying(*([1.0] * n for n in range(1, 60))), masked_mean)) <= 60
+
+
+def test_without_an_answer_there_is_nothing_to_compare() -> None:
+    def fails(_: Arrays) -> Any:
+        raise Fails
+
+    probe(signature(FOUR), fixed(*ONE), fails)
+    probe(signature(FOUR), None, fails)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "0.1", [0.1]])
+def test_a_batch_tolerance_is_a_number_above_zero(value: Any) -> None:
+    with pytest.raises(Refused, match=r"batch_tolerance: .* is no number above 0"):
+        signature(FOUR, batch_tolerance=value)
+
+
+def test_a_signature_is_written_as_it_was_read() -> None:
+    for stated in (signature(FOUR, batch_tolerance=0.02), signature(X, {**MASK, "marks": "padding"}), signature(X, MASK)):
+        assert Signature.parse(stated.to_json()) == stated
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"marks": "nothing"}, "marks: 'nothing' is neither values nor padding"),
+        ({"mask_of": None, "length_of": "x", "marks": "padding"}, 'leave out "marks"'),
+    ],
+)
+def test_marks_are_for_masks(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(Refused, match=error):
+        signature(X, {key: value for key, value in (MASK | change).items() if value is not None})
+    with pytest.raises(Refused, match='"marks" is for a mask'):
+        signature({**X, "marks": "padding"})
