@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,10 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     inputs, notes = draft.inputs(found.inputs, example_events.values(events))
     alone = any("fields" in one and not one.get("batch", True) for one in inputs)
-    outputs = [replace(one, shape=tensors.batched(one.shape)) for one in found.outputs] if alone else found.outputs
-    answers = draft_outputs.answers(outputs, labels, alone=alone)
+    if alone:
+        answers = draft_outputs.answers_to_one(found.outputs, found.inputs, labels)
+    else:
+        answers = draft_outputs.answers(found.outputs, labels)
     read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
     if left := [one.name for one in found.outputs if one.name not in read]:
         notes.append(f"no score is read from {', '.join(left)}")

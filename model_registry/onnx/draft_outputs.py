@@ -1,6 +1,7 @@
 """The outputs of a draft, as far as a model and the labels of its columns tell them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from model_registry.errors import Refused
@@ -8,9 +9,34 @@ from model_registry.onnx.derive_signature import answer_shape
 from model_registry.onnx.tensors import UNKNOWN, Tensor
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.gaps import BLANK
-from model_registry.package.shapes import is_open, written
+from model_registry.package.shapes import VARIES, is_open, written
 
 TOP = 3  # classes of a draft
+
+
+def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """Draft the output, labels and decision of a model that takes one event at a time.
+
+    The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
+    has an open first dimension, or one has the same name, it is the former; else a person has to say.
+
+    Raises:
+        Refused: No output can be read.
+    """
+    firsts = {one.shape[0] for one in inputs if one.shape and is_open(one.shape[0])}
+    own = [one for one in tensors if one.shape and is_open(one.shape[0])]
+    known = {one.name for one in own if not firsts or (isinstance(one.shape[0], str) and one.shape[0] in firsts)}
+    rows = [replace(one, shape=(1, *one.shape) if one in own or one.shape[:1] != (1,) else one.shape) for one in tensors]
+    document = answers(rows, labels, alone=True)
+    outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
+    for output in outputs:
+        tensor = next((one for one in own if one.name == output["tensor"]), None)
+        if tensor and "top" not in output:
+            row = [VARIES if is_open(size) else size for size in tensor.shape]
+            gap = f"{BLANK}: {row} where the answer has any length, {row[1:]} where its first dimension is a batch of one"
+            output.pop("index", None)
+            output["shape"] = row if tensor.name in known else gap
+    return document
 
 
 def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:

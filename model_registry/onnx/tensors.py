@@ -75,10 +75,19 @@ def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict
     varying = [one for one in signature.fed if one.varies]
     names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
     for output in signature.outputs:
-        for size in outputs[output.tensor].shape[1:]:
+        if signature.alone and VARIES in (output.shape or ()):
+            continue
+        shape = outputs[output.tensor].shape
+        for size in shape if signature.alone else shape[1:]:
             if isinstance(size, str) and size in names:
                 said = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
-                return f"{said}; a score has one shape for all events: let the model take a mean, or one place"
+                hint = "let the model take a mean, or one place"
+                way = (
+                    'write -1 for it in the "shape" of the output'
+                    if signature.alone
+                    else 'feed one event at a time ("batch": false)'
+                )
+                return f"{said}; a score has one shape for all events: {hint}, or {way}"
     return None
 
 
