@@ -8,6 +8,7 @@ import msgspec
 
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.json import numbers
 from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
@@ -74,7 +75,7 @@ class JsonRows:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         try:
-            event = json.loads(value)
+            event = numbers.loads(value)
             json.dumps(event, ensure_ascii=False).encode()  # half of a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
