@@ -6,7 +6,7 @@ from typing import Any
 
 from model_registry.errors import Refused
 from model_registry.onnx.derive_signature import answer_shape
-from model_registry.onnx.tensors import UNKNOWN, Tensor
+from model_registry.onnx.tensors import UNKNOWN, Tensor, is_tensor, remedy
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.gaps import BLANK
 from model_registry.package.shapes import VARIES, is_open, written
@@ -48,11 +48,15 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = F
     batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
+    told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
+    odd = next((one for one in tensors if not is_tensor(one)), None)
     if not read:
-        told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
-        hint = "export it without ZipMap, and with a dynamic first axis"
+        hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
         raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
     floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+    if odd and not floats:
+        said = f"output {odd.name!r} is {odd.dtype}, not a tensor, and the others have no score ({told})"
+        raise Refused(said, remedy(odd))
     if labels:
         return _labelled(floats, labels)
     if len(read) == 1:
