@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
-from model_registry.onnx import extensions
+from model_registry.onnx import extensions, locales
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import answers, raw
 from model_registry.package.dtypes import held
@@ -34,6 +34,8 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
     loaded = Loaded(model, signature, stated)
+    if not examples:
+        loaded.check_neutral()
     found = loaded.answers([example.event for example in examples])
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -64,10 +66,15 @@ class Loaded:
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
         """The score of each event, as JSON has it. Raises Refused."""
-        if not events:
-            return []
+        return self._answers(decoded(self._signature, events)) if events else []
+
+    def check_neutral(self) -> None:
+        """Ask for one event of zeros and empty strings, as a scorer does that has no golden example. Raises Refused."""
+        self._answers(neutral_rows(self._signature))
+
+    def _answers(self, tensors: Tensors) -> list[Any]:
         try:
-            outputs = self._outputs(decoded(self._signature, events))
+            outputs = self._outputs(tensors)
             self._check_shapes(outputs)
             return answers.values(self._signature, outputs)
         except answers.Unreadable as error:
@@ -120,7 +127,7 @@ class Loaded:
         except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
-            raise Refused(message, "no scorer could either") from None
+            raise Refused(message, locales.hint(reason) or "no scorer could either") from None
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:

@@ -26,7 +26,7 @@ X: dict[str, Any] = {
 ANY = {"inputs": [X], "output": {"tensor": "y", "shape": [-1]}}
 UNSTATED = {"inputs": [X], "output": {"tensor": "y"}}
 EVENTS = ([-1.0, -1, -1, -1], [0, 1, 0, 0], [1, 0, 2, 0], [1, 1, 1, 1], [0, 0, 0, 5])
-PLACES = ([], [1], [0, 2], [0, 1, 2, 3], [3])
+PLACES: tuple[list[int], ...] = ([], [1], [0, 2], [0, 1, 2, 3], [3])
 
 
 def places(path: Path, dtype: int = TensorProto.INT64) -> None:
