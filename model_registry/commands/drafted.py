@@ -92,13 +92,10 @@ def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -
         raise Refused(f"{model.name} has a final ZipMap, whose output is no tensor", hint) from None
     if unzipped is None:
         return model, []
-    try:
-        compared = run_apart(zipmap.compare, model, unzipped)
-    except ImportError:
-        compared = False
+    uncompared = run_apart(zipmap.compare, model, unzipped)
     changed = scratch / model.name
     changed.write_bytes(unzipped.data)
-    return changed, [zipmap.note(unzipped, compared=compared)]
+    return changed, [zipmap.note(unzipped, uncompared)]
 
 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from model_registry.errors import Refused
+from model_registry.onnx import locales
 from model_registry.onnx.file import OnnxFile
 
 DOMAIN, NAME = "ai.onnx.ml", "ZipMap"
 ROWS = 3
 SHOWN = 10  # classes in a note
+SHOWN_CHARACTERS = 200  # of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +53,40 @@ def without(path: Path) -> Unzipped | None:
         names = stated.get("classlabels_int64s") or [one.decode() for one in stated.get("classlabels_strings", ())]
         name = node.output[0]
         classes[name] = list(names)
-        outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, len(names)]))
+        outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, len(names) or None]))
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], [name]))
     return Unzipped(model.SerializeToString(), classes)
 
 
-def compare(path: Path, unzipped: Unzipped) -> bool:
-    """Return whether both models could be run on generated rows, and gave the same numbers.
+def compare(path: Path, unzipped: Unzipped) -> str:
+    """Compare the numbers of both models on generated rows.
+
+    Returns:
+        Why they could not be compared; an empty string if they are the same.
 
     Raises:
-        ImportError: ONNX Runtime is not installed.
         Refused: They gave other numbers.
     """
-    import onnxruntime as ort
-
-    ort.set_default_logger_severity(4)
-    before, after = (ort.InferenceSession(model, providers=["CPUExecutionProvider"]) for model in (str(path), unzipped.data))
-    rows = {one.name: _rows(one) for one in before.get_inputs()}
     try:
+        import onnxruntime as ort
+    except ImportError:
+        return "ONNX Runtime is not installed here"
+    ort.set_default_logger_severity(4)
+    try:
+        before, after = (
+            ort.InferenceSession(model, providers=["CPUExecutionProvider"]) for model in (str(path), unzipped.data)
+        )
+        rows = {one.name: _rows(one) for one in before.get_inputs()}
         maps = dict(zip([one.name for one in before.get_outputs()], before.run(None, rows), strict=True))
-    except Exception:  # noqa: BLE001 - generated rows may be none that the model takes; ONNX Runtime has no common class
-        return False
+        numbers = dict(zip(unzipped.classes, after.run(list(unzipped.classes), rows), strict=True))
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common class; generated rows may not suit
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:SHOWN_CHARACTERS]
+        return locales.hint(str(error)) or f"ONNX Runtime says {reason}"
     for name, names in unzipped.classes.items():
-        (found,) = after.run([name], rows)
-        expected = np.array([[row[one] for one in names] for row in maps[name]], np.float32)
-        if not np.array_equal(found, expected, equal_nan=True):
+        expected = np.array([[row.get(one) for one in names] for row in maps[name]], np.float32)
+        if not np.array_equal(numbers[name], expected, equal_nan=True):
             raise Refused(f"output {name!r} has other numbers without ZipMap", "export the model without ZipMap")
-    return True
+    return ""
 
 
 def _rows(stated: Any) -> Any:
@@ -93,12 +102,12 @@ def _rows(stated: Any) -> Any:
     return np.random.default_rng(1).normal(size=shape).astype(kind)
 
 
-def note(unzipped: Unzipped, *, compared: bool) -> str:
-    """Return a line about what was changed."""
+def note(unzipped: Unzipped, uncompared: str) -> str:
+    """Return a line about what was changed; `uncompared` is why the numbers were not compared."""
     said = "; ".join(
         f"output {name!r} has a column for each class: {_listed(names)}" for name, names in unzipped.classes.items()
     )
-    checked = "the numbers are the same" if compared else "the numbers were not compared"
+    checked = f"the numbers were not compared: {uncompared}" if uncompared else "the numbers are the same"
     return f"the final ZipMap was removed ({checked}): {said}"
 
 
