@@ -26,6 +26,18 @@ RUN python3 -m hatchling build --target wheel --directory /wheel \
     && python3 -m pip check \
     && python3 -m pip uninstall -y pip
 
+# The locale by which models of text (TF-IDF pipelines) change its case, under both names that exporters write. A base without
+# apt-get has the locales that it has.
+# hadolint ignore=DL3008
+RUN mkdir -p /usr/lib/locale \
+    && if command -v apt-get; then \
+        apt-get update \
+        && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends locales \
+        && rm -rf /var/lib/apt/lists/* \
+        && localedef --no-archive -i en_US -f UTF-8 /usr/lib/locale/en_US.UTF-8 \
+        && localedef --no-archive -i en_US -f UTF-8 /usr/lib/locale/en_US; \
+    fi
+
 # What is in it, from what is really installed: a CycloneDX bill of materials. The tool itself stays out of the image.
 FROM build AS bill-of-materials
 COPY deploy/requirements/sbom.txt sbom.txt
@@ -43,6 +55,7 @@ LABEL org.opencontainers.image.title="scorestream" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/scorestream /opt/scorestream
+COPY --from=build /usr/lib/locale /usr/lib/locale
 COPY --from=bill-of-materials /sbom.cdx.json /usr/share/scorestream/sbom.cdx.json
 # Everything written goes below the two folders that may be mounted writable: the cache of model versions, and /tmp.
 ENV PATH=/opt/scorestream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \

@@ -2,8 +2,9 @@
 
 import re
 import shlex
+import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from model_registry import package
 from model_registry.commands.prepare import answered_by
 from model_registry.errors import Refused
-from model_registry.onnx import draft, draft_alone, draft_folder, draft_outputs, safety, tensors
+from model_registry.onnx import draft, draft_alone, draft_folder, draft_outputs, safety, tensors, zipmap
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import example_events, gaps, golden, labels_file
 from model_registry.package.example_events import Event
@@ -22,7 +23,8 @@ from model_registry.sandbox import run_apart
 
 CARD = "README.md"
 MOST_GOLDEN = 5
-_VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][A-Za-z0-9._-]*)")
+_VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
+"""A name and a version with a point, as in late-1.0.0: resnet-50 and model-v2-0-cls are names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,21 @@ class Drafted:
 
 def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> Drafted:
     """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
-    found = safety.check(model, None, domains)
+    with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
+        return _write(model, folder, example, labels, domains, Path(scratch))
+
+
+def _write(
+    stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
+) -> Drafted:
+    found = safety.check(stated, None, domains)
+    if fault := tensors.unfed(found.inputs):
+        raise Refused(fault, "see model_registry/README.md for what events can feed")
+    model, changes = _without_zipmap(stated, found, folder, scratch)
+    found = found if model is stated else safety.check(model, None, domains)
     events = example_events.read(example) if example else []
     document, notes = _signature(found, events, labels_file.read(labels) if labels else [])
+    notes[:0] = changes
     signature = None if any(gaps.in_document(document)) else Signature.parse(msgspec.json.encode(document))
     if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "export the model anew, or write its signature.json by hand")
@@ -55,6 +69,35 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
     )
 
 
+def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
+    """Write the model without its final ZipMap into the scratch folder.
+
+    Returns:
+        The model to continue with, and a note for the person if it is another one.
+
+    Raises:
+        Refused: It needs the library `onnx`, or has a ZipMap that cannot be removed.
+    """
+    zipped = any(one.dtype == tensors.MAPS for one in found.outputs)
+    if not zipped or not zipmap.is_in(found) or found.external:
+        return model, []
+    if (folder / package.MODEL).exists():
+        raise Refused(
+            f"{folder / package.MODEL} has a final ZipMap, and nothing is overwritten", "choose another folder with --into"
+        )
+    try:
+        unzipped = run_apart(zipmap.without, model)
+    except ImportError:
+        hint = "pip install onnx, with which init removes it; or export the model without ZipMap"
+        raise Refused(f"{model.name} has a final ZipMap, whose output is no tensor", hint) from None
+    if unzipped is None:
+        return model, []
+    uncompared = run_apart(zipmap.compare, model, unzipped)
+    changed = scratch / model.name
+    changed.write_bytes(unzipped.data)
+    return changed, [zipmap.note(unzipped, uncompared)]
+
+
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     why = draft_alone.reason(found.inputs, found.outputs)
     opened = [draft_alone.opened(one, alone=bool(why)) for one in found.inputs]
@@ -63,8 +106,10 @@ def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) 
     if why:
         notes.append(f'{why}: events are fed one at a time ("batch": false)')
     alone = any("fields" in one and not one.get("batch", True) for one in inputs)
-    outputs = [replace(one, shape=tensors.batched(one.shape)) for one in found.outputs] if alone else found.outputs
-    answers = draft_outputs.answers(outputs, labels, alone=alone)
+    if alone:
+        answers = draft_outputs.answers_to_one(found.outputs, found.inputs, labels)
+    else:
+        answers = draft_outputs.answers(found.outputs, labels)
     read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
     if left := [one.name for one in found.outputs if one.name not in read]:
         notes.append(f"no score is read from {', '.join(left)}")

@@ -2,16 +2,17 @@
 
 What the model requires of a scorer is noted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from model_registry import package
+from model_registry import files, package
 from model_registry.errors import Refused
-from model_registry.onnx import derive_signature, golden_run, requirements, safety
+from model_registry.oci import plan
+from model_registry.onnx import derive_signature, golden_run, requirements, safety, tensors
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import Package, gaps, golden
 from model_registry.package.gaps import BLANK
@@ -24,6 +25,7 @@ CLOSE = 1e-4
 class Prepared:
     """A package that may be pushed, with the files that the folder lacks and the annotations that go with it.
 
+    `files` are those of the folder that belong to the package, `left_out` the others; a folder of such ends with a slash.
     `derived`: the signature is one of these files. `ran` is the ONNX Runtime that answered the golden examples, "" where none
     is installed here or `remote`: the model is for a server, which the scorer asks before the version goes live.
     """
@@ -34,6 +36,8 @@ class Prepared:
     derived: bool = False
     ran: str = ""
     remote: bool = False
+    files: Collection[str] = ()
+    left_out: Sequence[str] = ()
 
 
 class Unanswered(Refused):
@@ -67,13 +71,38 @@ def prepare(
         if _unanswered(found):
             raise Unanswered(folder)
         golden.check_shown(stated, found.golden)
-        return Prepared(found, {}, {}, remote=True)
+        members, others = _members(folder, ())
+        return Prepared(found, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
+    if fault := tensors.unfed(model.inputs):
+        raise Refused(fault, "see model_registry/README.md for what events can feed")
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = _read(folder, signature)
     golden.check_shown(signature, found.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model, run))
+    members, others = _members(folder, (one.location for one in model.external))
+    needs = requirements.of(model, tuple(devices))
+    return Prepared(found, more, needs, stated is None, _ran(found, signature, model, run), files=members, left_out=others)
+
+
+def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the files of a folder that belong to its package, and what does not, as `Prepared` names them.
+
+    A package consists of its model with the files of its weights, the signature, the golden examples, and what people read.
+    """
+    with files.reported(f"the package {folder}"):
+        paths = sorted(plan.walk(folder, hidden=False))
+    known = {package.SIGNATURE, package.GOLDEN, *weights}
+    members = [path for path in paths if path in known or path.split("/")[0] in package.MODELS or _is_for_people(path)]
+    others = {path if "/" not in path else f"{path.split('/')[0]}/" for path in paths if path not in members}
+    return members, sorted(others)
+
+
+def _is_for_people(path: str) -> bool:
+    """Whether a file at the top of a package is its model card, another page, or a licence."""
+    return "/" not in path and (
+        path.endswith(".md") or path.split(".")[0].upper() in ("LICENSE", "LICENCE", "NOTICE", "COPYING")
+    )
 
 
 def _read(folder: Path, signature: Signature) -> Package:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,11 +57,12 @@ def push(
         base = _base(ctx, image) if image else None
         pushed = package.push(
             store, ready.package, target.name, str(target.tag),
-            created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
+            created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base, only=ready.files,
         )  # fmt: skip
-    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": len(ready.package.golden)}
-    value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived}
-    if ready.ran and not json:
+    value: dict[str, Any] = {"name": target.name, "version": target.tag, "digest": pushed.digest}
+    value |= {"golden_examples": len(ready.package.golden)}
+    value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived, "left_out": ready.left_out}
+    if ready.ran and not json and ready.package.golden:
         output.talk(f"the model answers its golden examples ({len(ready.package.golden)})")
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
@@ -75,6 +76,8 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart)
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
+    if ready.left_out:
+        output.talk(f"left out, for they are no part of a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
         output.talk("no golden.jsonl: nothing will compare a score of this version before it goes live")
     if ready.package.golden and not ready.ran:

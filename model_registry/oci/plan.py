@@ -1,7 +1,7 @@
 """What a package folder holds, and the artifact that is made of it: one raw layer a file."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,10 @@ class Plan:
     blobs: tuple[tuple[Descriptor, Source], ...]
 
 
-def of(folder: Path, more: Mapping[str, bytes]) -> list[tuple[File, Source]]:
-    """The files to push, by path, hashed; `more` are files that the folder lacks. Raises Refused."""
-    sources: dict[str, Source] = {path: reader(folder / path) for path in walk(folder, hidden=False)}
+def of(folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None) -> list[tuple[File, Source]]:
+    """The files to push, by path, hashed: all, or `only` these; `more` are files that the folder lacks. Raises Refused."""
+    paths = [path for path in walk(folder, hidden=False) if only is None or path in only]
+    sources: dict[str, Source] = {path: reader(folder / path) for path in paths}
     sources |= {path: partial(io.BytesIO, data) for path, data in more.items()}
     if len(sources) > manifest.MAX_FILES:
         raise Refused(f"{folder} has {len(sources)} files; a version has at most {manifest.MAX_FILES}")

@@ -89,7 +89,8 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
     if len(outputs) == 1 and floats:
         return None
     named = ", ".join(f"{one.name} ({one.dtype})" for one in outputs)
-    return f"which output is the score, and which column of it? The model gives {named or 'nothing'}"
+    odd = next((f"; {one.name!r} is no tensor: {tensors.remedy(one)}" for one in outputs if not tensors.is_tensor(one)), "")
+    return f"which output is the score, and which column of it? The model gives {named or 'nothing'}{odd}"
 
 
 def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any] | None:

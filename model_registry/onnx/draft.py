@@ -12,7 +12,7 @@ from typing import Any
 from model_registry.onnx.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import gaps, paths, raw
-from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, event_fault
 from model_registry.package.gaps import BLANK
 from model_registry.package.paths import Step
 from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step
@@ -144,7 +144,7 @@ def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
 def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
     """The fields that a row may be made of, behind a gap: nothing tells their order."""
     scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
-    fitting = [path for path in scalars if not any(value_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
+    fitting = [path for path in scalars if not any(event_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
     count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
     gap = f"{BLANK}: leave here the {count}fields of a row, in the order in which the model was trained on them"
     return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
@@ -218,9 +218,9 @@ def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
         longest = _longest(values, shape) if VARIES in shape else 1
         width, nested = step(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
         return bool(shape) and not any(
-            array_fault(one, width, nested, lambda element: value_fault(element, tensor.dtype)) for one in there
+            array_fault(one, width, nested, lambda element: event_fault(element, tensor.dtype)) for one in there
         )
-    return row in ((), (1,)) and not any(value_fault(one, tensor.dtype) for one in there)
+    return row in ((), (1,)) and not any(event_fault(one, tensor.dtype) for one in there)
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:

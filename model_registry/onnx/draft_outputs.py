@@ -1,16 +1,42 @@
 """The outputs of a draft, as far as a model and the labels of its columns tell them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from model_registry.errors import Refused
 from model_registry.onnx.derive_signature import answer_shape
-from model_registry.onnx.tensors import UNKNOWN, Tensor
+from model_registry.onnx.tensors import UNKNOWN, Tensor, is_tensor, remedy
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.gaps import BLANK
-from model_registry.package.shapes import is_open, written
+from model_registry.package.shapes import VARIES, is_open, written
 
 TOP = 3  # classes of a draft
+
+
+def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """Draft the output, labels and decision of a model that takes one event at a time.
+
+    The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
+    has an open first dimension, or one has the same name, it is the former; else a person has to say.
+
+    Raises:
+        Refused: No output can be read.
+    """
+    firsts = {one.shape[0] for one in inputs if one.shape and is_open(one.shape[0])}
+    own = [one for one in tensors if one.shape and is_open(one.shape[0])]
+    known = {one.name for one in own if not firsts or (isinstance(one.shape[0], str) and one.shape[0] in firsts)}
+    rows = [replace(one, shape=(1, *one.shape) if one in own or one.shape[:1] != (1,) else one.shape) for one in tensors]
+    document = answers(rows, labels, alone=True)
+    outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
+    for output in outputs:
+        tensor = next((one for one in own if one.name == output["tensor"]), None)
+        if tensor and "top" not in output:
+            row = [VARIES if is_open(size) else size for size in tensor.shape]
+            gap = f"{BLANK}: {row} where the answer has any length, {row[1:]} where its first dimension is a batch of one"
+            output.pop("index", None)
+            output["shape"] = row if tensor.name in known else gap
+    return document
 
 
 def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
@@ -22,11 +48,15 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = F
     batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
+    told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
+    odd = next((one for one in tensors if not is_tensor(one)), None)
     if not read:
-        told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
-        hint = "export it without ZipMap, and with a dynamic first axis"
+        hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
         raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
     floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+    if odd and not floats:
+        said = f"output {odd.name!r} is {odd.dtype}, not a tensor, and the others have no score ({told})"
+        raise Refused(said, remedy(odd))
     if labels:
         return _labelled(floats, labels)
     if len(read) == 1:

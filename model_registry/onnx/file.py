@@ -13,7 +13,7 @@ from pathlib import Path
 from model_registry import files
 from model_registry.errors import Corrupt
 from model_registry.onnx import wire
-from model_registry.onnx.tensors import UNKNOWN, Shape, Tensor
+from model_registry.onnx.tensors import MAPS, UNKNOWN, Shape, Tensor
 from model_registry.onnx.wire import Buffer, Span
 from model_registry.untrusted_input.files import open_regular
 
@@ -195,9 +195,20 @@ class _Reader:
         for number, value in wire.messages(self._buffer, span):
             if number in kinds:
                 dtype = kinds[number]
+                if number == 4 and self._holds_maps(value):
+                    dtype = MAPS
             elif number == 1:
                 dtype, shape = self._tensor_type(value)
         return dtype, shape
+
+    def _holds_maps(self, sequence: Span) -> bool:
+        """Whether the elements of a sequence are maps."""
+        return any(
+            kind == 5
+            for number, element in wire.messages(self._buffer, sequence)
+            if number == 1
+            for kind, _ in wire.messages(self._buffer, element)
+        )
 
     def _tensor_type(self, span: Span) -> tuple[str, Shape]:
         dtype = "undefined"

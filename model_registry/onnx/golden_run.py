@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
-from model_registry.onnx import extensions
+from model_registry.onnx import extensions, locales
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import answers, batch_probe, raw
 from model_registry.package.dtypes import held
@@ -20,8 +20,8 @@ from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding, Tensors, neutral_rows, of_bytes, ragged
 from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.lengths import Lengths, as_row, together
-from model_registry.package.shapes import filled, flat, is_nested, is_open, length_in
+from model_registry.package.lengths import Lengths, as_row, is_ragged, together
+from model_registry.package.shapes import VARIES, filled, flat, is_nested, is_open, length_in
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
@@ -35,6 +35,8 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     """
     loaded = Loaded(model, signature, stated)
     loaded.probe([example.event for example in examples])
+    if not examples:
+        loaded.check_neutral()
     found = loaded.answers([example.event for example in examples])
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -65,10 +67,16 @@ class Loaded:
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
         """The score of each event, as JSON has it. Raises Refused."""
-        if not events:
-            return []
-        outputs = self._outputs(decoded(self._signature, events))
+        return self._answers(decoded(self._signature, events)) if events else []
+
+    def check_neutral(self) -> None:
+        """Ask for one event of zeros and empty strings, as a scorer does that has no golden example. Raises Refused."""
+        self._answers(neutral_rows(self._signature))
+
+    def _answers(self, tensors: Tensors) -> list[Any]:
         try:
+            outputs = self._outputs(tensors)
+            self._check_shapes(outputs)
             return answers.values(self._signature, outputs)
         except answers.Unreadable as error:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
@@ -77,6 +85,14 @@ class Loaded:
         """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
         rows = decoded(self._signature, events) if events else None
         batch_probe.check(self._signature, rows, self._run, Refused)
+
+    def _check_shapes(self, outputs: Tensors) -> None:
+        """Raises Refused where answers have several shapes and the signature does not say so."""
+        for one in self._signature.outputs:
+            if is_ragged(outputs[one.tensor]) and self._signature.rank(one) is None:
+                found = sorted({row.shape for row in outputs[one.tensor]}, key=len)
+                said = f"output {one.tensor!r} has the shapes {list(found[0])} and {list(found[-1])} for two events"
+                raise Refused(said, f'write "shape": {_common(found)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
         """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.
@@ -92,7 +108,12 @@ class Loaded:
         """The outputs for events: in one run, or as many as their lengths need."""
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
-        return together(Lengths(self._signature).runs(tensors), tensors, lambda part, _: self._run(part))
+        runs = Lengths(self._signature).runs(tensors)
+        try:
+            return together(runs, tensors, lambda part, _: self._run(part), alone=self._signature.alone)
+        except ValueError as error:
+            hint = 'feed one event at a time ("batch": false) and write -1 for such a length in the "shape" of the output'
+            raise Refused(str(error), hint) from None
 
     def _run(self, tensors: Tensors) -> Tensors:
         rows = len(next(iter(tensors.values())))
@@ -112,7 +133,14 @@ class Loaded:
         except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
-            raise Refused(message, "no scorer could either") from None
+            raise Refused(message, locales.hint(reason) or "no scorer could either") from None
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """The shape of answers of these shapes, of ascending ranks. A first dimension of one was taken for the batch of some."""
+    full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
+    found = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
+    return found if len(full) == len(shapes) else [VARIES, *found[1:]]
 
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:

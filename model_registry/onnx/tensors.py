@@ -8,6 +8,7 @@ from model_registry.package.shapes import VARIES, could_be, fits, is_open, writt
 from model_registry.package.signature import Argmax, Output, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
+MAPS = "a sequence of maps"  # of classes to probabilities: what the operator ZipMap makes
 Shape = tuple[int | str | None, ...]
 
 
@@ -32,6 +33,32 @@ def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tens
     faults = [input_fault(tensor, found[name]) for name, tensor in declared.items()]
     given = {tensor.name: tensor for tensor in outputs}
     return next(filter(None, faults), None) or _output_fault(signature, given) or _length_fault(signature, found, given)
+
+
+def is_tensor(found: Tensor) -> bool:
+    """Whether an output is a tensor of a dtype that scores may have."""
+    return found.dtype in (*DTYPES, UNKNOWN)
+
+
+def remedy(found: Tensor) -> str:
+    """Return what to do about an output that is no tensor which scores may have."""
+    if found.dtype == MAPS:
+        options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
+        return f"export it without ZipMap ({options}), or let `model-registry init` remove it, as for CatBoost"
+    if found.dtype == "bfloat16":
+        return "export it as float32"
+    several = "of several estimators (MultiOutputClassifier) export each as a model, or join their tensors by Concat"
+    return f"export it without ZipMap, or, if it has none, with tensors as outputs: {several}"
+
+
+def unfed(inputs: Iterable[Tensor]) -> str | None:
+    """Return why no event can feed an input, whatever its signature, or None if events can."""
+    for one in inputs:
+        if one.dtype == "bfloat16":
+            return f"input {one.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
+        if one.dtype in (MAPS, "a sequence", "a map", "a sparse tensor", "an optional"):
+            return f"input {one.name!r} is {one.dtype}, which no event can feed; export the model with tensors as inputs"
+    return None
 
 
 def shape_fault(tensor: Tensor) -> str | None:
@@ -75,21 +102,26 @@ def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict
     varying = [one for one in signature.fed if one.varies]
     names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
     for output in signature.outputs:
-        for size in outputs[output.tensor].shape[1:]:
+        if signature.alone and VARIES in (output.shape or ()):
+            continue
+        shape = outputs[output.tensor].shape
+        for size in shape if signature.alone else shape[1:]:
             if isinstance(size, str) and size in names:
                 said = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
-                return f"{said}; a score has one shape for all events: let the model take a mean, or one place"
+                hint = "let the model take a mean, or one place"
+                way = (
+                    'write -1 for it in the "shape" of the output'
+                    if signature.alone
+                    else 'feed one event at a time ("batch": false)'
+                )
+                return f"{said}; a score has one shape for all events: {hint}, or {way}"
     return None
 
 
 def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
     for output in signature.outputs:
         if output.tensor not in found:
-            odd = (
-                "; one is no tensor: export it without ZipMap"
-                if any(t.dtype not in (*DTYPES, UNKNOWN) for t in found.values())
-                else ""
-            )
+            odd = next((f"; {one.name!r} is no tensor: {remedy(one)}" for one in found.values() if not is_tensor(one)), "")
             return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}{odd}"
         if fault := output_fault(signature, output, found[output.tensor]):
             return fault
@@ -99,8 +131,8 @@ def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
 def output_fault(signature: Signature, output: Output, found: Tensor) -> str | None:
     """Why a model's output is not what a signature reads, or None if it may be. A shape of [] may be one that is not stated."""
     name, dtype, shape = output.tensor, found.dtype, batched(found.shape) if signature.alone else found.shape
-    if dtype not in (*DTYPES, UNKNOWN):
-        return f"output {name!r} is {dtype}, not a tensor; export it without ZipMap"
+    if not is_tensor(found):
+        return f"output {name!r} is {dtype}, not a tensor; {remedy(found)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
     if output.index is not None and isinstance(width, int) and not output.index < width:
         return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"

@@ -6,7 +6,7 @@ import contextlib
 import io
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,20 +92,21 @@ def push(
     annotations: Mapping[str, str] | None = None,
     more: Mapping[str, bytes] | None = None,
     base: build.Base | None = None,
+    only: Collection[str] | None = None,
 ) -> Descriptor:
     """Store a folder, or the package that `read` found in one, as a version; the tag comes last, so that it never names half a
     version.
 
-    Files whose names begin with a dot are left out; `more` are files that the folder lacks. With a `base` the version is a
-    container image. The same content gives the same digest everywhere, whatever the files' times: `created` is recorded only
-    where the caller states it. Raises BadReference, and Refused: a folder that `read` refuses, a version that exists with
-    other content, a version named as a channel.
+    Files whose names begin with a dot are left out, and all but `only` if that is given. `more` are files that the folder
+    lacks. With a `base` the version is a container image. The same content gives the same digest everywhere, whatever the
+    files' times: `created` is recorded only where the caller states it. Raises BadReference, and Refused: a folder that
+    `read` refuses, a version that exists with other content, a version named as a channel.
     """
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
     with files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
-        found = plan.of(folder, more or {})
+        found = plan.of(folder, more or {}, only)
         if base is None:
             return _send(store, version, plan.artifact(name, version, at, found, annotations or {}))
         stated = manifest.annotations_of(name, version, at, annotations or {})

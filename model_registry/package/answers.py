@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.package.lengths import is_ragged
 from model_registry.package.shapes import MAX_WIDTH, could_be, written
-from model_registry.package.signature import Argmax, Output, Signature
+from model_registry.package.signature import Argmax, Decision, Output, Signature
 
 MOST_ELEMENTS = 1 << 25
 """Of the answers to a batch, which are some hundred MB as JSON."""
@@ -18,15 +19,32 @@ class Unreadable(ValueError):
 
 
 def columns(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
-    """(B,) or (B, ...) by the output's name, of (B, ...) by tensor name. Raises Unreadable."""
+    """Read the outputs of a batch.
+
+    Returns:
+        (B,) or (B, ...) by the output's name, of (B, ...) by tensor name; an object array (B,) of arrays where events that
+        are run one at a time have answers of several shapes.
+
+    Raises:
+        Unreadable: An output is not as the signature reads it, or is too large.
+    """
     found = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
-    elements, events = sum(column.size for column in found.values()), len(next(iter(found.values())))
-    if elements > MAX_WIDTH * events:
-        raise Unreadable(f"the answer to one event has {elements // events} elements; at most {MAX_WIDTH} are written")
+    events = len(next(iter(found.values())))
+    sizes = sum((_sizes(column) for column in found.values()), np.zeros(events, np.int64))
+    largest, elements = int(sizes.max(initial=0)), int(sizes.sum())
+    if largest > MAX_WIDTH:
+        raise Unreadable(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
     if elements > MOST_ELEMENTS:
         hint = f"at most {MOST_ELEMENTS} are written at once; batching.max_events bounds a batch"
         raise Unreadable(f"the answers to {events} events have {elements} elements; {hint}")
     return found
+
+
+def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
+    """(B,) numbers of elements of each event's answer."""
+    if is_ragged(column):
+        return np.fromiter((row.size for row in column), np.int64, len(column))
+    return np.full(len(column), column.size // max(1, len(column)), np.int64)
 
 
 def largest(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
@@ -54,6 +72,8 @@ def values(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[An
 
 
 def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[Any]:
+    if is_ragged(column):
+        return [row.tolist() for row in column]
     if not output.top:
         return list(column.tolist())
     labels, places = signature.labels_of(output), largest(column, output.top)
@@ -63,6 +83,35 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
 
 
 def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+    """One output of a batch as the signature reads it. Raises Unreadable."""
+    column = _ragged_column(signature, output, found) if is_ragged(found) else _dense_column(signature, output, found)
+    decides = isinstance(signature.decision, Decision) and output is signature.decided
+    if decides and (column.ndim != 1 or is_ragged(column)):
+        shape = "several shapes" if is_ragged(found) else f"shape {found.shape}"
+        said = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
+        raise Unreadable(f"{said}; give output.index")
+    return column
+
+
+def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+    """(B,) arrays of several shapes, as the signature reads them. Raises Unreadable."""
+    if signature.rank(output) == 1 and output.shape is None:  # a column, or one for each label
+        rows = [_dense_column(signature, output, row[np.newaxis]) for row in found]
+        return np.concatenate(rows)
+    if output.shape is None:
+        numbers = np.empty(len(found), object)
+        for at, row in enumerate(found):
+            numbers[at] = row.reshape(()) if row.size == 1 else row
+        return numbers
+    for row in found:
+        if not could_be(row.shape, output.shape):
+            raise Unreadable(
+                f"output {output.tensor!r} has shape {row.shape} for an event, and the signature reads {list(output.shape)}"
+            )
+    return found
+
+
+def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
     if output.index is not None:
         if found.ndim < 2 or output.index >= found.shape[1]:
             raise Unreadable(f"output {output.tensor!r} has shape {found.shape}, and no column {output.index}")

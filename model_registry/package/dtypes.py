@@ -30,6 +30,14 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
     return None if good else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
 
 
+def event_fault(value: object, dtype: str) -> str | None:
+    """Return why a value of an event is none of a dtype, or None if it is one. 7.0 is an integer too."""
+    if isinstance(value, float) and value.is_integer() and dtype in INTEGER_LIMITS:
+        low, high = INTEGER_LIMITS[dtype]
+        return None if low <= value <= high else f"{value!r} is no {dtype} ({low} to {high})"
+    return value_fault(value, dtype)
+
+
 def held(dtype: str) -> str:
     """The dtype of arrays that hold it, for numpy."""
     return "O" if dtype == "string" else dtype

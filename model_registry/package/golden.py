@@ -7,8 +7,7 @@ from itertools import repeat
 from typing import Any, NoReturn
 
 from model_registry.errors import Refused
-from model_registry.package import paths, raw
-from model_registry.package.dtypes import value_fault
+from model_registry.package import dtypes, paths, raw
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import MAX_RANK, array_fault
 from model_registry.package.signature import InputField, Signature
@@ -102,9 +101,9 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     if value is None:
         return ": it is required, but missing or null" if field.required else None
     if field.raw or field.array is None:
-        fault = raw.golden_fault(value, field) if field.raw else value_fault(value, field.dtype)
+        fault = raw.golden_fault(value, field) if field.raw else dtypes.event_fault(value, field.dtype)
         return fault and f": {fault}"
-    found = array_fault(value, field.array, field.shape, lambda one: value_fault(one, field.dtype))
+    found = array_fault(value, field.array, field.shape, lambda one: dtypes.event_fault(one, field.dtype))
     return found and f"{found[0]}: {found[1]}"
 
 

@@ -150,11 +150,23 @@ class Lengths:
         return max(1, min(most_steps // max(1, *sizes), MOST_ELEMENTS // max(1, elements)))
 
 
-def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
-    """The outputs of a batch, in the order of its rows, of its runs; `run` has the tensors of one, and its steps. Raises
-    ValueError where an output has no row for each event, or is of another shape in another run."""
+def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors], *, alone: bool = False) -> Tensors:
+    """Join the outputs of a batch's runs in the order of its rows.
+
+    Args:
+        run: Runs the model for the tensors of one run, which has so many steps.
+        alone: Each run is one event, whose answer has a shape of its own.
+
+    Returns:
+        (B, ...) by tensor name; with `alone`, an object array (B,) of arrays where the events' shapes differ.
+
+    Raises:
+        ValueError: An output has no row for each event, or has another shape in another run without `alone`.
+    """
     if len(runs) == 1:
         return run(tensors, runs[0].steps)
+    if alone:
+        return _one_by_one(runs, tensors, run)
     whole: Tensors = {}
     for one in runs:
         rows = one.rows
@@ -168,6 +180,32 @@ def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int]
                 raise ValueError(f"output {name!r} has the shapes {shapes} for two events; a score has one shape")
             whole[name][rows] = part
     return whole
+
+
+def _one_by_one(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
+    """Join the answers to single events, whose rows ascend."""
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for one in runs:
+        for name, part in run({name: tensor[one.rows] for name, tensor in tensors.items()}, one.steps).items():
+            if np.shape(part)[:1] != (1,):
+                raise ValueError(f"output {name!r} has shape {np.shape(part)}, not one row for each of 1 events")
+            parts.setdefault(name, []).append(part)
+    return {name: _joined(each) for name, each in parts.items()}
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """(B, ...) of (1, ...) parts, or (B,) arrays where their shapes differ."""
+    if len({part.shape for part in parts}) == 1:
+        return np.concatenate(parts)
+    rows = np.empty(len(parts), object)
+    for at, part in enumerate(parts):
+        rows[at] = part.reshape(part.shape[1:])
+    return rows
+
+
+def is_ragged(rows: NDArray[Any]) -> bool:
+    """Whether the rows of a batch are arrays of their own, (B,) of them."""
+    return rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and isinstance(rows[0], np.ndarray)
 
 
 def as_row(signature: Signature, outputs: Tensors) -> Tensors:

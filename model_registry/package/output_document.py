@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from model_registry.package.documents import Part, Text, each_once, nearest, whole
 from model_registry.package.dtypes import value_fault
-from model_registry.package.shapes import MAX_RANK, MAX_WIDTH
+from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, VARIES
 from model_registry.package.signature import Argmax, Decision, Output
 
 MOST_CLASSES = 1_000  # of an event's score: more is what a whole row is for
@@ -145,6 +145,10 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")
         if not labels:
             raise ValueError('decision: argmax gives a label; write "labels": ["cat", "dog", ...], one a column')
+    elif VARIES in (decided.shape or ()):
+        raise ValueError(
+            f"decision: the score is an array of any length, shape {list(decided.shape or ())}; decide on a number"
+        )
     elif decided.top or (alone and labels and decided.index is None):
         hint = 'name the deciding column, "output": {..., "index": n}, or write "decision": {"argmax": true}'
         raise ValueError(f"decision: the score is an array with a label each; {hint}")

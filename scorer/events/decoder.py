@@ -53,6 +53,10 @@ class Poison(Exception):
         return type(self)(self.reason, str(self))
 
 
+class Beyond(float):
+    """An infinity that stands for a number with more digits, or a larger exponent, than any float has."""
+
+
 class Unsuited(Exception):
     """The format cannot carry what the signature names. The message says what."""
 

@@ -3,7 +3,6 @@
 The text of a key or a header is a number as JSON writes one, or the string itself; of a field of bytes it is the bytes.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import sources
-from model_registry.package.dtypes import INTEGER_LIMITS, held, value_fault
+from model_registry.package.dtypes import INTEGER_LIMITS, event_fault, held
 from model_registry.package.lengths import Lengths
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.events.decoder import Decoded, Decoder, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.integers import is_integral
+from scorer.events.json import lenient
 from scorer.events.native.texts import Texts
 from scorer.events.raw_bytes import RawRows
 from scorer.events.record_parts import ListedParts, Parts
@@ -115,14 +116,14 @@ class _Column:
         field, called = self._field, sources.called(self._field)
         try:
             text = one.decode()
-            value = text if field.dtype == "string" else json.loads(text)
+            value = text if field.dtype == "string" else lenient.loads(text)
         except UnicodeDecodeError as error:
             raise Poison(Reason.NOT_UTF8, f"field {called}: {error}") from None
         except (ValueError, RecursionError):
             value = text
         if field.dtype != "string" and isinstance(value, str | list | dict):
             raise Poison(Reason.WRONG_TYPE, f"field {called}: {text!r:.60} is no {field.dtype}")
-        if type(value) is int and field.dtype in INTEGER_LIMITS and value_fault(value, field.dtype):
+        if is_integral(value) and field.dtype in INTEGER_LIMITS and event_fault(value, field.dtype):
             low, high = INTEGER_LIMITS[field.dtype]
             raise Poison(Reason.OUT_OF_RANGE, f"field {called}: {text:.60} is no {field.dtype} ({low} to {high})")
         return value

@@ -17,7 +17,8 @@ from model_registry.package import paths, sources
 from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
 from scorer.events import decimals
-from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
+from scorer.events.decoder import Beyond, Decoded, Poison, Reason, Unsuited
+from scorer.events.integers import is_integral
 from scorer.events.native.texts import Texts
 from scorer.events.nested import NestedRows
 from scorer.events.shaped import array_type, element_type
@@ -199,16 +200,21 @@ class Fields:
         field = self.by_name.get(name)
         if _is_number(field) and isinstance(value, dict):
             value = value if (number := decimals.variable(value)) is None else number
+        if isinstance(value, Beyond):
+            raise Poison(Reason.OUT_OF_RANGE, f"field {self._called(name)}: the number is beyond all floats")
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
             raise Poison(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
         if value is None and field is not None and field.required:
             raise Poison(Reason.MISSING_FIELD, f"required field {self._called(name)} is missing or null")
+        if field is None and is_integral(value):
+            value = int(value)
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
-            ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
+            number = isinstance(value, int) and not isinstance(value, bool)
+            ranged = number and field is not None and field.array is None and field.dtype not in ("string", "bool")
             said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
             if field is not None and isinstance(value, str | bytes) and _is_number(field):
                 said += decimals.hint(value)

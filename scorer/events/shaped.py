@@ -6,10 +6,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, held, value_fault
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, event_fault, held
 from model_registry.package.shapes import VARIES, array_fault, is_nested
 from model_registry.package.signature import InputField
 from scorer.events.decoder import Poison, Reason
+from scorer.events.integers import is_integral, packed
 
 SHOWN = 200  # characters of a fault
 
@@ -28,29 +29,39 @@ class Shaped:
         if not isinstance(value, list):
             return np.frombuffer(value, "<f8").astype(self._dtype)
         found = msgspec.convert(value, self._types[is_nested(value)])
-        return np.array(found, self._dtype).reshape(self._field.array or 0)
+        return as_array(found, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
-        """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
-        if not isinstance(value, list):
-            return None
-        field = self._field
-        found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
-        if found is None:
-            return None
-        place, said, at_fault = found
-        number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
-        ranged = (type(at_fault) is int and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
-        return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {field.name!r}{place}: {said:.{SHOWN}}")
+        """What is wrong with an array: see `array_poison`."""
+        return array_poison(self._field, value)
+
+
+def array_poison(field: InputField, value: Any) -> Poison | None:
+    """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
+    if not isinstance(value, list):
+        return None
+    found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
+    if found is None:
+        return None
+    place, said, at_fault = found
+    number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
+    ranged = (is_integral(at_fault) and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
+    return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {field.name!r}{place}: {said:.{SHOWN}}")
+
+
+def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A list, flat or nested, as an array. Raises ValueError, TypeError or OverflowError."""
+    return packed(values, dtype) if dtype.kind in "iu" else np.array(values, dtype)
 
 
 def element_type(dtype: str) -> Any:
-    """The msgspec type of a value of a dtype. Whole numbers of 64 bits have no limits: msgspec takes none so large."""
+    """The msgspec type of a value of a dtype. Integers of 64 bits have no limits: msgspec takes none so large. A float may be
+    one, such as 7.0: `integers` decides."""
     kind = np.dtype(held(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
         return type_
     low, high = INTEGER_LIMITS[dtype]
-    return Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int
+    return (Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int) | float
 
 
 def array_type(shape: Any, element: Any) -> Any:
@@ -71,4 +82,4 @@ def _element_fault(value: object, dtype: str) -> str | None:
         except OverflowError:
             return f"the whole number is beyond {dtype}"
         return None
-    return value_fault(value, dtype)
+    return event_fault(value, dtype)

@@ -13,8 +13,9 @@ from model_registry.package.dtypes import FLOAT_LIMITS, held
 from model_registry.package.lengths import Lengths
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
+from scorer.events.integers import converted, fault, row_packer
 from scorer.events.raw_bytes import RawRows
-from scorer.events.shaped import Shaped
+from scorer.events.shaped import SHOWN, Shaped, array_poison
 from scorer.events.varying import VaryingArrays, not_finite
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
@@ -140,6 +141,9 @@ class _Builder:
             self._pick = itemgetter(*columns)
         code = PACK_CODES.get(tensor.dtype)
         self._packer = struct.Struct(f"<{len(columns)}{code}") if code and not self._array else None
+        self._integer_packer: struct.Struct | None = None  # of the integers of an event, a row or an array
+        if self._dtype.kind in "iu" and self._raw is None and self._varying is None:
+            self._integer_packer = row_packer(tensor.dtype, tensor.fields[0].array or len(columns))
         self._nan_allowed: NDArray[np.bool_] | None = None  # a boolean a column; None where the dtype is no float
         self._defaults: list[tuple[int, Any]] = []
         if self._dtype.kind == "f":
@@ -163,6 +167,8 @@ class _Builder:
                 return matrix([pack(*row) for row in picked], len(self._fields), self._dtype)
             except (struct.error, OverflowError):  # a None, or a number that is infinite in the dtype
                 return self._floats(picked)
+        if self._integer_packer is not None:
+            return self._integers(self._integer_packer.pack, picked)
         if self._dtype.kind == "f":
             return self._floats(picked)
         if self._defaults:
@@ -188,9 +194,16 @@ class _Builder:
         return Poison(Reason.NOT_FINITE, f"field {sources.called(field)}: a number is not finite in {field.dtype}")
 
     def poison(self, row: Row) -> Poison | None:
-        """What is wrong with a row's array of a shape, or its bytes, or None."""
-        looks = self._raw or self._shaped
-        return looks.poison(self._pick(row)) if looks is not None else None
+        """What is wrong with a row's array, its bytes or its integers, or None."""
+        picked = self._pick(row)
+        if self._raw is not None:
+            return self._raw.poison(picked)
+        if self._array:
+            return array_poison(self._fields[0], picked)
+        for field, value in zip(self._fields, picked, strict=True):
+            if value is not None and (found := fault(value, field.dtype)):
+                return Poison(found[0], f"field {sources.called(field)}: {found[1]:.{SHOWN}}")
+        return None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -199,6 +212,18 @@ class _Builder:
             missing = [row for row in np.flatnonzero(np.isnan(tensor[:, column])).tolist() if picked[row][column] is None]
             tensor[missing, column] = default
         return tensor
+
+    def _integers(self, pack: Callable[..., bytes], picked: list[Any]) -> NDArray[Any]:
+        """Rows or arrays of integers, of which some may be written as floats, or absent."""
+        width = self._fields[0].array or len(self._fields)
+        try:
+            return matrix([pack(*row) for row in picked], width, self._dtype)
+        except struct.error:  # a None, a float, or a number beyond the dtype
+            rows = [self._filled(row) for row in picked] if self._defaults else picked
+        try:
+            return matrix([pack(*row) for row in rows], width, self._dtype)
+        except struct.error:
+            return converted(rows, self._dtype).reshape(len(picked), width)
 
     def _from_arrays(self, picked: list[Any]) -> NDArray[Any]:
         field = self._fields[0]
@@ -209,6 +234,8 @@ class _Builder:
                 return np.stack([self._shaped.row(row) for row in picked])
             if picked and not any(isinstance(row, list) for row in picked):
                 return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
+            if self._integer_packer is not None:
+                return self._integers(self._integer_packer.pack, picked)
             lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]
             return np.array(lists, self._dtype).reshape(len(picked), field.array or 0)
 

@@ -11,7 +11,7 @@ from model_registry.package.dtypes import held
 from model_registry.package.feeding import ragged
 from model_registry.package.shapes import filled, is_nested, length_in
 from model_registry.package.signature import InputField
-from scorer.events.shaped import array_type, element_type
+from scorer.events.shaped import array_type, as_array, element_type
 
 
 class VaryingArrays:
@@ -39,7 +39,7 @@ class VaryingArrays:
         if isinstance(found, list):
             nested = len(exact) > 1 and is_nested(found)
             found = msgspec.convert(found, array_type(exact, self._element) if nested else self._flat)
-        return np.array(found, self._dtype).reshape(exact)
+        return as_array(found, self._dtype).reshape(exact)
 
 
 def not_finite(rows: NDArray[Any]) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ import orjson
 from numpy.typing import NDArray
 
 from model_registry.package import answers
+from model_registry.package.lengths import is_ragged
 from model_registry.package.signature import Argmax, Output, Signature
 from scorer.scores.record import json_column
 
@@ -17,6 +18,8 @@ COMMA, BRACKET = b",]"
 
 def score_column(scores: NDArray[Any]) -> list[bytes]:
     """Each row of a (B,) or (B, ...) array as JSON, numbers in the shortest form for their dtype."""
+    if is_ragged(scores):
+        return [score_column(row[np.newaxis])[0] for row in scores]
     if scores.dtype == object:
         return json_column(scores.tolist())
     if scores.ndim == 1:
@@ -32,6 +35,11 @@ def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[
     pairs = list(map(add, heads[places.ravel()].tolist(), numbers))
     rows = zip(*[iter(pairs)] * count, strict=True)
     return [b"[%b}]" % b"},".join(row) for row in rows]
+
+
+def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """(B,) booleans of (B,) arrays: whether every number of the array is finite."""
+    return np.array([row.dtype.kind != "f" or bool(np.isfinite(row).all()) for row in rows])
 
 
 class Scores:
@@ -57,6 +65,7 @@ class Scores:
     def finite(self) -> NDArray[np.bool_]:
         """(B,) booleans: whether every number of the row is finite."""
         checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
+        checks += [_finite_rows(column) for column in self.columns.values() if is_ragged(column)]
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
 
     def encoded(self) -> list[bytes]:

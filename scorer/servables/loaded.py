@@ -14,7 +14,8 @@ from model_registry.package import Package, batch_probe, sources
 from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import Tensors, neutral_rows
 from model_registry.package.golden import Golden, agrees, check_shown
-from model_registry.package.signature import Decision, Output, Signature
+from model_registry.package.lengths import is_ragged
+from model_registry.package.signature import Output, Signature
 from publisher.errors import Fatal
 from publisher.process.outages import Away
 from scorer import backends
@@ -179,8 +180,6 @@ def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
 
 def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
     """What a model gives must have a place in the records that are configured. Raises ModelRefused, with the way out."""
-    if isinstance(signature.decision, Decision) and scores.decided_on().ndim != 1:
-        raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
     if settings.output.format == "json":
         return
     for one in signature.outputs:
@@ -202,7 +201,8 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 def _placeless(output: Output, scores: Scores) -> str:
     """What an output gives that numbers row by row cannot say; nothing where they can."""
-    if scores.columns[output.name].dtype == object:
+    column = scores.columns[output.name]
+    if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"
     if output.top:
         return "classes with their labels (top)"

@@ -15,6 +15,7 @@ class Runs:
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._lengths = Lengths(signature)
+        self._alone = signature.alone
         self._deadline = deadline
         self._clock = clock
         self._cost = CostModel()  # by steps: events times their padded length
@@ -30,11 +31,12 @@ class Runs:
             began = self._clock()
             found = model.run(part)
             self._cost.observe(steps, self._clock() - began)
-            self._check(found)
+            if not self._alone:
+                self._check(found)
             return found
 
         try:
-            return together(runs, tensors, one)
+            return together(runs, tensors, one, alone=self._alone)
         except ValueError as error:
             raise InferenceFailed(str(error)) from error
 
@@ -43,4 +45,5 @@ class Runs:
         for name, output in outputs.items():
             if (known := self._shapes.setdefault(name, output.shape[1:])) != output.shape[1:]:
                 said = f"output {name!r} has the shape {written((None, *output.shape[1:]))}, and had {written((None, *known))}"
-                raise InferenceFailed(f"{said} for events of another length; a score has one shape")
+                hint = 'a score has one shape, unless "batch": false feeds one event at a time'
+                raise InferenceFailed(f"{said} for events of another length; {hint}")

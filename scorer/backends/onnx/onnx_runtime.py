@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.oci.digests import hex_of
-from model_registry.onnx import extensions, requirements, safety, tensors
+from model_registry.onnx import extensions, locales, requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
@@ -130,7 +130,10 @@ class OnnxRuntime:
                 options.register_custom_ops_library(library)
             session = ort.InferenceSession(str(package.model_path), options, providers=list(stated.items()))
         except Exception as error:
-            raise ModelRefused(f"ONNX Runtime cannot load the model: {_first_line(error)}") from error
+            missing = locales.hint(str(error))
+            raise ModelRefused(
+                f"ONNX Runtime cannot load the model: {_first_line(error)}{missing and f'; {missing}'}"
+            ) from error
         if PROVIDERS[device] not in session.get_providers():
             raise ModelRefused(f"the model does not run on {PROVIDERS[device]}; ONNX Runtime offers {session.get_providers()}")
         return session

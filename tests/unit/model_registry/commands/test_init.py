@@ -18,6 +18,7 @@ from model_registry.package.signature import Signature
 from tests.docs import pages
 from tests.support import detector, images, models
 from tests.unit.model_registry.conftest import answer, run
+from tests.unit.model_registry.onnx.test_zipmap import zipped
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -291,3 +292,51 @@ def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
     assert str(caught.value).endswith("; and 2 more")
     (tmp_path / "signature.json").write_bytes(b"[" * 5_000)
     gaps.check(tmp_path)
+
+
+def test_a_final_zipmap_is_removed_and_the_note_names_the_classes(folder: Path) -> None:
+    zipped(folder / "late.onnx", {"classlabels_strings": ["early", "late"]})
+    made = answer("init", "late.onnx", "--into", "late-1.0.0")
+    assert made["notes"][0].startswith("the final ZipMap was removed (the numbers are the same): output 'probability' has")
+    output = json.loads((folder / "late-1.0.0" / "signature.json").read_text())["output"]
+    assert output == {
+        "tensor": "probability",
+        "index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row",
+    }
+    names = [one.name for one in onnx.load(str(folder / "late-1.0.0" / "model.onnx")).graph.output]
+    assert names == ["label", "probability"]
+    refused = run("push", "late-1.0.0", "oci:registry/late:1.0.0", code=3).stderr
+    assert "is not complete" in refused
+
+
+def test_an_input_that_no_event_can_feed_is_named(folder: Path) -> None:
+    x = models.tensor("x", TensorProto.BFLOAT16, "N", 2)
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    models.save([node], [x], [models.tensor("y", TensorProto.FLOAT, "N", 2)], folder / "model.onnx")
+    said = "input 'x' is bfloat16, which no format of events has; export it with float32 or float16"
+    assert said in run("init", "model.onnx", "--into", "made", code=3).stderr
+    assert said in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
+    sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
+    nodes = [helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0)]
+    models.save(nodes, [sequence], [models.tensor("y", TensorProto.FLOAT, "N", 2)], folder / "model.onnx")
+    said = "input 'x' is a sequence, which no event can feed; export the model with tensors as inputs"
+    assert said in run("init", "model.onnx", "--into", "made", code=3).stderr
+    assert said in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("model-v2-0-cls", "model-v2-0-cls:1.0.0"),
+        ("resnet-50", "resnet-50:1.0.0"),
+        ("resnet-50-2.1.0", "resnet-50:2.1.0"),
+        ("Flight Delay-1.4.0-rc1", "flight-delay:1.4.0-rc1"),
+        ("late", "late:1.0.0"),
+    ],
+)
+def test_the_suggested_reference_takes_only_a_version_from_the_name_of_the_folder(
+    folder: Path, name: str, reference: str
+) -> None:
+    named_inputs(folder / "late.onnx")
+    made = answer("init", "late.onnx", "--into", f"made/{name}")
+    assert made["next"][0].endswith(f" oci:./registry/{reference}")

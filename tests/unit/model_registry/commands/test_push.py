@@ -129,3 +129,38 @@ def test_without_onnx_runtime_push_says_what_it_did_not_do(folder: Path) -> None
     environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     assert "the golden examples were not run" in done.stderr
+
+
+def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder: Path) -> None:
+    (folder / "v1" / "train.log").write_text("epoch 1\n")
+    (folder / "v1" / "LICENSE").write_text("Apache-2.0\n")
+    nested = folder / "v1" / "registry" / "flight-delay"
+    nested.mkdir(parents=True)
+    (nested / "index.json").write_text("{}")
+    result = run("push", "v1", f"{REPO}:1.0.0")
+    assert "left out, for they are no part of a package: registry/, train.log\n" in result.stderr
+    store = LayoutStore(folder / "registry" / "flight-delay")
+    version = manifest.parse_version(store.manifest(store.resolve("1.0.0").digest))
+    assert sorted(file.path for file in version.files) == [
+        "LICENSE",
+        "README.md",
+        "golden.jsonl",
+        "model.onnx",
+        "signature.json",
+    ]
+    assert json.loads(run("push", "v1", f"{REPO}:1.0.0", "--json").stdout)["left_out"] == ["registry/", "train.log"]
+
+
+def test_a_push_without_golden_examples_does_not_say_that_they_are_answered(folder: Path) -> None:
+    (folder / "v1" / "golden.jsonl").unlink()
+    said = run("push", "v1", f"{REPO}:3.0.0").stderr
+    assert "no golden.jsonl: nothing will compare a score" in said
+    assert "answers its golden examples" not in said
+
+
+def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_too(folder: Path) -> None:
+    (folder / "v1" / "golden.jsonl").unlink()
+    rule = ', "decision": {"threshold": 0.5, "at_or_above": "late", "below": "in time"}}'
+    (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1}}', "}" + rule))
+    said = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
+    assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in said

@@ -1,0 +1,15 @@
+"""Locales that models need: ONNX Runtime changes the case of text by one, en_US where the model names none."""
+
+import re
+
+_MISSING = re.compile(r"locale with name:\s*(?P<name>[A-Za-z0-9_.@-]+)")
+
+
+def hint(error: str) -> str:
+    """Return how to install the locale that ONNX Runtime did not find, or an empty string if the error is another one."""
+    found = _MISSING.search(error)
+    if found is None:
+        return ""
+    name = found["name"]
+    install = f"apt-get install locales && localedef -i {name.removesuffix('.UTF-8')} -f UTF-8 {name}"
+    return f"the model needs the locale {name}, here and where the scorers run (the image has en_US): {install}"
