@@ -14,7 +14,8 @@ def run(
     path: Config,
     flags: Set = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes in the consumer group; default: as many as cores are allowed.", min=1)
+        int | None,
+        typer.Option(help="Processes in the consumer group; default: one for each allowed core, or for each GPU used.", min=1),
     ] = None,
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Score unseen, by the version that does not answer, to <output>.shadow.")
@@ -27,7 +28,7 @@ def run(
     """Score events until SIGTERM. With --shadow nobody is answered: a group of its own compares versions."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
     from publisher.process import logs
-    from scorer.process import cores, service, shadow_service, supervisor
+    from scorer.process import cores, devices, service, shadow_service, supervisor
     from scorer.settings import load
     from scorer.settings.shadowing import Shadowing
 
@@ -38,6 +39,8 @@ def run(
     if shadow:
         settings = Shadowing.of(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
-    count = workers or cores.allowed()
+    gpus = devices.of_workers(settings.model)
+    default = cores.allowed() if settings.model.device == "cpu" else len(gpus) or 1
+    count = workers or default
     work = partial(shadow_service.run if shadow else service.run, workers=count)
-    supervisor.run(settings, count, work, log_level.upper())
+    supervisor.run(settings, count, work, log_level.upper(), gpus)

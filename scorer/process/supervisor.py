@@ -29,6 +29,7 @@ from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.process.watchdog import BROKEN
 from scorer.crashes.in_hand import InHand, path_of
+from scorer.process import devices
 from scorer.process.restarts import Restarts
 from scorer.servables.source import open_cache
 from scorer.settings import Settings
@@ -44,13 +45,21 @@ Work = Callable[..., None]
 """`work(settings, on_serving=told, in_hand=note)` scores until SIGTERM or SIGINT; it calls `told(address)` when it begins."""
 
 
-def run(settings: Settings, workers: int, work: Work, log_level: str) -> None:
-    """Keep `workers` processes scoring until SIGTERM or SIGINT, which drain them all. Raises Fatal and SettingsError."""
+def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequence[str] = ()) -> None:
+    """Keep `workers` processes scoring until SIGTERM or SIGINT, which drain them all. Raises Fatal and SettingsError.
+
+    Args:
+        settings: The configuration of one worker alone; see `of_worker`.
+        workers: The number of processes.
+        work: What each process does.
+        log_level: The level of the workers' logs.
+        gpus: The GPUs that workers use in turn, as values of CUDA_VISIBLE_DEVICES; empty if none uses one.
+    """
     each = [of_worker(settings, number) for number in range(workers)] if workers > 1 else [settings]
     gc.collect()
     gc.freeze()
     with contextlib.closing(_Wakeup()) as wakeup:
-        _Supervisor(each, work, log_level, wakeup).run()
+        _Supervisor(each, work, log_level, wakeup, gpus).run()
     log.info("all workers have ended")
 
 
@@ -93,8 +102,9 @@ class _Wakeup:
 class _Worker:
     """One process at a time, and what it says."""
 
-    def __init__(self, number: int, settings: Settings) -> None:
+    def __init__(self, number: int, settings: Settings, gpu: str | None) -> None:
         self.number = number
+        self._gpu = gpu
         self.settings = settings
         self.in_hand = _note(settings)
         self.said: Fatal | None = None  # why it does not go on, in its own words
@@ -107,14 +117,17 @@ class _Worker:
         fork = multiprocessing.get_context("fork")
         self._hears, tells = fork.Pipe(duplex=False)
         self.said, self.restart_at = None, None
-        self._process = fork.Process(target=_child, args=(self.settings, work, log_level, tells, lifeline, self.in_hand))
+        self._process = fork.Process(
+            target=_child, args=(self.settings, work, log_level, tells, lifeline, self.in_hand, self._gpu)
+        )
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         tells.close()
-        log.info("worker %d is process %d", self.number, self._process.pid)
+        device = f" on GPU {self._gpu}" if self._gpu is not None else ""
+        log.info("worker %d is process %d%s", self.number, self._process.pid, device)
 
     @property
     def running(self) -> bool:
@@ -166,8 +179,10 @@ class _Worker:
 
 
 class _Supervisor:
-    def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup) -> None:
-        self._workers = [_Worker(number, each) for number, each in enumerate(settings)]
+    def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup, gpus: Sequence[str]) -> None:
+        self._workers = [
+            _Worker(number, each, gpus[number % len(gpus)] if gpus else None) for number, each in enumerate(settings)
+        ]
         self._work = work
         self._log_level = log_level
         self._wakeup = wakeup
@@ -253,7 +268,17 @@ def _note(settings: Settings) -> InHand:
         raise Fatal(why, "name another folder, or let this user write to it", USAGE) from error
 
 
-def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline: tuple[int, int], in_hand: InHand) -> None:
+def _child(
+    settings: Settings,
+    work: Work,
+    log_level: str,
+    tells: Any,
+    lifeline: tuple[int, int],
+    in_hand: InHand,
+    gpu: str | None,
+) -> None:
+    if gpu is not None:
+        os.environ[devices.VISIBLE] = gpu  # before anything in this process, or a child of it, initialises CUDA
     signal.set_wakeup_fd(-1)
     for number in STOPS:
         signal.signal(number, signal.SIG_DFL)

@@ -137,6 +137,8 @@ class ModelSettings(Section):
     """What runs the model; `deploy/backends.md` tells each."""
     device: Literal["cpu", "cuda", "tensorrt"] = "cpu"
     """Where ONNX Runtime runs it. `cuda` and `tensorrt` need the extra `gpu`, and refuse to start without a GPU."""
+    devices: list[Annotated[int, Field(ge=0)]] | Literal["all"] = "all"
+    """The GPUs that the workers of `scorer run` use in turn, one each, by number among the visible ones: `[0, 1]`, or `all`."""
     buckets: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(default=[])
     """Batch sizes to pad to; empty: none on the CPU, those that are measured to pay on a GPU."""
     endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(default=[])
@@ -161,6 +163,16 @@ class ModelSettings(Section):
     """A larger version is refused; of an image the layers that are read count, or what is under `/models`."""
     op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
     """Domains of operators that a model may use beside ONNX's own."""
+
+    @model_validator(mode="after")
+    def _devices_are_gpus(self) -> "ModelSettings":
+        if self.devices == "all":
+            return self
+        if self.device == "cpu":
+            raise ValueError("devices are GPUs and device is cpu: set device to cuda or tensorrt, or leave devices out")
+        if not self.devices or len(set(self.devices)) < len(self.devices):
+            raise ValueError("devices names no GPU, or one of them twice: name each once, or leave devices out")
+        return self
 
     @model_validator(mode="after")
     def _servers_to_be_away(self) -> "ModelSettings":

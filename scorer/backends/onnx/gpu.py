@@ -51,12 +51,23 @@ def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL,
             importlib.import_module("tensorrt_libs")  # loads TensorRT from its wheel: no loader looks there by itself
     for library in ("libonnxruntime_providers_shared.so", *LIBRARIES[device]):
         _load(device, str(libraries / library), load)
-    driver = _load(device, DRIVER, load)
-    count = ctypes.c_int()
-    if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(count))) or not count.value:
-        said = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
-        raise BackendMissing(f"model.device is {device!r}, but there is {said}", HINTS[DRIVER])
+    driver = load_driver(device, load)
+    count(device, driver)
     return _described(driver, module)
+
+
+def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
+    """Load the NVIDIA driver's library. Raises BackendMissing."""
+    return _load(device, DRIVER, load)
+
+
+def count(device: str, driver: Any) -> int:
+    """Initialise the driver and count the GPUs that CUDA_VISIBLE_DEVICES leaves visible, at least 1. Raises BackendMissing."""
+    number = ctypes.c_int()
+    if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(number))) or not number.value:
+        reason = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
+        raise BackendMissing(f"model.device is {device!r}, but there is {reason}", HINTS[DRIVER])
+    return number.value
 
 
 def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:

@@ -54,7 +54,7 @@ def test_a_start_without_a_channel_ends_clearly_and_one_without_a_good_version_w
     rig.promote("2.0.0")
     waiting.ready()
     assert (waiting.metric("scorer_model_revision"), waiting.metric("scorer_channel_refused")) == (2, 0)
-    rig.configure(model={"device": "cuda", "backend": "onnx-runtime", "tag": "prod"})
+    rig.configure(model={"device": "cuda", "devices": [0], "backend": "onnx-runtime", "tag": "prod"})
     said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     assert "CPUExecutionProvider" in said
     assert "scorestream[gpu]" in said

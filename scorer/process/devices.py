@@ -1,0 +1,79 @@
+"""Assign the GPUs of this machine to the workers of `scorer run`.
+
+A worker sees one GPU alone, through CUDA_VISIBLE_DEVICES: libraries in it need no device number, and it takes no memory of
+another GPU. The driver is asked in a child process, because a process that has initialised CUDA must not fork workers.
+"""
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Literal
+
+from publisher.errors import USAGE, Fatal
+from scorer.backends import BackendMissing
+from scorer.backends.onnx import gpu
+from scorer.settings.sections import ModelSettings
+
+log = logging.getLogger(__name__)
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def of_workers(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
+
+    The list is empty if the model does not run on GPUs, and if they cannot be counted: a worker then reports what is missing.
+
+    Raises:
+        Fatal: `model.devices` names a GPU that is not visible.
+    """
+    if model.device == "cpu":
+        return []
+    count = _count_apart(model.device)
+    return select(model.devices, count, environment.get(VISIBLE)) if count else []
+
+
+def select(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
+    """Return the names of the selected ones of `count` visible GPUs: entries of `visible`, else their numbers.
+
+    Raises:
+        Fatal: One of `devices` is not among the visible GPUs.
+    """
+    names = [name.strip() for name in visible.split(",")] if visible else [str(number) for number in range(count)]
+    if devices == "all":
+        return names[:count]
+    if missing := [number for number in devices if number >= count]:
+        available = "1 is" if count == 1 else f"{count} are"
+        limited = f" ({VISIBLE}={visible})" if visible else ""
+        raise Fatal(
+            f"model.devices names GPU {missing[0]}, but {available} visible, numbered from 0{limited}",
+            f"name GPUs from 0 to {count - 1}, or leave model.devices out to use all of them",
+            USAGE,
+        )
+    return [names[number] for number in devices]
+
+
+def _count_apart(device: str) -> int:
+    """Count the visible GPUs in a child process; 0 if the driver does not answer."""
+    fork = multiprocessing.get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    process = fork.Process(target=_send_count, args=(device, sender))
+    process.start()
+    sender.close()
+    with receiver:
+        try:
+            count: int = receiver.recv()
+        except EOFError:
+            count = 0  # the driver ended the process
+    process.join()
+    return count
+
+
+def _send_count(device: str, sender: "Connection[int, None]") -> None:
+    try:
+        sender.send(gpu.count(device, gpu.load_driver(device)))
+    except BackendMissing as error:
+        log.warning("cannot count the GPUs: %s", error)
+        sender.send(0)
