@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox import Row
 from publisher.kafka.sandboxed import Sandboxed, UnreadableBatch
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, UnreadableRange
 from scorer.intake.beginnings import Beginning
 
 
@@ -107,6 +107,6 @@ def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
         values=[None],
         timestamps=[now_ms],
         headers=[None],
-        unreadable={0: str(unreadable)},
+        unreadable={0: UnreadableRange(unreadable.first, str(unreadable))},
         leader_epochs={unreadable.partition: None},
     )
