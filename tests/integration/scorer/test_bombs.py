@@ -11,6 +11,7 @@ LARGE_BATCHES, DEAD_BYTES = "50000000", "60000000"
 LIMIT = 32 << 20
 KILLING = 700 << 20  # beyond what a worker of `small.py` may take
 SMALL = [sys.executable, str(Path(__file__).with_name("small.py"))]
+STILL_MS = 1_500 + 10_000  # the session timeout, and a few seconds on a busy machine
 
 
 def with_bombs(make_rig: MakeRig, partitions: int = 2) -> Rig:
@@ -75,3 +76,22 @@ def test_a_batch_that_kills_a_worker_while_it_is_fetched_costs_one_death(make_ri
     rig.emit(events(100, start=200))
     until(lambda: rig.answered() >= 301, "the scores of later events")
     assert scorer.stop() == 0
+
+
+def test_a_batch_that_kills_a_worker_holds_up_no_partition_of_two_scorers(make_rig: MakeRig) -> None:
+    rig = with_bombs(make_rig, partitions=4)
+    rig.program = SMALL
+    scorers = [rig.start("a"), rig.start("b")]
+    rig.emit(events(100))
+    until(lambda: rig.answered() >= 100, "the scores before the bomb")
+    until(lambda: len({mark["owner"] for mark in rig.marks().values()}) == 2, "partitions of both scorers")
+    place = bomb(rig.bootstrap_servers, rig.events_topic, 1, "lz4", KILLING)
+    rig.emit(events(100, start=100))
+    assert_scored_around(rig, 200, [(1, *place, "lz4")])
+    waited = dict.fromkeys(range(4), 0)
+    for score in rig.scores():
+        number = score["source"]["partition"]
+        waited[number] = max(waited[number], score["scored_ms"] - score["event_ms"])
+    assert all(milliseconds < STILL_MS for number, milliseconds in waited.items() if number != 1), waited
+    assert 1 <= sum(scorer.deaths for scorer in scorers) <= 2
+    assert [scorer.stop() for scorer in scorers] == [0, 0]

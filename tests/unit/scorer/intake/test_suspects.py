@@ -85,6 +85,23 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
 
 
+def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
+    """Else each rebalance gives the batch to a process that dies of it."""
+    group = Group(suspects=suspects(rows(5, 6), Ended(7)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b", suspect=True)
+    group.assign(0)
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
+    partitions = group.intake.partitions
+    (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
+    assert Mark.decode(claim.metadata).suspect
+    batch = next(batch for _ in range(4) if (batch := group.intake.take(0.0, lambda _: 100)) is not None)
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert Mark.decode(position.metadata).suspect
+    assert [group.offsets() for _ in range(3)] == [[], [], []]
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert not Mark.decode(position.metadata).suspect
+
+
 def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
     group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
     group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b")
