@@ -44,6 +44,14 @@ def parse(text: str | bytes) -> Position:
     return Position(region, topic, partition, offset)
 
 
+def parse_offset(text: str | bytes) -> int:
+    """Return the offset that `text` is; bytes as they stand in a header. Raises ValueError, naming the text."""
+    try:
+        return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
+    except ValueError:
+        raise ValueError(f"not an offset: {text!r}") from None
+
+
 def offset_of(text: bytes, begins: bytes) -> int:
     """The offset of a position that begins so (`<region>/<topic>/<partition>/`); -1 for any other text."""
     try:
@@ -53,7 +61,7 @@ def offset_of(text: bytes, begins: bytes) -> int:
 
 
 def _number(text: str, largest: int) -> int:
-    if not text.isdigit() or len(text) > len(str(largest)) or int(text) > largest:
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(largest)) or int(text) > largest:
         raise ValueError
     return int(text)
 

@@ -29,6 +29,10 @@ class Bitmap:
         first[np.unique(offsets, return_index=True)[1]] = True
         return first & ~np.isin(offsets, np.array(known, np.int64))
 
+    def add_range(self, start: int, stop: int) -> None:
+        """Put all of [start, stop) in."""
+        self._offsets.add_range(start, stop)
+
     def minus(self, other: "Bitmap") -> "Bitmap":
         return Bitmap(self._offsets - other._offsets)
 

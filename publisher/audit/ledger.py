@@ -76,7 +76,7 @@ class EventReport(Report):
     """Answers of the status `fallback`: the constant of `model.fallback`, because no model server was there. What the champion
     answered in a canary's place is `scored`."""
     dead_lettered: int = 0
-    """Answers that are dead letters."""
+    """Answers that are dead letters. A letter for a batch that cannot be read answers each of its offsets."""
     missing: int = 0
     """Events without an answer, although the group has committed them (without a group: any)."""
     duplicates: int = 0
@@ -183,6 +183,29 @@ class Audit:
         if answers.ids is not None:
             self._ids.add(answers.ids[inside][fresh])
 
+    def unread_inputs(self, partition: Partition, start: int, stop: int) -> None:
+        """Count all of [start, stop) as events: a batch that cannot be read. Raises KeyError as `inputs` does."""
+        window = self._ledgers[partition].window
+        start, stop = max(start, window.lo), min(stop, window.hi)
+        if start < stop:
+            self._ledgers[partition].inputs.add_range(start, stop)
+
+    def dead_range(self, source: Partition, start: int, stop: int) -> None:
+        """Count one dead letter that stands for all of [start, stop), which are events whether or not they can be read."""
+        ledger = self._ledgers.get(source)
+        end = 0 if ledger is None else ledger.end
+        beyond = range(max(start, end), stop)
+        self._found("phantoms", max(0, stop - beyond.start), source, beyond)
+        if ledger is None:
+            return
+        self.unread_inputs(source, start, stop)
+        start, stop = max(start, ledger.window.lo), min(stop, ledger.window.hi, end)
+        if start < stop:
+            again = ledger.answered.count(start, stop)
+            self._found("duplicates", again, source, ledger.answered.first(EXAMPLES, start, stop))
+            ledger.answered.add_range(start, stop)
+            self._kinds[Kind.DEAD] += stop - start
+
     def report(self) -> EventReport:
         report = deepcopy(self._report)
         for partition, ledger in sorted(self._ledgers.items()):
@@ -217,7 +240,7 @@ class Audit:
         for digest in set(answers.digests):
             ledger.scored.setdefault(digest, Bitmap()).add(answers.offsets[scored & (digests == digest)])
 
-    def _found(self, fault: str, count: int, partition: Partition, offsets: Offsets | list[int]) -> None:
+    def _found(self, fault: str, count: int, partition: Partition, offsets: Offsets | Sequence[int]) -> None:
         self._report.note(fault, count, _name(partition), offsets)
 
 

@@ -1,7 +1,7 @@
 """What the records of score, dead-letter and swap topics say, decoded just as far as the audits need, column by column."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
 from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.ledger import Answers, Audit, Kind
+from publisher.audit.past import Range
 from publisher.audit.revisions import Swap
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
@@ -37,6 +38,17 @@ class ScoreRecord(msgspec.Struct, gc=False):
     source: Source
     arm: str = CHAMPION
     role: str = CHAMPION
+
+
+class DeadSource(NamedTuple):
+    """The events that a dead letter stands for: from the offset `first` to the position `source`.
+
+    `ranged`: they are a batch that cannot be read, perhaps of one record.
+    """
+
+    first: int
+    source: Position
+    ranged: bool
 
 
 class SwapShares(msgspec.Struct, frozen=True, gc=False):
@@ -101,14 +113,29 @@ def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = byt
             yield offset, None
 
 
-def dead_sources(batch: Batch) -> Iterator[tuple[int, Position | None]]:
-    """Each dead letter's offset, and the event that it was, which stands in the header `dead.source`; None where it does not.
-    The last such header counts: a replayed event may carry the one of its first death."""
+def dead_sources(batch: Batch) -> Iterator[tuple[int, DeadSource | None]]:
+    """Yield each dead letter's offset and the events that it stands for; None if its headers do not say that."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
-            yield offset, positions.parse(dict(headers or ()).get("dead.source") or b"")
+            yield offset, dead_source(headers or ())
         except ValueError:
             yield offset, None
+
+
+def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
+    """Read the headers `dead.source` and `dead.first` of a letter. Raises ValueError.
+
+    The last `dead.source` counts, and a `dead.first` behind it: earlier headers are the event's own.
+    """
+    source, first = None, None
+    for name, value in headers:
+        if name == "dead.source":
+            source, first = positions.parse(value or b""), None
+        elif name == "dead.first" and source is not None:
+            first = positions.parse_offset(value or b"")
+    if source is None or (first is not None and first > source.offset):
+        raise ValueError("not an offset up to that of dead.source, or no dead.source")
+    return DeadSource(source.offset if first is None else first, source, first is not None)
 
 
 def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes) -> None:
@@ -141,15 +168,21 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
     )
 
 
-def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
+def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
+    """Count dead letters; yield the offsets of batches that cannot be read."""
     columns: dict[Partition, list[int]] = {}
-    for offset, source in dead_sources(batch):
-        if source is None:
+    for offset, told in dead_sources(batch):
+        if told is None:
             audit.unreadable(batch.partition, offset)
-        elif logs.gone(source[1:3], batch.partition, offset, dead=True):
+            continue
+        first, (_, topic, number, last), ranged = told
+        if logs.gone((topic, number), batch.partition, offset, dead=True):
             audit.gone(1)
+        elif ranged:
+            audit.dead_range((topic, number), first, last + 1)
+            yield (topic, number), (first, last + 1)
         else:
-            columns.setdefault(source[1:3], []).append(source.offset)
+            columns.setdefault((topic, number), []).append(last)
     for partition, offsets in columns.items():
         kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
         audit.answers(Answers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))

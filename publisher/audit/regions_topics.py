@@ -1,7 +1,8 @@
 """The count over regions, on Kafka: what each region's cluster holds, in an order that makes it hold on a live system.
 
 First, in every region, what the groups have committed: that much must be answered. Then where answers and inputs end, then
-everything is read, open transactions waited for. Answers are counted in the region that gave them: copies of them are not.
+everything is read, open transactions waited for; dead letters before the inputs, see `past.py`. Answers are counted in the
+region that gave them: copies of them are not.
 """
 
 from collections import defaultdict
@@ -13,10 +14,11 @@ import numpy as np
 
 from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
+from publisher.audit.past import Range, read, read_past, within
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.regions import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
-from publisher.audit.topics import ANSWER_SECONDS, CLIENT_ID, Plan, read
+from publisher.audit.topics import ANSWER_SECONDS, CLIENT_ID, Plan
 from publisher.errors import answered
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
@@ -60,12 +62,16 @@ class _Reading:
             self.topics.written(self.topics.partitions(names)) for names in (plan.swaps, plan.outputs, plan.dead)
         )
         self.logs = Logs(self.topics.ids(plan.inputs))
-        self.ends = self.topics.visible(self.inputs)
+        self.spans = self._spans(self.topics.visible(self.inputs))
+        self.letters: defaultdict[Partition, list[int]] = defaultdict(list)
+        self.unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
 
     def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
+        return read(self.topics, f"{what} in {self.side.region}", self._spans(ends), progress)
+
+    def _spans(self, ends: Offsets) -> dict[Partition, Range]:
         starts = self.topics.earliest(ends)
-        spans = {partition: (starts[partition], end) for partition, end in ends.items()}
-        return read(self.topics, f"{what} in {self.side.region}", spans, progress)
+        return {partition: (starts[partition], end) for partition, end in ends.items()}
 
 
 def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
@@ -73,18 +79,20 @@ def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_se
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
     for reading in readings:
-        _feed_inputs(count, reading, progress)
-    for reading in readings:
         for batch in reading.read("swaps", reading.swaps, progress):
             for offset, swap in decoded(batch, decode_swap):
                 if swap is None:
                     count.unreadable(reading.side.region, batch.partition, offset)
                 else:
                     reading.logs.present(swap)
+        for batch in reading.read("dead letters", reading.dead, progress):
+            _take_dead_letters(count, reading, batch)
+    for reading in readings:
+        _feed_inputs(count, reading, progress)
+    for reading in readings:
+        _feed_dead_letters(count, reading)
         for batch in reading.read("scores", reading.scores, progress):
             _feed_scores(count, reading, batch)
-        for batch in reading.read("dead letters", reading.dead, progress):
-            _feed_dead_letters(count, reading, batch)
     return count.report()
 
 
@@ -100,7 +108,15 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
 def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> None:
     written: dict[Partition, list[int]] = {partition: [] for partition in reading.inputs}
     copies: dict[Partition, defaultdict[Home, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
-    for batch in reading.read("inputs", reading.ends, progress):
+
+    def unread(partition: Partition, offsets: Range) -> None:
+        written[partition].extend(range(*offsets))
+
+    for partition, span in reading.spans.items():
+        for part in within(span, reading.unreadable.get(partition, ())):
+            unread(partition, part)
+    what = f"inputs in {reading.side.region}"
+    for batch in read_past(reading.topics, what, reading.spans, progress, reading.unreadable, unread):
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
             first = origin_of(headers_of_one(message), batch.partition)
             try:
@@ -137,16 +153,29 @@ def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
         count.answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
 
 
-def _feed_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
-    columns: defaultdict[Partition, list[int]] = defaultdict(list)
+def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
     region = reading.side.region
-    for offset, source in dead_sources(batch):
-        if source is None:
+    for offset, told in dead_sources(batch):
+        if told is None:
             count.unreadable(region, batch.partition, offset)
-        elif source.region == region:
-            if reading.logs.gone(source[1:3], batch.partition, offset, dead=True):
-                count.gone(1)
-            else:
-                columns[source[1:3]].append(source.offset)
-    for partition, offsets in columns.items():
-        count.answers(region, partition, np.array(offsets, np.int64), None)
+            continue
+        first, (letter_region, topic, number, last), ranged = told
+        if letter_region != region:
+            continue
+        if reading.logs.gone((topic, number), batch.partition, offset, dead=True):
+            count.gone(1)
+        elif ranged:
+            reading.unreadable[topic, number].append((first, last + 1))
+        else:
+            reading.letters[topic, number].append(last)
+
+
+def _feed_dead_letters(count: RegionsAudit, reading: _Reading) -> None:
+    """Count the dead letters. One beyond the end of its partition, or in no input, stands for one event: its last."""
+    for partition, offsets in reading.letters.items():
+        count.answers(reading.side.region, partition, np.array(offsets, np.int64), None)
+    for partition, ranges in reading.unreadable.items():
+        low, end = reading.spans.get(partition, (0, 0))
+        for start, stop in ranges:
+            parts = [np.arange(max(start, low), min(stop, end)), np.arange(stop - 1, stop if stop > end else stop - 1)]
+            count.answers(reading.side.region, partition, np.concatenate(parts), None)

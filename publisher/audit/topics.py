@@ -3,20 +3,22 @@
 The order of looking is what makes the count hold on a live system. First what the group has committed: that much must be
 answered. Then where the answers end, records of open transactions included: a commit shows at the group a moment before it
 shows in every output partition. Then where the inputs end: an answer behind that is a phantom. Everything is read, open
-transactions waited for, and then asked again what is committed: no answer may lie behind that.
+transactions waited for, and then asked again what is committed: no answer may lie behind that. Dead letters are read
+before the inputs, all of them: a batch that one of them stands for is not read again, which might end this process too.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from publisher.audit.ledger import Audit, EventReport, Window
+from publisher.audit.past import Range, read, read_past
 from publisher.audit.records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.audit.report import Progress
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.partitions import Offsets, Partition, Spans
+from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 
 CLIENT_ID = "scorestream-audit"
@@ -60,14 +62,23 @@ def audit(
     starts = {kind: topics.earliest(partitions) for kind, partitions in found.items()}
     windows = _windows(topics, plan, inputs, due)
     count = Audit(windows)
-    inputs_read = read(topics, "inputs", {p: (window.lo, window.hi) for p, window in windows.items()}, progress)
+
+    def answers(kind: str) -> Iterator[Batch]:
+        return read(topics, kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}, progress)
+
+    for batch in answers("swaps"):
+        feed_swaps(count, batch, logs)
+    unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
+    for batch in answers("dead"):
+        for partition, offsets in feed_dead_letters(count, batch, logs):
+            unreadable[partition].append(offsets)
+    spans = {p: (window.lo, window.hi) for p, window in windows.items()}
+    inputs_read = read_past(topics, "inputs", spans, progress, unreadable, lambda p, offsets: count.unread_inputs(p, *offsets))
     oldest = _feed_inputs(count, inputs_read, timed=plan.from_ms is not None)
-    if plan.from_ms is not None:  # an answer has the timestamp of its input, or a later one
-        starts |= {kind: topics.since(oldest, ends[kind]) for kind in ("outputs", "dead")}
-    feed_outputs = partial(feed_scores, as_json=plan.as_json)
-    for kind, feed in (("swaps", feed_swaps), ("outputs", feed_outputs), ("dead", feed_dead_letters)):
-        for batch in read(topics, kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}, progress):
-            feed(count, batch, logs)
+    if plan.from_ms is not None:  # a score has the timestamp of its input, or a later one
+        starts["outputs"] = topics.since(oldest, ends["outputs"])
+    for batch in answers("outputs"):
+        feed_scores(count, batch, logs, plan.as_json)
     if plan.group:
         for partition, offset in topics.committed(plan.group, inputs).items():
             count.committed(partition, offset)
@@ -82,15 +93,6 @@ def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offs
         partition: Window(lows[partition], highs[partition], ends[partition], None if due is None else due[partition])
         for partition in inputs
     }
-
-
-def read(topics: TopicReader, what: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
-    """The records of these spans; `progress` hears how far that is."""
-    done, total = 0, sum(stop - start for start, stop in spans.values())
-    for batch in topics.read(spans):
-        yield batch
-        done += len(batch.offsets)
-        progress(what, done, total)
 
 
 def _feed_inputs(count: Audit, batches: Iterable[Batch], *, timed: bool) -> int:

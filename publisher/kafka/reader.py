@@ -22,6 +22,7 @@ from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, 
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
+from publisher.kafka.sandboxed import Sandboxed, sandboxed
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
@@ -43,6 +44,14 @@ class Batch(NamedTuple):
     partition: Partition
     offsets: list[int]
     messages: list[Message]
+
+
+class UnreadablePartition(Fatal):
+    """The client cannot decompress the next batch of a partition."""
+
+    def __init__(self, partition: Partition, why: str) -> None:
+        super().__init__(f"{partition[0]}[{partition[1]}] cannot be read: {why}", UNDECODABLE_HINT, exit_code=3)
+        self.partition = partition
 
 
 class TopicReader:
@@ -133,6 +142,10 @@ class TopicReader:
         finally:
             consumer.close()
 
+    def sandbox(self, limit: int) -> Sandboxed:
+        """Return a reader of partitions in another process; `limit` is the memory that one batch may take, in bytes."""
+        return sandboxed(self._settings, self._client_id, limit)
+
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
         """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer. More than one at a time are as many
         as CALL_BYTES have room for."""
@@ -212,6 +225,6 @@ def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
     if error in OUT_OF_RANGE:
         return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
-    if error in UNDECODABLE:
-        return Fatal(f"{name} cannot be read: {error.str()}", UNDECODABLE_HINT, exit_code=3)
+    if error in UNDECODABLE and topic is not None and number is not None:
+        return UnreadablePartition((topic, number), error.str())
     return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error in REFUSED else 4)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from confluent_kafka import Message
+
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox import (
@@ -277,3 +279,21 @@ class Sandboxed:
 def sandboxed(settings: KafkaSettings, client_id: str, limit: int, **properties: Any) -> Sandboxed:
     """For the suspects of a reader with these settings; `limit` is what one batch may take in memory, in bytes."""
     return Sandboxed(lambda careful: SandboxProcess(settings, client_id, limit, properties, careful=careful))
+
+
+def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:
+    """These records as the client gives them."""
+    topic, number = partition
+    return [
+        Message(
+            topic=topic,
+            partition=number,
+            offset=row.offset,
+            key=row.key,
+            value=row.value,
+            headers=row.headers,  # type: ignore[arg-type]
+            timestamp=row.timestamp,
+            leader_epoch=row.leader_epoch,
+        )
+        for row in rows
+    ]

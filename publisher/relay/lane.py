@@ -22,7 +22,7 @@ from publisher.kafka.clients import of_no_group
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
 from publisher.kafka.rights import READ, Right
-from publisher.kafka.sandboxed import Taken, sandboxed
+from publisher.kafka.sandboxed import Taken, messages_of, sandboxed
 from publisher.relay.budget import Budget
 from publisher.relay.clients import SEE_CHECK, far_reader, refusal
 from publisher.relay.copy import Route, Rules, copy
@@ -31,7 +31,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.sides import now_ms, session_of
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.state import LaneState
-from publisher.relay.suspects import Suspects, carried_at_once, messages_of
+from publisher.relay.suspects import Suspects, carried_at_once
 from publisher.relay.unfit import Unfit
 from publisher.session.exactly_once import Produce, TransactionSession
 from publisher.session.protocol import Record

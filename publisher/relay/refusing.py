@@ -86,7 +86,7 @@ class Refusing:
         topic, number = batch.partition
         last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
         source = Position(self._settings.source.region, topic, number, batch.first)
-        self._refuse(consumer, Refusal(last, source, UNREADABLE_BATCH, str(batch), None), (True,))
+        self._refuse(consumer, Refusal(last, source, UNREADABLE_BATCH, str(batch), None, batch.last), (True,))
 
     def take_back(self, consumer: Consumer, messages: list[Message], unfit: Unfit) -> None:
         """Give up a transaction that holds an unfit record, and go on with fewer; refuse one that was alone (`messages`)."""

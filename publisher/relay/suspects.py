@@ -7,8 +7,6 @@ decompress.
 
 from collections.abc import Iterable
 
-from confluent_kafka import Message
-
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox import Row
 from publisher.kafka.sandboxed import Sandboxed, Taken
@@ -63,24 +61,6 @@ class Suspects:
 
     def close(self) -> None:
         self._sandbox.close()
-
-
-def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:
-    """These records as the client gives them."""
-    topic, number = partition
-    return [
-        Message(
-            topic=topic,
-            partition=number,
-            offset=row.offset,
-            key=row.key,
-            value=row.value,
-            headers=row.headers,  # type: ignore[arg-type]
-            timestamp=row.timestamp,
-            leader_epoch=row.leader_epoch,
-        )
-        for row in rows
-    ]
 
 
 def carried_at_once(rows: list[Row], most: int) -> list[Row]:

@@ -17,6 +17,7 @@ from publisher.relay.copy import Headers, Route
 UNREADABLE = "unreadable-headers"
 UNREADABLE_BATCH = "unreadable-batch"
 SOURCE = "refused.source"
+LAST = "refused.last"
 LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
 
@@ -58,13 +59,17 @@ class Room:
 
 
 class Refusal(NamedTuple):
-    """A record that cannot be carried: where it stands, and why. `headers` is None where they cannot be read."""
+    """A record that cannot be carried: where it stands, and why. `headers` is None where they cannot be read.
+
+    It may stand for several records: `last` is then the offset of the last one, and `source` the position of the first.
+    """
 
     message: Message
     source: Position
     reason: str
     error: str
     headers: Headers | None
+    last: int | None = None
 
     def letter(self, *, bare: bool) -> dict[str, Any]:
         """What is produced to the refusal topic, as Producer.produce takes it. `bare` is the last resort: without value and
@@ -76,6 +81,8 @@ class Refusal(NamedTuple):
             if key is not None and len(key) > LARGEST_KEY:
                 lacking.append("key")
         own = {"refused.reason": self.reason, "refused.error": self.error, SOURCE: str(self.source)}
+        if self.last is not None:
+            own[LAST] = str(self.last)
         if lacking:
             own["refused.without"] = ",".join(lacking)
         return {

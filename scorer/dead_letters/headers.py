@@ -13,6 +13,7 @@ TIME_DIGITS = 18
 NO_REASON = "unknown"
 """What a dead letter without a reason is called, in commands and in the console."""
 NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
+FIRST = "dead.first"
 
 
 def dead_headers(
@@ -24,8 +25,12 @@ def dead_headers(
     model: str,
     at_ms: int,
     arm: str,
+    first: int | None = None,
 ) -> HeaderList:
-    """Headers of a dead letter; `model` is `name:version@digest`, `at_ms` Unix ms, `arm` whose share of the keys it was in."""
+    """Headers of a dead letter; `model` is `name:version@digest`, `at_ms` Unix ms, `arm` whose share of the keys it was in.
+
+    A letter that stands for several records has the offset of the `first`; `source` is then the last one's position.
+    """
     return [
         *(original or ()),
         ("dead.reason", reason.encode()),
@@ -34,7 +39,14 @@ def dead_headers(
         ("dead.model", model.encode()),
         ("dead.at", str(at_ms).encode()),
         ("dead.arm", arm.encode()),
+        *([] if first is None else [(FIRST, str(first).encode())]),
     ]
+
+
+def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
+    """Return the headers that `dead_headers` added behind those of the event."""
+    names = [name for name, _ in headers]
+    return list(headers[len(names) - 1 - names[::-1].index(NAMES[0]) :]) if NAMES[0] in names else []
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,13 @@ Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
 End = Literal["empty", "events", "bytes"]
 """What a batch stopped at: nothing more was there, as many events as were asked for, or as many bytes as a batch may have."""
+
+
+class UnreadableRange(NamedTuple):
+    """Records that cannot be read, from the offset `first` on, and why."""
+
+    first: int
+    why: str
 
 
 def position_text(place: Place, offset: int) -> bytes:
@@ -30,7 +37,7 @@ class Batch:
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
     of the take; the batch may only be published while they are unchanged. `leader_epochs`: of each partition's last event.
     `unread` are the indices of events whose headers cannot be read: theirs are None. `unreadable` are entries that stand for a
-    batch of records that cannot be read, and why; the offset is its last. `carried`: headers that each event hands on to its
+    batch of records that cannot be read, whose last offset is the entry's. `carried`: headers that each event hands on to its
     score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event
     here, and `reached` the offset that follows it.
     """
@@ -44,7 +51,7 @@ class Batch:
     headers: list[Headers]
     end: End = "empty"
     unread: Sequence[int] = ()
-    unreadable: Mapping[int, str] = field(default_factory=dict)
+    unreadable: Mapping[int, UnreadableRange] = field(default_factory=dict)
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     carried: list[list[tuple[str, str | bytes | None]]] | None = None
     epochs: dict[Place, int] = field(default_factory=dict)

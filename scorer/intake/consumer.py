@@ -232,6 +232,7 @@ class Intake:
         here = self.partitions.next(partition)
         if here is None or self._member.seek(TopicPartition(*partition, here)):
             suspects.cleared.discard(partition)
+            self.partitions.suspect(partition, suspect=False)
             self.resume([partition], "suspect")
             log.info("%s[%d] is no longer read in the sandbox", *partition)
 
@@ -317,6 +318,7 @@ class Intake:
         self.pause(sorted(suspects), "suspect")
         for partition, offset in suspects.items():
             self._suspects.add(partition, offset)
+            self.partitions.suspect(partition)
         log.info("%d partitions whose last owner died are read in the sandbox at first", len(suspects))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:

@@ -13,7 +13,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order. `topic_id` is that
     of the topic whose offset this is; "" where nobody has said it. `anew`: an earlier topic of its name was scored, and nothing
-    of this one is answered.
+    of this one is answered. `suspect`: the owner reads the partition in the sandbox (`suspects.py`), and the next one must.
     """
 
     owner: str = ""
@@ -22,6 +22,7 @@ class Mark(msgspec.Struct, frozen=True):
     digest: str = ""
     topic_id: str = ""
     anew: bool = False
+    suspect: bool = False
 
     @property
     def served(self) -> tuple[int, str]:

@@ -20,7 +20,8 @@ from scorer.intake.marks import Mark
 class _Owned:
     """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
     offset behind the last event that was taken. At `level_ms` (Unix ms) nothing waited behind the answered events. If the topic
-    was made again, `answers_from` is set until the first answer to it is committed."""
+    was made again, `answers_from` is set until the first answer to it is committed. A `suspect` is read in the sandbox, which
+    every mark says that is committed meanwhile."""
 
     epoch: int
     mark: Mark
@@ -30,6 +31,11 @@ class _Owned:
     answers_from: AnswersFrom | None
     read: int = 0
     level_ms: int = 0
+    suspect: bool = False
+
+    def marked(self, owner: str) -> Mark:
+        """Return the mark with this owner's name."""
+        return replace(self.mark, owner=owner, suspect=self.suspect)
 
 
 class Partitions:
@@ -60,6 +66,7 @@ class Partitions:
         before = self._owned[beginning.position.topic, beginning.position.partition]
         place = self._begin(beginning, before.epoch)
         self._owned[place].answers_from = beginning.after or before.answers_from
+        self._owned[place].suspect = before.suspect
 
     def leave(self, partitions: Iterable[Partition]) -> None:
         """These are ours no more."""
@@ -67,6 +74,11 @@ class Partitions:
         for partition in partitions:
             self._owned.pop(partition, None)
             self._arrived.discard(partition)
+
+    def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
+        """Note whether this one is read in the sandbox."""
+        if partition in self._owned:
+            self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
         """Those assigned that nobody has looked at yet; see `admit`."""
@@ -139,13 +151,14 @@ class Partitions:
     def offsets(self, batch: Batch, mark: Mark, reached: Mapping[Partition, int] | None = None) -> list[TopicPartition]:
         """The positions after a batch, or those that a part of it has `reached`, under this mark with the topic's id, with the
         leader epoch of the last event."""
-        marks: dict[str, str] = {}
+        marks: dict[tuple[str, bool], str] = {}
         positions = []
         for partition, offset in (reached or batch.reached).items():
-            topic_id = self._owned[partition].mark.topic_id if partition in self._owned else mark.topic_id
-            if topic_id not in marks:
-                marks[topic_id] = replace(mark, topic_id=topic_id).encode()
-            positions.append(TopicPartition(*partition, offset, marks[topic_id], known(batch.leader_epochs[partition])))
+            owned = self._owned.get(partition)
+            kind = (mark.topic_id, False) if owned is None else (owned.mark.topic_id, owned.suspect)
+            if kind not in marks:
+                marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1]).encode()
+            positions.append(TopicPartition(*partition, offset, marks[kind], known(batch.leader_epochs[partition])))
         return positions
 
     def commit(self, batch: Batch, mark: Mark) -> None:
@@ -153,7 +166,7 @@ class Partitions:
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
-                owned.mark = replace(mark, topic_id=owned.mark.topic_id)
+                owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect)
                 owned.committed = offset
                 owned.leader_epoch = known(batch.leader_epochs[partition])
                 owned.answers_from = None
@@ -165,26 +178,26 @@ class Partitions:
         may be of an older epoch than the marker behind it, and a client that begins there would report a truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
-        return [TopicPartition(*p, o.next, replace(o.mark, owner=owner).encode(), known(None)) for p, o in rows]
+        return [TopicPartition(*p, o.next, o.marked(owner).encode(), known(None)) for p, o in rows]
 
     def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
         """Note that positions from `passed` are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
-                owned.mark = replace(owned.mark, owner=owner)
+                owned.mark = owned.marked(owner)
                 owned.committed, owned.leader_epoch = position.offset, known(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
         """The committed offsets as they are, under marks with this owner's name."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
-        return [TopicPartition(*p, o.committed, replace(o.mark, owner=owner).encode(), o.leader_epoch) for p, o in rows]
+        return [TopicPartition(*p, o.committed, o.marked(owner).encode(), o.leader_epoch) for p, o in rows]
 
     def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
         """Those claims are committed."""
         for partition in partitions:
             owned = self._owned[partition]
-            owned.mark = replace(owned.mark, owner=owner)
+            owned.mark = owned.marked(owner)
 
     def _begin(self, beginning: Beginning, epoch: int) -> Partition:
         position = beginning.position

@@ -2,7 +2,8 @@
 
 A partition is a suspect if its last owner died, because a fetched batch that expands to more than there is memory for ends the
 process before any event is in flight. The owner in the metadata of the committed offsets is the note of that: it outlives the
-process, its container and its disk. A partition is a suspect too if the client reports a batch that it cannot decompress.
+process, its container and its disk. A partition is a suspect too if the client reports a batch that it cannot decompress, or if
+the mark of its committed offset says that its last owner had not passed the batch: a rebalance takes no suspicion away.
 """
 
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox import Row
 from publisher.kafka.sandboxed import Sandboxed, UnreadableBatch
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, UnreadableRange
 from scorer.intake.beginnings import Beginning
 
 
@@ -32,11 +33,12 @@ class Suspects:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
     def among(self, beginnings: Iterable[Beginning], dead: Collection[str]) -> dict[Partition, int]:
-        """Where the partitions begin whose last owner died: an owner among the `dead`, or an earlier process of this name."""
+        """Where the partitions begin that are suspects, or whose last owner died: an owner among the `dead`, or an earlier
+        process of this name."""
         found = {}
         for beginning in beginnings:
             place, owner = (beginning.position.topic, beginning.position.partition), beginning.mark.owner
-            if owner in dead or (owner == self._owner and place not in self._held):
+            if beginning.mark.suspect or owner in dead or (owner == self._owner and place not in self._held):
                 found[place] = beginning.position.offset
             self._held.add(place)
         return found
@@ -107,6 +109,6 @@ def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
         values=[None],
         timestamps=[now_ms],
         headers=[None],
-        unreadable={0: str(unreadable)},
+        unreadable={0: UnreadableRange(unreadable.first, str(unreadable))},
         leader_epochs={unreadable.partition: None},
     )

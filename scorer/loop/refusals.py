@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRefused
 from publisher.session.protocol import Record
-from scorer.dead_letters.headers import NAMES, facts
+from scorer.dead_letters.headers import facts, own_headers
 from scorer.events.decoder import Poison, Reason
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.metering import Published
@@ -124,12 +124,12 @@ class Refusals:
             scored.reasons[Reason.RECORD_REFUSED] += 1
         elif stamp:
             slots[row] = (topic, value, key, partition, 0, headers)
-        elif value is not None or len(headers or ()) > len(NAMES):
+        elif value is not None or len(headers or ()) > len(own_headers(headers or ())):
             said = facts(headers or ())
             letter = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
-            husk = letter[-1] if letter else None
+            husk = own_headers(letter[-1] or ()) if letter else []
             kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()
-            slots[row] = (topic, None, kept, partition, 0, (husk or [])[-len(NAMES) :])
+            slots[row] = (topic, None, kept, partition, 0, husk)
             scored.reasons.update({said["reason"]: -1, Reason.RECORD_REFUSED: 1})
         else:
             hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"

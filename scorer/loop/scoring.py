@@ -77,7 +77,7 @@ class Scored:
 
 def not_read(batch: Batch) -> dict[int, Poison]:
     """Why there is nothing to score in these entries of a batch."""
-    without = {row: Poison(Reason.UNREADABLE_BATCH, why) for row, why in batch.unreadable.items()}
+    without = {row: Poison(Reason.UNREADABLE_BATCH, found.why) for row, found in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | without
 
 
@@ -147,7 +147,7 @@ class Scoring:
         """Dead letters for all of the batch, without looking at it. `how` the process ended that had it in hand last."""
         work = Work(self, batch, servable, now_ms, arms)
         poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
-        work.rejected = dict.fromkeys(range(len(batch)), poison)
+        work.rejected = dict.fromkeys(range(len(batch)), poison) | not_read(batch)
         return work.finished()
 
     def letter(
@@ -155,6 +155,7 @@ class Scoring:
     ) -> Record | None:
         """The dead letter of one event of a batch, made at `at_ms` (Unix ms); None where none is written."""
         source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
+        unreadable = batch.unreadable.get(row)
         headers = dead_headers(
             batch.headers[row],
             reason=poison.reason,
@@ -163,6 +164,7 @@ class Scoring:
             model=servable.label,
             at_ms=at_ms,
             arm=arm,
+            first=None if unreadable is None else unreadable.first,
         )
         partition = batch.partitions[row] % self.dead.partitions
         return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers

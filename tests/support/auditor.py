@@ -67,7 +67,8 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
         out_of_order += offset < last.get(lane, -1)
         last[lane] = max(offset, last.get(lane, -1))
     for message in answers_of(bootstrap_servers, dead, since_ms) if dead else ():
-        answers.set(source(message), answers.get(source(message)) + 1)
+        for place in sources(message):
+            answers.set(place, answers.get(place) + 1)
     counts = {"inputs": 0, "missing": 0, "duplicates": 0, "phantoms": 0}
     for written, answered in inputs.beside(answers):
         counts["inputs"] += written
@@ -94,17 +95,23 @@ def regressions(versions: Column) -> int:
     return count
 
 
-def source(message: Message) -> Place:
+def sources(message: Message) -> list[Place]:
+    """Return the places that a dead letter stands for: one, or those of a whole batch."""
     headers = message.headers()
     assert isinstance(headers, list)
     place = dict(headers)["dead.source"]
     assert isinstance(place, bytes)
-    _, topic, partition, offset = place.decode("ascii").split("/")
-    return unquote(topic), int(partition), int(offset)
+    _, topic, partition, last = place.decode("ascii").split("/")
+    name, first = headers[-1]  # an event can have a header of this name, but none behind those of the letter
+    offsets = range(int(first) if name == "dead.first" and first else int(last), int(last) + 1)
+    return [(unquote(topic), int(partition), offset) for offset in offsets]
 
 
 def read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
-    """All committed records of a topic, from the start to the end that each partition has when it is reached."""
+    """All committed records of a topic, from the start to the end that each partition has when it is reached.
+
+    A compressed batch may expand to any size.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -113,6 +120,7 @@ def read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "receive.message.max.bytes": 2_147_483_647,
         }
     )
     try:

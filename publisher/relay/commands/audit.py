@@ -5,7 +5,7 @@ First the checkpoints are read: that much must be there. Then where the copies e
 that is copied in the meantime is pending at most.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,6 +16,7 @@ from confluent_kafka import Message
 
 from publisher.audit import topics, view
 from publisher.audit.copies import Column, Copies, CopyReport, compare
+from publisher.audit.past import Range, read_past, within
 from publisher.audit.report import Progress, Report
 from publisher.audit.topics import ANSWER_SECONDS, Plan
 from publisher.errors import USAGE, Fatal
@@ -24,13 +25,13 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.positions import LARGEST_OFFSET, Position, offset_of, origin_of, parse
+from publisher.positions import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
 from publisher.process.command_line import From, Json, Set, To, time_window
 from publisher.relay.checkpoints import Checkpoint, Place
 from publisher.relay.copy import Rules
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.sides import log_of
-from publisher.relay.unfit import SOURCE
+from publisher.relay.unfit import LAST, SOURCE
 
 Topics = list[str] | None
 
@@ -101,7 +102,7 @@ def count_copies(
         found = due[place]
         if found.topic_id != ids.get(place.topic, found.topic_id):
             found = msgspec.structs.replace(found, next=0, copies_from=LARGEST_OFFSET)  # of its topic as it is now, nothing
-        _partition(settings, ends, place, found, refused.get((place.topic, place.partition), set()), report)
+        _partition(settings, ends, place, found, refused.get((place.topic, place.partition), Refused(set(), [])), report)
     return report
 
 
@@ -110,39 +111,63 @@ class _Ends(NamedTuple):
     destination: TopicReader
 
 
-def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partition, set[int]]:
-    """The offsets of the source's records that stand in the refusal topic."""
-    found: dict[Partition, set[int]] = {}
+class Refused(NamedTuple):
+    """The records of a source partition that are in the refusal topic: their offsets, and batches that cannot be read."""
+
+    offsets: set[int]
+    batches: list[Range]
+
+
+def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partition, Refused]:
+    found: dict[Partition, Refused] = {}
     topics = destination.partitions([settings.refusal_topic] if settings.refusal_topic else [])
     for batch in destination.read(destination.spans(topics, undecided=True)):
         for message in batch.messages:
             try:
-                region, topic, partition, offset = parse(dict(headers_of_one(message) or ()).get(SOURCE) or b"")
+                headers = dict(headers_of_one(message) or ())
+                region, topic, partition, offset = parse(headers.get(SOURCE) or b"")
+                last = parse_offset(headers[LAST] or b"") if LAST in headers else None
             except ValueError:
                 continue  # the relay did not write it
-            if region == settings.source.region:
-                found.setdefault((topic, partition), set()).add(offset)
+            if region != settings.source.region:
+                continue
+            refused = found.setdefault((topic, partition), Refused(set(), []))
+            if last is None:
+                refused.offsets.add(offset)
+            else:
+                refused.batches.append((offset, last + 1))
     return found
 
 
 def _partition(
-    settings: RelaySettings, ends: _Ends, place: Place, found: Checkpoint, refused: set[int], report: CopyReport
+    settings: RelaySettings, ends: _Ends, place: Place, found: Checkpoint, refused: Refused, report: CopyReport
 ) -> None:
     here, there = (place.topic, place.partition), (settings.destination_topic(place.topic), place.partition)
     copies_begin, copies_end = ends.destination.spans([there], undecided=True)[there]
     source_begin, source_end = ends.source.spans([here])[here]
     origin = str(Position(place.region, place.topic, place.partition, 0))[:-1].encode("ascii")
     rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
-    hashes, offsets = [], []
-    for message in _records(ends.source, here, source_begin, source_end):
+    hashes: list[int] = []
+    offsets: list[int] = []
+
+    def unread(_: Partition, batch: Range) -> None:
+        hashes.extend(hash(origin + b"%d" % offset) for offset in range(*batch))
+        offsets.extend(range(*batch))
+
+    batches = within((source_begin, source_end), refused.batches)
+    refused_offsets = refused.offsets.union(*(range(*batch) for batch in batches))
+    for batch in batches:
+        unread(here, batch)
+    for message in _records(ends.source, here, source_begin, source_end, batches, unread):
         offset, headers = _offset(message), headers_of_one(message)
         first = rules.origin(headers, here) or b""
-        if offset in refused or (rules.passes(headers) and not rules.is_home(first)):
+        if offset in refused_offsets or (rules.passes(headers) and not rules.is_home(first)):
             hashes.append(hash(first or origin + b"%d" % offset))
             offsets.append(offset)
         else:
             report.not_selected += 1
-    source = Column(np.array(hashes, np.int64), np.array(offsets, np.int64))
+    order = np.argsort(np.array(offsets, np.int64))
+    source = Column(np.array(hashes, np.int64)[order], np.array(offsets, np.int64)[order])
     hashes, offsets, own = [], [], []
     for message in _records(ends.destination, there, copies_begin, copies_end):
         offset, first = _offset(message), origin_of(headers_of_one(message), there) or b""
@@ -155,11 +180,19 @@ def _partition(
         own.append(at_source >= source_begin)
     complete = copies_begin <= found.copies_from
     copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), complete)
-    compare(report, (place.topic, there[0], place.partition), source, found.next, copies, refused)
+    compare(report, (place.topic, there[0], place.partition), source, found.next, copies, refused_offsets)
 
 
-def _records(reader: TopicReader, partition: tuple[str, int], begin: int, end: int) -> Iterator[Message]:
-    for batch in reader.read({partition: (begin, end)}):
+def _records(
+    reader: TopicReader,
+    partition: Partition,
+    begin: int,
+    end: int,
+    skipped: Sequence[Range] = (),
+    unread: Callable[[Partition, Range], None] = lambda *_: None,
+) -> Iterator[Message]:
+    """The records but for those `skipped`; `unread` is called with the others that cannot be read."""
+    for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, unread):
         yield from batch.messages
 
 

@@ -40,6 +40,9 @@ def test_batches_that_expand_go_to_the_refusal_topic(make_relay: MakeRelay) -> N
     assert f"offsets {first} to {last} (lz4, " in told
     told = header(found[f"eu/{rig.topic}/1/{later[0]}"], "refused.error").decode()
     assert f"offsets {later[0]} to {later[1]} (zstd, " in told
+    report = rig.json("audit")
+    counted = {name: report[name] for name in ("clean", "source", "copies", "refused")}
+    assert counted == {"clean": True, "source": 311, "copies": 300, "refused": 11}
 
 
 def test_without_a_refusal_topic_a_batch_that_expands_stops_its_partition_alone(make_relay: MakeRelay) -> None:

@@ -1,7 +1,7 @@
 from publisher.kafka.sandbox import Row
-from publisher.kafka.sandboxed import Sandboxed
+from publisher.kafka.sandboxed import Sandboxed, messages_of
 from publisher.relay.copy import Route
-from publisher.relay.suspects import Suspects, carried_at_once, messages_of
+from publisher.relay.suspects import Suspects, carried_at_once
 
 PLACE = ("scores", 0)
 

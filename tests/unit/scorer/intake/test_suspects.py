@@ -63,7 +63,8 @@ def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
     batch = found.take(lambda _: 2, lambda _: True, 0.0)
     assert batch is not None
     assert batch.reached == {PARTITION: 41}
-    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0]
+    assert batch.unreadable[0].first == 10
+    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].why
 
 
 def test_records_that_wait_are_forgotten_with_their_partition() -> None:
@@ -82,6 +83,23 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
     assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
     assert [group.offsets() for _ in range(4)] == [[5, 6], [], [], []]
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
+
+
+def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
+    """Else each rebalance gives the batch to a process that dies of it."""
+    group = Group(suspects=suspects(rows(5, 6), Ended(7)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b", suspect=True)
+    group.assign(0)
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
+    partitions = group.intake.partitions
+    (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
+    assert Mark.decode(claim.metadata).suspect
+    batch = next(batch for _ in range(4) if (batch := group.intake.take(0.0, lambda _: 100)) is not None)
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert Mark.decode(position.metadata).suspect
+    assert [group.offsets() for _ in range(3)] == [[], [], []]
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert not Mark.decode(position.metadata).suspect
 
 
 def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:

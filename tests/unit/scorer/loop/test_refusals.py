@@ -1,7 +1,7 @@
 """Records that the broker takes in no case, whatever it tells of them: the guilty events alone become dead letters."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from publisher.errors import Fatal, RecordRefused
 from publisher.session.protocol import Record
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, UnreadableRange
 from scorer.intake.beginnings import Beginning
 from scorer.intake.marks import Mark
 from scorer.intake.partitions import Partitions
@@ -66,13 +66,20 @@ class Broker:
         return RecordRefused("no", apart or named, certain=bool(apart), one_or_all=True)
 
 
-def published(broker: Broker, places: Sequence[int], slots: list[Record | None], keys: Sequence[bytes | None]) -> Published:
+def published(
+    broker: Broker,
+    places: Sequence[int],
+    slots: list[Record | None],
+    keys: Sequence[bytes | None],
+    unreadable: Mapping[int, UnreadableRange] | None = None,
+) -> Published:
     """A batch of events of these partitions, and its records."""
     count = len(slots)
     offsets = list(range(100, 100 + count))
     values: list[bytes | None] = [b"event %d" % row for row in range(count)]
     batch = Batch([TOPIC] * count, list(places), offsets, list(keys), values, [1_000] * count, [[("h", b"v")]] * count)
     batch.leader_epochs = dict.fromkeys(batch.reached)
+    batch.unreadable = unreadable or {}
     servable: Any = SimpleNamespace(label="m:1")
     done = Published(batch, Scored(slots, outcomes=Counter(scored=count)), servable, Mark("n.a"), "", 0.0, 0.0, swaps=[SWAP])
     partitions = Partitions()
@@ -127,6 +134,16 @@ def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_event
     assert (husk[2], "h" in headers, headers["dead.reason"]) == (b"k", False, b"record-refused")
     assert b"no whole dead letter can be written: no; not-json: e" in (headers["dead.error"] or b"")
     assert +done.scored.reasons == {"record-refused": 1}
+
+
+def test_the_smallest_dead_letter_of_an_unreadable_batch_keeps_its_first_offset() -> None:
+    own: list[tuple[str, str | bytes | None]] = [("dead.reason", b"unreadable-batch"), ("dead.error", b"e")]
+    own += [("dead.source", b"/flights/0/100"), ("dead.first", b"90")]
+    letter: Record = ("dead", None, b"k", 0, 1_000, [("dead.first", b"3"), *own])
+    broker = Broker(lambda record: record != SWAP and (record[4] != 0 or ("dead.first", b"3") in (record[5] or ())))
+    published(broker, [0], [letter], [b"k"], {0: UnreadableRange(90, "e")})
+    husk = next(record for record in broker.taken if record != SWAP)
+    assert [value for name, value in husk[5] or () if name == "dead.first"] == [b"90"]
 
 
 def test_of_a_long_key_the_events_place_stands_in_the_smallest_dead_letter() -> None:
