@@ -25,7 +25,7 @@ from model_registry import memory
 from model_registry.sandbox import confine
 from publisher.kafka import clients as kafka
 from publisher.kafka.batch_header import BatchHeader, headers_in
-from publisher.kafka.error_codes import END, UNDECODABLE
+from publisher.kafka.error_codes import ABSENT, END, OUT_OF_RANGE, REFUSED, UNDECODABLE, Codes
 from publisher.kafka.headers import headers_of
 
 LENGTH = struct.Struct(">I")
@@ -41,6 +41,7 @@ DIED = b"Assertion"
 CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """A fetch returns one batch, the one that holds the position, and the next begins when all of its records are taken."""
 
+REJECTED = Codes(*OUT_OF_RANGE.items(), *ABSENT.items(), *REFUSED.items())
 
 FIXED: dict[str, Any] = {
     "enable.partition.eof": True,
@@ -111,11 +112,20 @@ class Failed(msgspec.Struct, array_like=True, tag=True):
     error: str
 
 
+class Rejected(msgspec.Struct, array_like=True, tag=True):
+    """The broker rejects the fetch: the log does not hold the offset, there is no such topic, or a right is missing.
+
+    The usual reader gets the same answer, and handles it.
+    """
+
+    error: str
+
+
 class Nothing(msgspec.Struct, array_like=True, tag=True):
     """No answer came in time."""
 
 
-Answer = Records | Ended | Again | Unreadable | Failed | Nothing
+Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
 
 
 def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
@@ -217,6 +227,8 @@ class IsolatedReader:
                 return self._trouble(wanted, fresh, error.str())
             if error in END:
                 return Ended(message.offset() or wanted.offset)
+            if error in REJECTED:
+                return Rejected(error.str())
             if not kafka.of_no_group(error):
                 return Failed(error.str())
         return None

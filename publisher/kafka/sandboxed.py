@@ -29,6 +29,7 @@ from publisher.kafka.sandbox import (
     Nothing,
     Read,
     Records,
+    Rejected,
     Row,
     Start,
     Unreadable,
@@ -63,7 +64,10 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was read of a suspect: records, or a batch that cannot be read; `cleared` if it is no suspect any more."""
+    """What was read of a suspect: records, or a batch that cannot be read; `cleared` if it is no suspect any more.
+
+    A partition is cleared too if the broker rejects the fetch: the usual reader handles that.
+    """
 
     partition: Partition
     rows: list[Row] = field(default_factory=list)
@@ -231,6 +235,9 @@ class Sandboxed:
             case Failed(error):
                 log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
                 self._due = self._clock() + RESTART_SECONDS
+            case Rejected(error):
+                log.warning("%s[%d] is no longer read in the sandbox: %s", *partition, error)
+                return self._taken(partition, Taken(partition, cleared=True))
             case Nothing():
                 pass
         return None

@@ -100,6 +100,7 @@ def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
         source={
             "fetch_bytes": 65_536,
             "queue_bytes": 1_048_576,
+            "expanded_bytes": 33_554_432,
             "socket_buffer_bytes": 1_000_000,
             "extra": {"client.rack": "r"},
         },

@@ -1,5 +1,6 @@
 """The product's loop over events in memory, with a model that is open already: what it reaches, and how late answers are."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,12 @@ class Ground:
         target = Target("scores", 1, RECORD_BYTES)
         intake, session = transport(settings.owner, "events", events, log, due)
         versions: Any = SimpleNamespace(
-            serving={"champion": self.servable}, champion=self.servable, canary=None, flip=lambda: False, hurry=lambda: None
+            serving={"champion": self.servable},
+            champion=self.servable,
+            canary=None,
+            trusted_revision=math.inf,
+            flip=lambda: False,
+            hurry=lambda: None,
         )
         loop = Loop(
             Collaborators(

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from publisher.kafka.partitions import Partition
-from publisher.kafka.sandbox import Again, Answer, Ended, Nothing, Read, Records, Row, Unreadable
+from publisher.kafka.sandbox import Again, Answer, Ended, Nothing, Read, Records, Rejected, Row, Unreadable
 from publisher.kafka.sandboxed import ENOUGH_BYTES, SILENT_SECONDS, Sandboxed, Taken, UnreadableBatch
 
 PARTITION: Partition = ("flights", 0)
@@ -79,6 +79,13 @@ def test_a_suspect_is_cleared_when_enough_is_read() -> None:
     script = Script(records(5, size=ENOUGH_BYTES))
     script.sandboxed.add(PARTITION, 5)
     assert [taken.cleared for taken in script.taken(1)] == [True]
+
+
+def test_a_suspect_whose_fetch_the_broker_rejects_is_left_to_the_usual_reader() -> None:
+    script = Script(Rejected("the log does not hold the offset"))
+    script.sandboxed.add(PARTITION, 5)
+    assert script.taken(1) == [Taken(PARTITION, cleared=True)]
+    assert (bool(script.sandboxed), script.running) == (False, 0)
 
 
 def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> None:
