@@ -48,7 +48,7 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         "offset.store.path": _OFFSETS,
         "offset.store.sync.interval.ms": _OFFSETS,
         "auto.offset.reset": "a lost position must stop the partition, not skip events; see `input.start`",
-        "enable.partition.eof": "the end of a partition would be taken for an event",
+        "enable.partition.eof": "positions are moved past records without events by it",
         "allow.auto.create.topics": "a misspelt topic would be created; `check CONFIG --create` creates topics",
         "topic.blacklist": "the events of hidden topics would never be read",
         "transactional.id": "a dead owner's transactions are fenced by ids that follow from `name` and `replica`",

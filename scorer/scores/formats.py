@@ -88,11 +88,13 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 
+    from scorer.settings import registry_properties
     from scorer.settings.sections import SchemaRegistrySettings
 
     settings = SchemaRegistrySettings.model_validate_json(registry)
+    opened = registry_properties.opened(SchemaRegistryClient, settings.client)
     try:
-        with SchemaRegistryClient(settings.client) as client:
+        with opened as client:
             number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
             return number
     except SchemaRegistryError as error:

@@ -1,11 +1,15 @@
 """Decides for each property of Confluent's schema registry client whether `schema_registry.extra` may state it, and whether its
 value may be printed. Properties that are not in the table are rejected."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 from urllib.parse import urlsplit
 
+from publisher.errors import USAGE, Fatal
 from publisher.process.configuration import nearest
+
+Client = TypeVar("Client")
 
 _FUNCTION = "it takes a function of a program, not a value"
 REJECTED: Mapping[str, str] = MappingProxyType(
@@ -80,3 +84,17 @@ def _fault(key: str, value: object) -> str | None:
         except ValueError as error:
             return f"{key} is {error}"
     return None
+
+
+def opened(
+    make: Callable[[dict[str, str | int | float | bool]], Client], properties: dict[str, str | int | float | bool]
+) -> Client:
+    """Return the client that `make` makes of these properties.
+
+    Raises:
+        Fatal: with code 2 if they do not fit together, or name a file that cannot be read.
+    """
+    try:
+        return make(properties)
+    except (ValueError, TypeError, OSError) as error:
+        raise Fatal(f"schema_registry: {error}", "correct schema_registry.extra", USAGE) from error

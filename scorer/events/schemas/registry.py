@@ -269,9 +269,13 @@ class Registry:
         if len(self._failed) > MOST_FAILED:
             self._failed.popitem(last=False)
 
+    def open(self) -> None:
+        """Make the client. Raises Fatal if its properties do not fit together."""
+        assert self._client
+
     @property
     def _client(self) -> Client:
-        """The client, made for the first look-up: its TLS context alone takes 20 ms."""
+        """The client, made when it is first used: its TLS context alone takes 20 ms."""
         if not self._clients:
             from scorer.events.schemas.registry_client import RegistryClient
 

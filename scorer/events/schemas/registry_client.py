@@ -11,6 +11,7 @@ from httpx2 import HTTPError, Response
 from model_registry.untrusted_input import documents
 from scorer.events.schemas.references import Reference, Referenced, resolve
 from scorer.events.schemas.registry import LookUpFailed, Schema, SchemaId
+from scorer.settings import registry_properties
 from scorer.settings.sections import SchemaRegistrySettings
 
 T = TypeVar("T")
@@ -39,10 +40,13 @@ class _Session(SchemaRegistryClient):
 
 
 class RegistryClient:
-    """See `registry.Client`. One session for all requests: connections are reused."""
+    """See `registry.Client`. One session for all requests: connections are reused.
+
+    Raises Fatal if the settings do not fit together.
+    """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
-        self._session = _Session(settings.client)
+        self._session = registry_properties.opened(_Session, settings.client)
         self._good: int | None = None  # an id that was answered
 
     def schema(self, schema_id: SchemaId) -> Schema:

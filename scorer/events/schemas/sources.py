@@ -62,7 +62,11 @@ def start_of(key: Key) -> int:
 
 
 def source(settings: Settings) -> Source:
-    """The configured one. Raises Fatal where the format's library is missing, or the file cannot be read."""
+    """The configured one.
+
+    Raises:
+        Fatal: the format's library is missing, the file cannot be read, or the registry's properties do not fit together.
+    """
     wanted = settings.input
     for library in LIBRARIES[wanted.format]:
         if importlib.util.find_spec(library) is None:
@@ -70,7 +74,9 @@ def source(settings: Settings) -> Source:
             raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
     if wanted.schema_file is not None:
         return FileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)
-    return RegistrySource(wanted.format, shared(settings.schema_registry))
+    registry = shared(settings.schema_registry)
+    registry.open()
+    return RegistrySource(wanted.format, registry)
 
 
 class FileSource:

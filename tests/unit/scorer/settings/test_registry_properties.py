@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from publisher.errors import USAGE, Fatal
 from publisher.process.configuration import SettingsError
 from publisher.process.outages import silent_registry
+from scorer.events.schemas import sources
 from scorer.events.schemas.registry import LookUpFailed, SchemaId
 from scorer.events.schemas.registry_client import RegistryClient
 from scorer.settings import load, registry_properties
@@ -73,3 +75,19 @@ def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str
 def test_only_harmless_properties_are_printed() -> None:
     assert ALLOWED.isdisjoint(SECRET)
     assert registry_properties.REJECTED.keys().isdisjoint(ALLOWED | SECRET)
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "bearer.auth.logical.cluster"),
+        ({"basic.auth.user.info": CANARY}, "basic.auth.user.info"),
+        ({"ssl.ca.location": "/no/such/file"}, "No such file"),
+    ],
+)
+def test_properties_that_do_not_fit_together_end_a_start_with_their_names(extra: dict[str, str], named: str) -> None:
+    changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
+    with pytest.raises(Fatal, match=named) as raised:
+        sources.source(load(merged(STATED, changes)).settings)
+    assert raised.value.exit_code == USAGE
+    assert seen_in(str(raised.value)) == []
