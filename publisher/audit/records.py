@@ -10,11 +10,10 @@ from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
 from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.ledger import Answers, Audit, Kind
-from publisher.audit.past import Range
 from publisher.audit.revisions import Swap
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import Batch, Range
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]

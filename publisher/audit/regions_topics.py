@@ -14,7 +14,7 @@ import numpy as np
 
 from model_registry.untrusted_input.documents import Decoder
 from publisher import positions
-from publisher.audit.past import Range, read, read_past, within
+from publisher.audit.past import read, read_past, within
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.regions import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
@@ -25,7 +25,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.reader import Batch, Range, TopicReader
 from publisher.positions import origin_of
 
 Columns = tuple[list[int], list[int]]

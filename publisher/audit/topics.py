@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from publisher.audit.ledger import Audit, EventReport, Window
-from publisher.audit.past import Range, read, read_past
+from publisher.audit.past import read, read_past
 from publisher.audit.records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.audit.report import Progress
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.reader import Batch, Range, TopicReader
 
 CLIENT_ID = "scorestream-audit"
 NEVER = 2**63 - 1

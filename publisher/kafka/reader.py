@@ -6,6 +6,7 @@ means two things: what readers see now, and what they will see when the open tra
 
 import contextlib
 import difflib
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -22,7 +23,7 @@ from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, 
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
-from publisher.kafka.sandboxed import Sandboxed, sandboxed
+from publisher.kafka.sandboxed import messages_of, sandboxed
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
@@ -34,8 +35,16 @@ CALL_SECONDS = 0.1
 CALL_BYTES = 32 << 20  # of records that one call hands over, as large as those of the call before
 FEW = 1_000  # are taken one by one, as they come
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
+EXPANDED_BYTES = 256 << 20  # that one batch may take in the sandbox: the default of the scorer and the relay
+POLL_SECONDS = 1.0  # for an answer of the sandbox
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+Range = tuple[int, int]
+"""Offsets from (inclusive), to (exclusive)."""
+Unread = Callable[[Partition, Range], None]
+"""Called with the offsets of a batch that cannot be read."""
 
 
 class Batch(NamedTuple):
@@ -122,9 +131,66 @@ class TopicReader:
             raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
         return {(place.topic, place.partition): max(0, place.offset) for place in found}
 
-    def read(self, spans: Spans, *, undecided: bool = False) -> Iterator[Batch]:
-        """The records, in batches; waits for transactions that are open in the spans. `undecided`: does not wait, and gives
-        also records of transactions that are open or were aborted."""
+    def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[Batch]:
+        """Yield the records, in batches, after waiting for transactions that are open in the spans.
+
+        A batch that the client cannot decompress is read in the sandbox, and passed if it does not fit there either: `unread`
+        is called with its offsets.
+
+        Args:
+            spans: The first offset of each partition, and the one behind the last.
+            undecided: Do not wait, and yield also records of transactions that are open or were aborted. No batch is passed.
+            unread: By default a passed batch is named in the log.
+
+        Raises:
+            UnreadablePartition: `undecided`, and there is such a batch.
+        """
+        if undecided:
+            yield from self._read(spans, undecided=True)
+            return
+        left = dict(spans)
+        while True:
+            try:
+                for batch in self._read(left):
+                    left[batch.partition] = batch.offsets[-1] + 1, left[batch.partition][1]
+                    yield batch
+            except UnreadablePartition as error:
+                partition, (start, stop) = error.partition, left[error.partition]
+                for batches, following in self._read_sandboxed(partition, start, stop, unread or _log_unread):
+                    left[partition] = following, stop
+                    yield from batches
+                if left[partition][0] == start:
+                    raise
+            else:
+                return
+
+    def _read_sandboxed(self, partition: Partition, at: int, stop: int, unread: Unread) -> Iterator[tuple[list[Batch], int]]:
+        """Read on in the sandbox while it suspects the partition: records, if any, and the offset that follows."""
+        sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
+        sandbox.add(partition, at)
+        deadline = time.monotonic() + STALL_SECONDS
+        try:
+            while at < stop and partition in sandbox:
+                taken = sandbox.take(POLL_SECONDS)
+                if taken is None:
+                    if time.monotonic() > deadline:
+                        raise Fatal(f"{partition[0]}[{partition[1]}] gave no record in the sandbox for {STALL_SECONDS:.0f} s")
+                    continue
+                deadline = time.monotonic() + STALL_SECONDS
+                if taken.unreadable is not None:
+                    at = taken.unreadable.last + 1
+                    unread(partition, (taken.unreadable.first, min(at, stop)))
+                    yield [], at
+                elif rows := [row for row in taken.rows if row.offset < stop]:
+                    at = taken.rows[-1].offset + 1
+                    yield [Batch(partition, [row.offset for row in rows], messages_of(partition, rows))], at
+                elif taken.rows:
+                    at = stop
+                    yield [], at
+        finally:
+            sandbox.close()
+
+    def _read(self, spans: Spans, *, undecided: bool = False) -> Iterator[Batch]:
         remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
         if not remaining:
             return
@@ -141,10 +207,6 @@ class TopicReader:
             yield from self._until_done(consumer, remaining, FEW if count > FEW else 1)
         finally:
             consumer.close()
-
-    def sandbox(self, limit: int) -> Sandboxed:
-        """Return a reader of partitions in another process; `limit` is the memory that one batch may take, in bytes."""
-        return sandboxed(self._settings, self._client_id, limit)
 
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
         """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer. More than one at a time are as many
@@ -219,6 +281,10 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
         if wanted:
             batches.append(Batch(partition, offsets[:wanted], mine[:wanted]))
     return batches, [partition for partition, end in ends.items() if partition in remaining and end >= remaining[partition]]
+
+
+def _log_unread(partition: Partition, offsets: Range) -> None:
+    log.warning("%s[%d]: the batch at offsets %d to %d cannot be read, and is passed", *partition, offsets[0], offsets[1] - 1)
 
 
 def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:

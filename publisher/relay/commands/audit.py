@@ -16,7 +16,7 @@ from confluent_kafka import Message
 
 from publisher.audit import topics, view
 from publisher.audit.copies import Column, Copies, CopyReport, compare
-from publisher.audit.past import Range, read_past, within
+from publisher.audit.past import read_past, within
 from publisher.audit.report import Progress, Report
 from publisher.audit.topics import ANSWER_SECONDS, Plan
 from publisher.errors import USAGE, Fatal
@@ -24,7 +24,7 @@ from publisher.kafka import client_properties
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
-from publisher.kafka.reader import TopicReader
+from publisher.kafka.reader import Range, TopicReader
 from publisher.positions import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
 from publisher.process.command_line import From, Json, Set, To, time_window
 from publisher.relay.checkpoints import Checkpoint, Place

@@ -95,3 +95,18 @@ def test_a_batch_that_kills_a_worker_holds_up_no_partition_of_two_scorers(make_r
     assert all(milliseconds < STILL_MS for number, milliseconds in waited.items() if number != 1), waited
     assert 1 <= sum(scorer.deaths for scorer in scorers) <= 2
     assert [scorer.stop() for scorer in scorers] == [0, 0]
+
+
+def test_a_bomb_in_a_topic_beside_the_events_stops_no_start_and_no_command(make_rig: MakeRig) -> None:
+    rig = with_bombs(make_rig)
+    bomb(rig.bootstrap_servers, f"{rig.name}.swaps", 0, "zstd", 160 << 20)
+    rig.emit(events(20))
+    rig.produce(b"{", key=b"k")
+    scorer = rig.start()
+    until(lambda: rig.answered() == 21, "the answers")
+    assert scorer.deaths == 0
+    bomb(rig.bootstrap_servers, rig.dead_topic, 0, "zstd", 400 << 20)
+    done = rig.run("scorer", "replay", "scorer.yaml", "--dry-run", "--json")
+    assert json.loads(done.stdout)["replayed"] == 1
+    assert f"{rig.dead_topic}[0]: the batch at offsets" in done.stderr
+    assert scorer.stop() == 0

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.past import Range, outside, within
+from publisher.audit.past import outside, within
+from publisher.kafka.reader import Range
 
 OFFSETS = st.integers(0, 30)
 RANGES = st.lists(st.tuples(OFFSETS, OFFSETS), max_size=6)
