@@ -14,7 +14,10 @@ VARIABLE = frozenset({"scale", "value"})
 """The fields of Debezium's VariableScaleDecimal, whose scale is in each value."""
 DIGITS = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
-HINT = "Debezium writes decimals as numbers with decimal.handling.mode=double"
+HINT = (
+    "Debezium writes decimals as numbers with decimal.handling.mode=double, Kafka Connect's JSON converter with "
+    "decimal.format=NUMERIC"
+)
 
 
 def number(unscaled: bytes, scale: int) -> int | float:
@@ -61,12 +64,22 @@ def variable(value: Any) -> int | float | None:
     return number(unscaled, scale)
 
 
-def hint(text: str | bytes) -> str:
+def plain(value: Any, levels: int = 0) -> Any:
+    """Return a VariableScaleDecimal as its number, lists of so many levels with such numbers, and any other value as it is."""
+    if levels and isinstance(value, list):
+        plain_already = {dict, list}.isdisjoint(map(type, value))
+        return value if plain_already else [plain(one, levels - 1) for one in value]
+    return value if (found := variable(value)) is None else found
+
+
+def hint(text: Any) -> str:
     """Return how to write a value as a number, if it may be a decimal: bytes, or text of digits or in base64.
 
     Returns:
-        The end of an error; an empty string for other text.
+        The end of an error; an empty string for other values.
     """
+    if not isinstance(text, str | bytes):
+        return ""
     if isinstance(text, bytes):
         return f"; bytes are a number only as a decimal, whose schema has the scale ({HINT})"
     if DIGITS.fullmatch(text) or BASE64.fullmatch(text):

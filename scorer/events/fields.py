@@ -198,8 +198,8 @@ class Fields:
     def _checked(self, name: str, value: Any) -> Any:
         """One field of an event, or the Poison that names it."""
         field = self.by_name.get(name)
-        if _is_number(field) and isinstance(value, dict):
-            value = value if (number := decimals.variable(value)) is None else number
+        if _is_numeric(field):
+            value = decimals.plain(value, levels=int(field is not None and field.array is not None))
         if isinstance(value, Beyond):
             raise Poison(Reason.OUT_OF_RANGE, f"field {self._called(name)}: the number is beyond all floats")
         if isinstance(value, float) and not math.isfinite(value):
@@ -216,17 +216,22 @@ class Fields:
             number = isinstance(value, int) and not isinstance(value, bool)
             ranged = number and field is not None and field.array is None and field.dtype not in ("string", "bool")
             said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
-            if field is not None and isinstance(value, str | bytes) and _is_number(field):
-                said += decimals.hint(value)
+            if field is not None and _is_numeric(field):
+                said += decimals.hint(_first_of_no_number(value))
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
         if (field is None or field.dtype == "string") and not _is_text(value):
             raise Poison(Reason.MALFORMED, f"field {self._called(name)}: half of a surrogate pair is no text")
         return value
 
 
-def _is_number(field: InputField | None) -> bool:
-    """Whether one number stands in a field; in that of the id (None) a whole one may."""
-    return field is None or (field.array is None and not field.raw and field.dtype not in ("string", "bool"))
+def _is_numeric(field: InputField | None) -> bool:
+    """Whether a number stands in a field, or an array of them; in that of the id (None) a whole one may."""
+    return field is None or (not field.raw and field.dtype not in ("string", "bool"))
+
+
+def _first_of_no_number(value: Any) -> Any:
+    """The value, or of a list the first element that is text or bytes."""
+    return next((one for one in value if isinstance(one, str | bytes)), None) if isinstance(value, list) else value
 
 
 def _is_text(value: Any) -> bool:

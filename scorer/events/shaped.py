@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, event_fault, held
 from model_registry.package.shapes import VARIES, array_fault, is_nested
 from model_registry.package.signature import InputField
+from scorer.events import decimals
 from scorer.events.decoder import Poison, Reason
 from scorer.events.integers import is_integral, packed
 
@@ -28,7 +29,7 @@ class Shaped:
         """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
         if not isinstance(value, list):
             return np.frombuffer(value, "<f8").astype(self._dtype)
-        found = msgspec.convert(value, self._types[is_nested(value)])
+        found = converted_list(value, self._types[is_nested(value)], len(self._field.shape or ()))
         return as_array(found, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
@@ -40,13 +41,25 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
     """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
     if not isinstance(value, list):
         return None
+    if field.dtype not in ("string", "bool"):
+        value = decimals.plain(value, len(field.shape or (1,)))
     found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
     if found is None:
         return None
     place, said, at_fault = found
     number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
     ranged = (is_integral(at_fault) and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
-    return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {field.name!r}{place}: {said:.{SHOWN}}")
+    hint = decimals.hint(at_fault) if field.dtype not in ("string", "bool") else ""
+    error = f"field {field.name!r}{place}: {said:.{SHOWN}}{hint}"
+    return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, error)
+
+
+def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
+    """Return a list of so many levels as msgspec's type; its elements may be decimals with their scale. Raises ValueError."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return msgspec.convert(decimals.plain(value, levels), type_)
 
 
 def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +10,7 @@ from model_registry.package.dtypes import held
 from model_registry.package.feeding import ragged
 from model_registry.package.shapes import filled, is_nested, length_in
 from model_registry.package.signature import InputField
-from scorer.events.shaped import array_type, as_array, element_type
+from scorer.events.shaped import array_type, as_array, converted_list, element_type
 
 
 class VaryingArrays:
@@ -38,7 +37,7 @@ class VaryingArrays:
         exact = filled(self._shape, length)
         if isinstance(found, list):
             nested = len(exact) > 1 and is_nested(found)
-            found = msgspec.convert(found, array_type(exact, self._element) if nested else self._flat)
+            found = converted_list(found, array_type(exact, self._element) if nested else self._flat, len(exact))
         return as_array(found, self._dtype).reshape(exact)
 
 

@@ -25,11 +25,12 @@ from scorer.events.tensors import Row
 DECIMAL = "scorestream-decimal"
 """A logical type of ours: numbers, where fastavro's would make decimals, rounded to the schema's precision."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
-COMPLEX = {"record", "error", "enum", "array", "map", "fixed"}
-TYPES = COMPLEX | {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
+NAMED = {"record", "error", "enum", "fixed"}
+TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 PARTS = ("type", "fields", "items", "values")
 """The keys of a schema with schemas below."""
-UNREAD = ("logicalType", "default")
+READ = (*PARTS, "name", "namespace", "symbols", "size", "scale")
+"""The keys of a schema that matter to a reader."""
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
 """A record around each event, which adds no byte to it: fastavro finds the types of references only below a record."""
@@ -42,11 +43,9 @@ class AvroReader:
 
     def __init__(self, schema: Schema, fields: Fields, id_field: str | None) -> None:
         try:
-            document = readable(documents.ANY.decode(schema.text))
-            named = _named(
-                readable(documents.ANY.decode(text)) for text in dict.fromkeys(text for _, text in schema.references)
-            )
-            self._schema = parse_schema(EVENT | {"fields": [{"name": VALUE, "type": document}]}, named)
+            document = _document(schema.text)
+            references = _named(map(_document, dict.fromkeys(text for _, text in schema.references)))
+            self._schema, named = _parsed(EVENT | {"fields": [{"name": VALUE, "type": document}]}, references)
             self._read = python_reader if _nests_in_itself(self._schema, named, frozenset(), set()) else schemaless_reader
             lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
@@ -84,8 +83,13 @@ class AvroReader:
         return event
 
 
+def _document(text: str | bytes) -> Any:
+    """Return the schema that a text holds as fastavro takes it. Raises ValueError."""
+    return defined_once(readable(documents.ANY.decode(text)), "", {})
+
+
 def readable(schema: Any) -> Any:
-    """Return the schema without logical types, and with ours where a decimal stands.
+    """Return the schema with what a reader needs: without logical types, but with ours where a decimal stands.
 
     A name as `{"type": "n.Part"}`, which Java's library takes too, becomes `"n.Part"`. Defaults are left out: no event needs
     them, and fastavro rejects a schema for one that registries take.
@@ -97,8 +101,29 @@ def readable(schema: Any) -> Any:
     type_ = schema.get("type")
     if isinstance(type_, str) and type_ not in TYPES and "name" not in schema:
         return type_
-    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key not in UNREAD}
+    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key in READ}
     return plain | {"logicalType": DECIMAL} if _is_decimal(schema) else plain
+
+
+def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
+    """Return the schema with a name in place of each type that is defined again in the same way, which fastavro rejects.
+
+    `namespace` is that around the schema, `defined` are the types before it.
+    """
+    if isinstance(schema, list):
+        return [defined_once(one, namespace, defined) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind, name = schema.get("type"), schema.get("name")
+    if isinstance(kind, str) and kind in NAMED and isinstance(name, str):
+        around = schema.get("namespace", namespace)
+        name = name if "." in name or not around else f"{around}.{name}"
+        definition = {key: value for key, value in schema.items() if key not in ("name", "namespace")}
+        if name in defined and defined[name] == definition:
+            return name
+        defined.setdefault(name, definition)
+        namespace = name.rpartition(".")[0]
+    return {key: defined_once(value, namespace, defined) if key in PARTS else value for key, value in schema.items()}
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
@@ -134,17 +159,34 @@ def _named(references: Iterable[Any]) -> dict[str, Any]:
     while waiting:
         missing: list[Any] = []
         for reference in waiting:
-            attempt = dict(named)
             try:
-                parse_schema(reference, attempt)
+                _, named = _parsed(reference, named)
             except UnknownType:
                 missing.append(reference)
-            else:
-                named = attempt
         if len(missing) == len(waiting):
             break
         waiting = missing
     return named
+
+
+def _parsed(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Parse a schema that may use named types, and return it with all named types.
+
+    As in Java's library a type without a namespace is found by its name from within another namespace.
+
+    Raises:
+        UnknownType: A type is missing.
+        SchemaParseException: It is no schema.
+    """
+    while True:
+        attempt = dict(named)
+        try:
+            return parse_schema(schema, attempt), attempt
+        except UnknownType as error:
+            alone = error.name.rpartition(".")[2]
+            if alone == error.name or alone not in attempt:
+                raise
+            named = {**named, error.name: attempt[alone]}
 
 
 def _nests_in_itself(schema: Any, named: Mapping[str, Any], within: frozenset[str], known: set[str]) -> bool:

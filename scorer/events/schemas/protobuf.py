@@ -1,8 +1,9 @@
 """Protobuf messages to rows of values: its own library reads them, and the message's fixed layout is found where it has one.
 
-A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent
-then, and so is an empty repeated field. As in Avro, an enum is its symbol for a field of text, a wrapper (DoubleValue and
-so on) is its value or absent, and a decimal (confluent.type.Decimal, or Debezium's with its scale) is a number.
+A field without presence that is not on the wire has its zero value, as Protobuf has it, and one with a default in the
+schema its default. Another one with presence is absent then, and so is an empty repeated field. As in Avro, an enum is its
+symbol for a field of text, a wrapper (DoubleValue and so on) is its value or absent, and a decimal (confluent.type.Decimal,
+or Debezium's with its scale) is a number.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -101,7 +102,8 @@ def _read(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> R
         each = _repeated(field, below, texts)
         return lambda message: each(getattr(message, name))
     one = _single(field, below, texts)
-    if field.has_presence:
+    stated = field.has_default_value and field.containing_oneof is None  # a default in the schema, of proto2 or of an edition
+    if field.has_presence and not stated:
         return lambda message: one(getattr(message, name)) if message.HasField(name) else None
     return lambda message: one(getattr(message, name))
 

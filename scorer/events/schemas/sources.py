@@ -26,7 +26,18 @@ Key = bytes | HeaderFrame
 """The schema and message of an event: the prefix of its value, or what its headers name."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
 """What the extras bring."""
-MALFORMED = Poison(Reason.MALFORMED, "the event does not begin with a zero byte and the id of its schema")
+NO_ID = "the event does not begin with a zero byte and the id of its schema"
+OTHERS = {
+    b"\x03\x00": "AWS Glue's serialisers write it, with an id that no other registry has",
+    b"\x03\x05": "AWS Glue's serialisers write it, with an id that no other registry has",
+    b"\xc3\x01": "it is in Avro's single-object encoding",
+    b"Obj\x01": "it is an Avro file with a schema of its own",
+}
+"""By its first bytes, what else an event is."""
+NO_PATH = (
+    "no path of a Protobuf message is behind the id of its schema, as Confluent's serialisers write it; confluent-kafka for "
+    "Python writes another before 1.8, and with use.deprecated.format"
+)
 
 
 class Reader(Protocol):
@@ -123,13 +134,13 @@ class RegistrySource:
         if headers and (frame := header_ids.frame(headers, self._format)) is not None:
             return _with_reference(frame, value)
         if len(value) < ID_BYTES or value[0] != 0:
-            raise MALFORMED
+            raise Poison(Reason.MALFORMED, _no_id(value))
         if self._format == "avro":
             return value[:ID_BYTES]
         try:
             return value[: message_path(value, ID_BYTES)[1]]
         except IndexError:
-            raise MALFORMED from None
+            raise Poison(Reason.MALFORMED, NO_PATH) from None
 
     def look_up(self, keys: Iterable[Key]) -> None:
         self._registry.look_up(map(_schema_id, keys))
@@ -146,6 +157,12 @@ class RegistrySource:
             return _reader(replace(schema, format=self._format), message, fields, id_field)
         except BadSchema as error:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: {error}") from None
+
+
+def _no_id(value: bytes) -> str:
+    """Return what is wrong with an event without the id of its schema."""
+    other = next((f"; {other}" for start, other in OTHERS.items() if value.startswith(start)), "")
+    return f"{NO_ID}{other}"
 
 
 def _schema_id(key: Key) -> SchemaId:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model_registry.package.signature import Signature
 from scorer.events import decimals
 from scorer.events.decoder import Reason
 from scorer.events.json.objects import IdField, JsonDecoder
@@ -60,13 +61,51 @@ def test_a_decimal_with_its_scale_is_a_number_in_json() -> None:
     assert [IdField("id").of(text) for text in texts] == ["e", 41, "f"]
 
 
+VECTORS = [
+    {"name": "v", "array": True, "length": 4},
+    {"name": "v", "array": True, "shape": [4]},
+    {"name": "v", "array": True, "shape": [2, 2]},
+    {"name": "v", "array": True, "shape": [-1], "max_length": 4},
+    {"name": "v", "array": True, "shape": [-1, 2], "max_length": 2},
+]
+
+
+def vector_decoder(dtype: str, field: dict[str, Any]) -> JsonDecoder:
+    shape = field.get("shape")
+    stated = {"tensor": "v", "dtype": dtype, "fields": [{key: one for key, one in field.items() if key != "shape"}]}
+    document = {"inputs": [stated | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
+    return JsonDecoder(Signature.parse(json.dumps(document)), None, 1_000)
+
+
+@pytest.mark.parametrize("field", VECTORS, ids=lambda field: str(field.get("shape")))
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_decimals_with_their_scale_are_numbers_in_arrays(dtype: str, field: dict[str, Any]) -> None:
+    numbers = [variable(3000, 3), 2, variable(-1, 0), variable(4, 0)]
+    nested = [numbers] if len(field.get("shape", [1])) == 1 else [numbers, [numbers[:2], numbers[2:]]]
+    decoder = vector_decoder(dtype, field)
+    for value in nested:
+        decoded = decoder.decode([json.dumps({"v": value}).encode()])
+        assert [one for row in decoded.tensors["v"] for one in row.reshape(-1).tolist()] == [3, 2, -1, 4]
+
+
+@pytest.mark.parametrize("field", VECTORS, ids=lambda field: str(field.get("shape")))
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("element", ["12.50", "BNI="])
+def test_decimals_as_text_in_arrays_name_debeziums_setting(dtype: str, field: dict[str, Any], element: str) -> None:
+    poison = vector_decoder(dtype, field).decode([json.dumps({"v": [1, element, 1, 1]}).encode()]).rejected[0]
+    assert poison.reason is Reason.WRONG_TYPE
+    assert "[1]" in str(poison)
+    assert "decimal.handling.mode=double" in str(poison)
+
+
 @pytest.mark.parametrize("value", ["12.50", "-3", "1e3", "BNI=", "AQ=="])
 def test_a_decimal_as_text_names_debeziums_setting(value: str) -> None:
     decoded = JsonDecoder(SIGNATURE, "id", 1_000).decode([json.dumps({"a": value}).encode()])
     assert decoded.rejected[0].reason is Reason.WRONG_TYPE
     assert str(decoded.rejected[0]) == (
         "field 'a': Expected `float`, got `str`; write a number, not text "
-        "(Debezium writes decimals as numbers with decimal.handling.mode=double)"
+        "(Debezium writes decimals as numbers with decimal.handling.mode=double, Kafka Connect's JSON converter with "
+        "decimal.format=NUMERIC)"
     )
 
 

@@ -77,6 +77,81 @@ def test_no_default_spoils_a_schema(default: Any) -> None:
     assert tuple(reader(document, [PART, INNER]).row(BODY, 0)) == (1, 2)
 
 
+SAME = {"type": "record", "name": "Inner", "namespace": "n.deep", "doc": "again", "fields": INNER["fields"]}
+TWICE = {
+    **EVENT,
+    "fields": [EVENT["fields"][0], {"name": "part", "type": {**PART, "fields": [{"name": "inner", "type": INNER}]}}],
+}
+
+
+def field(name: str, type_: Any) -> dict[str, Any]:
+    return {"name": name, "type": type_}
+
+
+@pytest.mark.parametrize(
+    ("more", "before"),
+    [
+        ([field("again", SAME)], b"\0" * 8),
+        ([field("again", ["null", SAME])], b"\2" + b"\0" * 8),
+        (
+            [field("again", {"type": "array", "items": SAME}), field("name", "n.deep.Inner")],
+            b"\2" + b"\0" * 8 + b"\0" + b"\0" * 8,
+        ),
+        ([field("c", COLOUR), field("d", {**COLOUR, "default": "RED"})], b"\0\0"),
+        ([field("c", {**COLOUR, "name": "Colour"}), field("d", COLOUR)], b"\0\0"),
+    ],
+)
+def test_a_type_may_be_defined_again_in_the_same_way(more: list[Any], before: bytes) -> None:
+    document = {**TWICE, "fields": [*more, *TWICE["fields"]]}
+    assert tuple(reader(document, []).row(before + BODY, 0)) == (1, 2)
+
+
+def test_a_type_may_not_be_defined_again_in_another_way() -> None:
+    document = {**TWICE, "fields": [field("other", {**INNER, "fields": []}), *TWICE["fields"]]}
+    with pytest.raises(BadSchema, match="redefined named type"):
+        reader(document, [])
+
+
+def test_a_top_level_union_may_use_a_type_twice() -> None:
+    document = ["null", {**TWICE, "fields": [*TWICE["fields"], field("again", "n.deep.Inner")]}]
+    assert tuple(reader(document, []).row(b"\2" + BODY + b"\0" * 8, 0)) == (1, 2)
+
+
+def test_two_references_may_share_a_type() -> None:
+    other = {"type": "record", "name": "n.Diamond", "fields": [field("inner", "n.deep.Inner")]}
+    document = {**EVENT, "fields": [*EVENT["fields"], field("diamond", "Diamond")]}
+    for references in itertools.permutations([INNER, PART, other]):
+        assert tuple(reader(document, references).row(BODY + b"\0" * 8, 0)) == (1, 2)
+
+
+def test_a_type_without_namespace_is_found_from_within_one() -> None:
+    alone = {"type": "record", "name": "Inner", "namespace": "", "fields": INNER["fields"]}
+    part = {**PART, "fields": [field("inner", "Inner")]}
+    for references in itertools.permutations([alone, part]):
+        assert tuple(reader(EVENT, references).row(BODY, 0)) == (1, 2)
+    own = {**alone, "name": "n.Inner", "fields": [field("b", "float"), field("c", "float")]}
+    assert tuple(reader(EVENT, [alone, part, own]).row(BODY[:4] + b"\0\0\x80\x3f" * 2, 0)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["my-server.shop", "my-server.1shop", "$x"])
+def test_names_that_only_strict_libraries_reject_are_read(name: str) -> None:
+    inner = {**INNER, "namespace": name}
+    part = {**PART, "namespace": name, "fields": [field("inner", "Inner")]}
+    assert tuple(reader({**EVENT, "namespace": name}, [inner, part]).row(BODY, 0)) == (1, 2)
+
+
+def test_a_change_of_a_row_with_a_reference_is_read() -> None:
+    """As Debezium writes it: the row's type is defined in `before` and named in `after`."""
+    value = {"type": "record", "name": "Value", "fields": [field("a", "double")], "connect.name": "s.shop.Value"}
+    fields = [field("before", ["null", value]), field("after", ["null", "Value"]), field("source", "io.debezium.Source")]
+    document = {"type": "record", "name": "Envelope", "namespace": "s.shop", "fields": fields}
+    source = {"type": "record", "name": "Source", "namespace": "io.debezium", "fields": [field("lsn", "long")]}
+    signature = signature_of(("x", "float64", [{"name": "a", "path": "after.a"}]))
+    schema = Schema("avro", json.dumps(document), (("io.debezium.Source", json.dumps(source)),))
+    row = AvroReader(schema, Fields(signature, None, 1_000), None).row(b"\0\2" + BODY[4:] + b"\4", 0)
+    assert tuple(row) == (2,)
+
+
 def test_a_missing_type_is_named() -> None:
     with pytest.raises(BadSchema, match=r"the type 'n\.deep\.Inner' is neither in it nor in its references"):
         reader({**EVENT, "fields": [{"name": "inner", "type": "n.deep.Inner"}]}, [PART])

@@ -1,8 +1,11 @@
 """Protobuf values that stand for others: enums, wrappers and decimals are read as Avro's are."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from model_registry.package.paths import parse
 from scorer.events.decoder import Decoded, Reason
@@ -10,9 +13,10 @@ from scorer.events.fields import Fields
 from scorer.events.schemas import proto_files
 from scorer.events.schemas.decoder import SchemaDecoder
 from scorer.events.schemas.protobuf import ProtobufReader
-from scorer.events.schemas.registry import Schema
+from scorer.events.schemas.registry import Registry, Schema, SchemaId
+from scorer.events.schemas.sources import RegistrySource
 from tests.unit.scorer.events.formats import signature_of
-from tests.unit.scorer.events.schema_events import configured, proto_class
+from tests.unit.scorer.events.schema_events import configured, proto_class, settings_of
 
 TEXT = """syntax = "proto3";
 import "google/protobuf/wrappers.proto";
@@ -112,3 +116,92 @@ def test_wrappers_and_decimals_are_carried() -> None:
     values = reader.at(paths)
     assert values(full(proto_class(TEXT, "Row")).SerializeToString(), 0) == [1.5, "w", 12.5, 7]
     assert values(b"", 0) == [None] * 4
+
+
+DEFAULTS = """
+enum Colour { RED = 0; GREEN = 5; }
+message Inner { optional int32 k = 1 [default = 7]; }
+message E {
+  optional double a = 1 [default = 2.5];
+  optional double b = 2;
+  optional Colour colour = 3 [default = GREEN];
+  optional Inner inner = 4;
+  oneof one { double c = 5 [default = 4]; double d = 6; }
+}
+"""
+DEFAULTED = signature_of(
+    ("x", "float64", ["a", {"name": "b", "default": -1}, {"name": "c", "default": -1}]),
+    ("s", "string", ["colour"]),
+    ("k", "int64", [{"name": "k", "path": "inner.k", "default": -1}]),
+)
+
+
+@pytest.mark.parametrize("syntax", ['syntax = "proto2";', 'edition = "2023";'])
+def test_an_absent_field_has_the_default_of_its_schema(tmp_path: Path, syntax: str) -> None:
+    text = syntax + (DEFAULTS if "proto2" in syntax else DEFAULTS.replace("optional ", ""))
+    decoder = SchemaDecoder(DEFAULTED, configured(tmp_path, "protobuf", text, message="E", id="header:ce_id"))
+    new = proto_class(text, "E")
+    decoded = decoder.decode([new(**fields).SerializeToString() for fields in ({}, {"a": 0, "inner": {}, "c": 1})])
+    assert decoded.tensors["x"].tolist() == [[2.5, -1, -1], [0, -1, 1]]
+    assert decoded.tensors["s"].tolist() == [["GREEN"], ["GREEN"]]
+    assert decoded.tensors["k"].tolist() == [[-1], [7]]
+
+
+TWO = """syntax = "proto3"; message A { message B { double b = 1; } message C { double c = 1; } } message D { double d = 1; }"""
+
+
+class OneSchema:
+    """A registry's client that knows one schema."""
+
+    def schema(self, schema_id: SchemaId) -> Schema:  # noqa: ARG002 - it is the only one
+        return Schema("protobuf", TWO)
+
+    def probe(self) -> None:
+        """Answer."""
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "error"),
+    [
+        (b"\0", "A", ""),
+        (b"\2\0", "A", ""),
+        (b"\2\2", "D", ""),
+        (b"\4\0\2", "A.C", ""),
+        (b"\2\x0a", "", "it has no message at [5]"),
+        (b"\4\0\x0a", "", "it has no message at [0, 5]"),
+        (b"\1\1", "", "use.deprecated.format"),
+        (b"\2", "", "use.deprecated.format"),
+        (b"", "", "use.deprecated.format"),
+        (b"\x09" + b"\0" * 8, "", "use.deprecated.format"),
+    ],
+)
+def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error: str) -> None:
+    names = {"A": "z", "D": "d", "A.C": "c"}
+    signature = signature_of(("x", "float64", [{"name": names.get(message, "z"), "default": -1}]))
+    registry = Registry(settings_of("protobuf").schema_registry, OneSchema())
+    decoder = SchemaDecoder(signature, settings_of("protobuf", id="header:ce_id"), RegistrySource("protobuf", registry))
+    body = b"" if error else b"\x09" + struct.pack("<d", 3)
+    decoded = decoder.decode([b"\0\0\0\0\7" + path + body])
+    if error:
+        assert error in str(decoded.rejected[0])
+    else:
+        assert decoded.tensors["x"].tolist() == [[-1 if message == "A" else 3]]
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (b"\3\0" + b"u" * 16 + b"x", "AWS Glue"),
+        (b"\3\5" + b"u" * 16 + b"x", "AWS Glue"),
+        (b"\xc3\1" + b"f" * 8, "single-object"),
+        (b"Obj\1\4\x16avro.schema", "Avro file"),
+        (b'{"a": 1}', "does not begin with a zero byte and the id of its schema"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, named: str) -> None:
+    registry = Registry(settings_of(format_).schema_registry, OneSchema())
+    decoder = SchemaDecoder(SIGNATURE, settings_of(format_), RegistrySource(format_, registry))
+    poison = decoder.decode([value]).rejected[0]
+    assert poison.reason is Reason.MALFORMED
+    assert named in str(poison)
