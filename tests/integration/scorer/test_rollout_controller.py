@@ -12,6 +12,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from scorer.rollout.judgement.watch import MANY_UNREADABLE
 from tests.integration.scorer.lethal import KILLS_CANDIDATE
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, events, until
 from tests.integration.scorer.test_lethal_events import LOADING, lethal
@@ -266,7 +267,8 @@ def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig:
     begin(rig, "2.0.0", [{"canary": "30%"}, {"promote": True}])
     waits(rig, "no pairs")
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
-    producer.produce(rig.scores_topic, b"\x00 no score", b"k")
+    for _ in range(2 * MANY_UNREADABLE):
+        producer.produce(rig.scores_topic, b"\x00 no score", b"k")
     producer.produce(f"{rig.name}.rollouts", b"\xff", b"\xff/0")
     assert producer.flush(10) == 0
     waits(rig, "the judge cannot read")
