@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.decoder import Decoded, NotFinite, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
 from scorer.events.json import lenient
 from scorer.events.json.prefix import without_prefix, without_prefixes
@@ -13,6 +13,11 @@ from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
 from scorer.events.tensors import Row
+
+NO_NAN = (
+    "JSON has no NaN and no Infinity, which Python's json.dumps writes unless it is called with allow_nan=False: write a number, "
+    'or null for a field that is not required ("required": false, "default": "nan" in the signature if the model takes NaN)'
+)
 
 
 class JsonRows:
@@ -35,7 +40,7 @@ class JsonRows:
         if self._fields.fits(values):
             good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
             return self._scan(good) or self._otherwise(good)
-        return self._fields.singly(values, self.row)
+        return self._singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
@@ -54,7 +59,15 @@ class JsonRows:
         try:
             return self._fields.decoded(self._rows(values))
         except FAULTS:
-            return self._fields.singly(values, self.row)
+            return self._singly(values)
+
+    def _singly(self, values: Sequence[bytes | None]) -> Decoded:
+        """The batch one event at a time. What is no number in JSON gets the remedy beside its field."""
+        decoded = self._fields.singly(values, self.row)
+        for row, poison in decoded.rejected.items():
+            if isinstance(poison, NotFinite):
+                decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {NO_NAN}")
+        return decoded
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
         """The batch by a quicker way, or None where it is not certain to say the same."""
