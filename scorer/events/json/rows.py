@@ -7,17 +7,12 @@ import msgspec
 
 from scorer.events.decoder import Decoded, NotFinite, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
-from scorer.events.json import lenient
+from scorer.events.json import explained, lenient
 from scorer.events.json.prefix import without_prefix, without_prefixes
 from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
 from scorer.events.tensors import Row
-
-NO_NAN = (
-    "JSON has no NaN and no Infinity, which Python's json.dumps writes unless it is called with allow_nan=False: write a number, "
-    'or null for a field that is not required ("required": false, "default": "nan" in the signature if the model takes NaN)'
-)
 
 
 class JsonRows:
@@ -66,7 +61,7 @@ class JsonRows:
         decoded = self._fields.singly(values, self.row)
         for row, poison in decoded.rejected.items():
             if isinstance(poison, NotFinite):
-                decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {NO_NAN}")
+                decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {explained.NO_NAN}")
         return decoded
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
@@ -82,11 +77,11 @@ class JsonRows:
 
         Raises Poison.
         """
-        value = without_prefix(value)
+        original, value = value, without_prefix(value)
         try:
             value.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, str(error)) from None
+            raise Poison(Reason.NOT_UTF8, str(error) + explained.binary(original)) from None
         try:
             return self._row(self._decode(value))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -94,7 +89,7 @@ class JsonRows:
         try:
             event = lenient.loads(value)
         except (ValueError, RecursionError) as error:
-            raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
+            raise Poison(Reason.MALFORMED, f"not JSON: {error}{explained.text(original, error)}") from None
         return self._checked(event)
 
 
@@ -108,5 +103,6 @@ def check_utf8(values: Sequence[bytes]) -> None:
 def an_object(event: Any) -> dict[str, Any]:
     """The event, if it is a JSON object. Raises Poison."""
     if not isinstance(event, dict):
-        raise Poison(Reason.WRONG_TYPE, f"the event is a JSON {type(event).__name__}, not an object")
+        named = f"the event is a JSON {type(event).__name__}, not an object"
+        raise Poison(Reason.WRONG_TYPE, named + explained.in_text(event))
     return event

@@ -18,8 +18,8 @@ from scorer.events.decoder import Decoded, Decoder, Reason, Unsuited
 from scorer.events.fields import Fields
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.events.json.explained import NO_NAN
 from scorer.events.json.objects import JsonDecoder
-from scorer.events.json.rows import NO_NAN
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
 from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, record
