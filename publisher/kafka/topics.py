@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from model_registry import nearest
 from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
@@ -240,7 +241,10 @@ def existing(
         found = asked.allowed(needed)
     for topic in required:
         if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", "the command check CONFIG --create makes what is missing", USAGE)
+            with answered("see its log; try again"):
+                question = nearest.question(topic, asked.names())
+            hint = "the command check CONFIG --create makes what is missing"
+            raise Fatal(f"topic {topic} does not exist", f"{question} {hint}".strip(), USAGE)
     return found
 
 
