@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from model_registry import nearest
 from model_registry.errors import BadFile, Corrupt, Unreachable
 
 
@@ -96,7 +97,9 @@ def reported(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        raise Unreachable(f"{what}: {error.strerror}{where}", "check the path, its permissions and the space left") from error
+        question = nearest.file_question(Path(error.filename)) if isinstance(error, FileNotFoundError) and where else ""
+        hint = question or "check the path, its permissions and the space left"
+        raise Unreachable(f"{what}: {error.strerror}{where}", hint) from error
 
 
 def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
@@ -105,7 +108,8 @@ def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
     except OSError as error:
-        raise BadFile(f"the {what} {path}: {error.strerror}", "check the path and its permissions") from None
+        question = nearest.file_question(path) if isinstance(error, FileNotFoundError) else ""
+        raise BadFile(f"the {what} {path}: {error.strerror}", question or "check the path and its permissions") from None
     if len(data) > limit:
         raise BadFile(f"the {what} {path} has more than {limit} bytes", "check that it is the right file")
     return data

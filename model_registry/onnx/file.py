@@ -12,7 +12,7 @@ from pathlib import Path
 
 from model_registry import files
 from model_registry.errors import Corrupt
-from model_registry.onnx import wire
+from model_registry.onnx import exporting, wire
 from model_registry.onnx.tensors import MAPS, UNKNOWN, Shape, Tensor
 from model_registry.onnx.wire import Buffer, Span
 from model_registry.untrusted_input.files import open_regular
@@ -59,7 +59,7 @@ def read(path: Path) -> OnnxFile:
             try:
                 return parse(mapped)
             except Corrupt as error:
-                raise Corrupt(f"{path} is no ONNX file: {error}", "export the model again") from None
+                raise Corrupt(f"{path} is no ONNX file: {error}", exporting.hint(path)) from None
 
 
 def parse(data: mmap.mmap | bytes) -> OnnxFile:

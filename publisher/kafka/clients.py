@@ -163,9 +163,10 @@ class HandledConsumer(Consumer):
 
 
 class HandledProducer(Producer):
-    """A producer with librdkafka's handle of it."""
+    """A producer with librdkafka's handle of it, and the setting of its transaction timeout as errors name it."""
 
     handle = 0
+    timeout_setting = "transaction_timeout_ms"
 
 
 Client = TypeVar("Client", Consumer, Producer, AdminClient, HandledConsumer, HandledProducer)
@@ -231,7 +232,9 @@ def transactional_producer(
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
     }
-    return _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
+    made = _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
+    made.timeout_setting = f"{settings.section}.transaction_timeout_ms ({timeout})"
+    return made
 
 
 def introduced(client: Client, topic: str) -> Client:

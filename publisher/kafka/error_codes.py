@@ -109,10 +109,16 @@ ABSENT = Codes(
     (KafkaError._UNKNOWN_TOPIC, "the client knows of none"),
     (KafkaError.TOPIC_EXCEPTION, "no topic can have this name"),
 )
-THERE_ALREADY = Codes(
-    (KafkaError.TOPIC_ALREADY_EXISTS, "somebody else has made it"),
-    (KafkaError.INVALID_PARTITIONS, "somebody else has given it as many partitions"),
+CREATED_ALREADY = Codes((KafkaError.TOPIC_ALREADY_EXISTS, "another process has created it"))
+GROWN_ALREADY = Codes((KafkaError.INVALID_PARTITIONS, "another process has given it as many partitions"))
+LONG_TRANSACTION = Codes((KafkaError.INVALID_TRANSACTION_TIMEOUT, "the broker's transaction.max.timeout.ms is below ours"))
+LIMITED = Codes(
+    (KafkaError.POLICY_VIOLATION, "the broker limits partitions, or has a policy of its own for topics"),
+    (KafkaError.INVALID_PARTITIONS, "the broker does not take this number of partitions"),
+    (KafkaError.INVALID_REPLICATION_FACTOR, "the cluster has fewer brokers than default.replication.factor"),
+    (KafkaError.INVALID_CONFIG, "the broker does not take the topic's configuration"),
 )
+"""The broker does not create a topic as it was asked for; this is not about rights."""
 NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "nobody has joined it, and it has committed nothing"))
 
 

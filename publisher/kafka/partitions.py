@@ -1,6 +1,6 @@
 """Partitions: who leads them, and where they begin and end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -15,6 +15,25 @@ Spans = Mapping[Partition, tuple[int, int]]
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def in_ranges(partitions: Iterable[Partition]) -> str:
+    """Name partitions for people: `flights[0-999], labels[3,5]`."""
+    by_topic: dict[str, set[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, set()).add(number)
+    return ", ".join(f"{topic}[{_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items()))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Write ascending numbers with the runs among them as ranges."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
 
 
 def offsets(

@@ -5,7 +5,6 @@ means two things: what readers see now, and what they will see when the open tra
 """
 
 import contextlib
-import difflib
 import logging
 import time
 from bisect import bisect_left
@@ -15,6 +14,7 @@ from typing import NamedTuple, TypeVar, cast
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from model_registry import nearest
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
@@ -82,8 +82,7 @@ class TopicReader:
         if hidden := self._hidden(unlisted):
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic) for topic in hidden])
         for topic in unlisted:
-            near = difflib.get_close_matches(topic, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"topics there: {', '.join(sorted(known)) or 'none'}"
+            hint = nearest.question(topic, known) or f"topics there: {', '.join(sorted(known)) or 'none'}"
             raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
         return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
 

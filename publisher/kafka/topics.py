@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from model_registry import nearest
 from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
-from publisher.kafka.error_codes import ABSENT, PASSING, REFUSED, THERE_ALREADY
+from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, LIMITED, PASSING, REFUSED, Codes
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
 from publisher.kafka.topic_ids import topic_id
@@ -140,16 +141,19 @@ class Topics:
         self.create_all([NewTopic(name, partitions, -1, config=dict(config))])
 
     def create_all(self, plans: list[NewTopic]) -> None:
-        """Make topics; one that is there by now is as good."""
-        asked = self._admin.create_topics(plans, operation_timeout=self._seconds) if plans else {}
-        for name, made in asked.items():
-            self._made(made, f"create topic {name}", Right(CREATE, TOPIC, name))
+        """Make topics; one that is there by now is as good.
+
+        Each has a request of its own: Apache Kafka creates at most 10,000 partitions for one request.
+        """
+        asked = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
+        for name, made in (item for each in asked for item in each.items()):
+            self._made(made, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions; one that has them by now is as good."""
         plan = NewPartitions(name, partitions)
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
-        self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name))
+        self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
         """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than
@@ -169,18 +173,20 @@ class Topics:
         with self._reported():
             return self._admin.list_topics(timeout=self._seconds).topics
 
-    def _made(self, asked: "Future[Any]", what: str, right: Right) -> None:
+    def _made(self, asked: "Future[Any]", what: str, right: Right, already: Codes) -> None:
         try:
             self._wait(asked)
         except KafkaException as exception:
             error = exception.args[0]
             if error in REFUSED:
                 raise rights.refused(self._settings, [right]) from exception
-            if error in THERE_ALREADY:
+            if error in already:
                 return
             if error.retriable() or error in PASSING:
                 raise self._failure(exception) from exception
-            raise Fatal(f"{self.name} does not {what}: {error.str()}", "see the broker's log", 3) from exception
+            why = LIMITED.why(error)
+            hint = f"{why}: ask for less, or change the limit there" if why else "see the broker's log"
+            raise Fatal(f"{self.name} does not {what}: {error.str()}", hint, 3) from exception
 
     def _wait(self, asked: "Future[Any]") -> Any:
         """The answer. Raises KafkaException; Fatal (3) where the client says meanwhile that this cluster and it refuse each
@@ -235,7 +241,10 @@ def existing(
         found = asked.allowed(needed)
     for topic in required:
         if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", "the command check CONFIG --create makes what is missing", USAGE)
+            with answered("see its log; try again"):
+                question = nearest.question(topic, asked.names())
+            hint = "the command check CONFIG --create makes what is missing"
+            raise Fatal(f"topic {topic} does not exist", f"{question} {hint}".strip(), USAGE)
     return found
 
 

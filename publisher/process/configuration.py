@@ -5,7 +5,6 @@ keys. `${NAME}` and `${NAME:-default}` in a file stand for environment variables
 """
 
 import copy
-import difflib
 import os
 import re
 import socket
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as EnvironmentFault
 
+from model_registry import nearest as nearest_name
 from model_registry.redaction import MASK, redacted
 from model_registry.untrusted_input import yaml_documents
 from model_registry.untrusted_input.documents import Unreadable
@@ -124,13 +124,16 @@ def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED
 
 def nearest(name: str, valid: Sequence[str]) -> str:
     """`the nearest valid name is X`, or the whole list where nothing is near."""
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    return f"the nearest valid name is {near[0]!r}" if near else f"valid names: {', '.join(sorted(valid))}"
+    near = nearest_name.name(name, valid, cutoff=0.5)
+    return f"the nearest valid name is {near!r}" if near else f"valid names: {', '.join(sorted(valid))}"
 
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        question = nearest_name.file_question(path)
+        raise SettingsError(f"cannot read {path}: there is no such file" + (f"; {question}" if question else "")) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from None
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from publisher.errors import REFUSED, Aborted, Fatal
 from publisher.kafka import rights
 from publisher.kafka.clients import LARGEST_BATCH
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 from publisher.kafka.topics import Topic, retention_seconds
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay import last_copies, start_position
@@ -264,7 +264,7 @@ class Life:
         self._watches[0].add({pair.name: pair.source for pair in new.values()})
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})
         self._share_out(routes)
-        log.info("copying also %s", ", ".join(f"{pair.name}[{number}]" for pair, number in partitions))
+        log.info("copying also %s", in_ranges((pair.name, number) for pair, number in partitions))
 
     def _copied(self) -> dict[Partition, int]:
         """The next source offsets whose copies are confirmed."""

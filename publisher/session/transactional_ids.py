@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from publisher.errors import Fatal, NotAllowed
-from publisher.kafka.clients import unwrapping
-from publisher.kafka.error_codes import REFUSED
+from publisher.errors import USAGE, Fatal, NotAllowed
+from publisher.kafka.clients import HandledProducer, unwrapping
+from publisher.kafka.error_codes import LONG_TRANSACTION, REFUSED
 from publisher.session.states import Step, Verdict, verdict
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def initialised(
             error = exception.args[0]
             answer = verdict(Step.RECOVER, error)
             if answer not in (Verdict.REPEAT, Verdict.FENCED) or clock() > deadline or closing.is_set():
-                raise _refusal(name, error) from exception
+                raise _refusal(name, error, producer) from exception
             if answer is Verdict.REPEAT:
                 closing.wait(PAUSE_SECONDS)
             else:
@@ -84,8 +84,15 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> 
                 log.warning("could not fence: %s; the transaction time-out will", error)
 
 
-def _refusal(name: str, error: KafkaError) -> Fatal:
+def _refusal(name: str, error: KafkaError, producer: Producer) -> Fatal:
     said = f"the broker does not let transactional.id {name!r} begin: {error}"
+    if error in LONG_TRANSACTION:
+        setting = producer.timeout_setting if isinstance(producer, HandledProducer) else HandledProducer.timeout_setting
+        return Fatal(
+            f"{setting} is above the broker's transaction.max.timeout.ms: {said}",
+            f"lower {setting.split()[0]}, or raise transaction.max.timeout.ms in the configuration of every broker",
+            USAGE,
+        )
     if error not in REFUSED:
         return Fatal(said, "check the broker")
     prefix = "/".join(name.split("/")[:2]) + "/"

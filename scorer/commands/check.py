@@ -18,7 +18,7 @@ from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
 from model_registry.package import Package
 from model_registry.trust.gate import admission
-from publisher.errors import REFUSED, Fatal
+from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
@@ -105,7 +105,7 @@ def _broker(
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
-        yield Finding("rights" if error.exit_code == REFUSED else "broker", False, str(error), error.hint)
+        yield Finding("rights" if isinstance(error, NotAllowed) else "broker", False, str(error), error.hint)
         return {}
     tried = ["topics that exist", "group", *(["transactions"] if settings.delivery == "exactly-once" else [])]
     yield Finding("rights", True, f"the broker refuses none of: {', '.join(tried)}")

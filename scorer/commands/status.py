@@ -16,6 +16,7 @@ from model_registry.channels.roles import CHAMPION
 from model_registry.commands.output import short
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
+from publisher.kafka.partitions import in_ranges
 from publisher.process.command_line import Config, Json, Set, print_data, talk
 from scorer.commands.tail import read_to_end
 from scorer.console.scorers import RUNNING, Heard, ScorersFold
@@ -83,9 +84,6 @@ def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) 
 def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
     scorer = heard.status
     champion = heard.champion
-    partitions: dict[str, list[int]] = {}
-    for p in scorer.partitions:
-        partitions.setdefault(p.topic, []).append(p.partition)
     state, age = heard.state(now), _short(int(max(0.0, now - heard.heard)))
     return (
         scorer.scorer.removeprefix(f"{name}."),
@@ -100,7 +98,7 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         short(champion.digest) or "-",
         str(champion.revision) if champion.version else "-",
         f"{scorer.counters.get('events', 0):,}",
-        " ".join(f"{topic}[{','.join(map(str, numbers))}]" for topic, numbers in partitions.items()),
+        in_ranges((p.topic, p.partition) for p in scorer.partitions),
         "; ".join(f"{version}: {reason}" for version, reason in scorer.refused.items()),
     )
 

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 from scorer.crashes.examination import Examination
 from scorer.crashes.examiner import Examiner
 from scorer.crashes.in_hand import InHand
@@ -48,8 +48,8 @@ class Quarantine:
             in_hand.note(suspects)
             log.warning("a process died with a candidate in hand, which is blamed for it: %s", candidate)
         if suspects:
-            told = ", ".join(f"{topic}[{partition}] before {end}" for (topic, partition), end in sorted(suspects.items()))
-            log.warning("a process died with these events in hand, and they are examined apart: %s", told)
+            names = in_ranges(suspects)
+            log.warning("a process died with events of these partitions in flight, and they are examined apart: %s", names)
             self._examiner = Examiner(settings, alive)
             self.loading = self._examiner.load
 

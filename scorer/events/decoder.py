@@ -53,6 +53,10 @@ class Poison(Exception):
         return type(self)(self.reason, str(self))
 
 
+class NotFinite(Poison):
+    """The event itself has a NaN, or an infinity: no conversion made it."""
+
+
 class Beyond(float):
     """An infinity that stands for a number with more digits, or a larger exponent, than any float has."""
 

@@ -17,7 +17,7 @@ from model_registry.package import paths, sources
 from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
 from scorer.events import decimals
-from scorer.events.decoder import Beyond, Decoded, Poison, Reason, Unsuited
+from scorer.events.decoder import Beyond, Decoded, NotFinite, Poison, Reason, Unsuited
 from scorer.events.integers import is_integral
 from scorer.events.native.texts import Texts
 from scorer.events.nested import NestedRows
@@ -205,7 +205,7 @@ class Fields:
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
-            raise Poison(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
+            raise NotFinite(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
         if value is None and field is not None and field.required:
             raise Poison(Reason.MISSING_FIELD, f"required field {self._called(name)} is missing or null")
         if field is None and is_integral(value):
@@ -215,7 +215,7 @@ class Fields:
         except msgspec.ValidationError as error:
             number = isinstance(value, int) and not isinstance(value, bool)
             ranged = number and field is not None and field.array is None and field.dtype not in ("string", "bool")
-            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else str(error)
+            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
             if field is not None and _is_numeric(field):
                 said += decimals.hint(_first_of_no_number(value))
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
@@ -232,6 +232,10 @@ def _is_numeric(field: InputField | None) -> bool:
 def _first_of_no_number(value: Any) -> Any:
     """The value, or of a list the first element that is text or bytes."""
     return next((one for one in value if isinstance(one, str | bytes)), None) if isinstance(value, list) else value
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    return str(error).replace(f"`{Beyond.__name__}`", "a number beyond all floats")
 
 
 def _is_text(value: Any) -> bool:

@@ -12,7 +12,7 @@ from model_registry.package import sources
 from model_registry.package.dtypes import FLOAT_LIMITS, held
 from model_registry.package.lengths import Lengths
 from model_registry.package.signature import Signature, TensorInput
-from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
+from scorer.events.decoder import Decoded, NotFinite, Poison, Reason, not_finite_rows
 from scorer.events.integers import converted, fault, row_packer
 from scorer.events.raw_bytes import RawRows
 from scorer.events.shaped import SHOWN, Shaped, array_poison
@@ -186,12 +186,18 @@ class _Builder:
         return list(map(int, found))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """What is wrong with a row that `not_finite` found: the first such field."""
-        field = self._fields[0]
-        if len(self._fields) > 1:
-            bad = ~np.isfinite(row) & ~(np.isnan(row) & self._nan_allowed)
-            field = self._fields[int(np.argmax(bad))]
-        return Poison(Reason.NOT_FINITE, f"field {sources.called(field)}: a number is not finite in {field.dtype}")
+        """Name the first field of a row that `not_finite` found, and the place in its array."""
+        flat, field, place = row.reshape(-1), self._fields[0], ""
+        allowed = False if self._varying is not None else self._nan_allowed
+        at = int(np.argmax(~np.isfinite(flat) & ~(np.isnan(flat) & allowed)))
+        if self._array:
+            shape = row.shape if self._varying is not None else field.shape or flat.shape
+            place = "".join(f"[{step}]" for step in np.unravel_index(at, shape))
+        elif len(self._fields) > 1:
+            field = self._fields[at]
+        if np.isnan(flat[at]):
+            return NotFinite(Reason.NOT_FINITE, f"field {sources.called(field)}{place} is nan")
+        return Poison(Reason.NOT_FINITE, f"field {sources.called(field)}{place}: a number is not finite in {field.dtype}")
 
     def poison(self, row: Row) -> Poison | None:
         """What is wrong with a row's array, its bytes or its integers, or None."""

@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 from publisher.session.protocol import Session
 from scorer.events.batch import Batch
 from scorer.intake import group_offsets
@@ -310,7 +310,7 @@ class Intake:
         self._consumer.incremental_assign(positions + waiting)
         self._without_beginning(unbegun)
         self._begin_suspects(suspects)
-        log.info("assigned: %s", _names(partitions))
+        log.info("assigned: %s", _in_ranges(partitions))
 
     def _begin_suspects(self, suspects: dict[Partition, int]) -> None:
         if self._suspects is None or not suspects:
@@ -333,7 +333,7 @@ class Intake:
             self._suspects.forget(places)
         self._member.pauses.forget(places)
         self._consumer.incremental_unassign(partitions)
-        log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
+        log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[Beginning]:
         """Where to read from: the committed offset, else where `beginnings` says. Partitions without a leader that could tell
@@ -361,5 +361,5 @@ class Intake:
         self.pause(sorted(partitions), "no leader")
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(f"{p.topic}[{p.partition}]" for p in partitions) or "nothing"
+def _in_ranges(partitions: Iterable[TopicPartition]) -> str:
+    return in_ranges((p.topic, p.partition) for p in partitions) or "nothing"

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Set
 
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,16 @@ class Unreadable:
 
     def leaders(self, without: Collection[Partition]) -> None:
         """The partitions of ours without a leader, all of them. The client itself goes on when there is a leader again."""
-        for partition in [p for p in self._leaderless if p not in without]:
+        led = [p for p in self._leaderless if p not in without]
+        for partition in led:
             del self._leaderless[partition]
-            log.info("%s[%d] has a leader again", *partition)
-        for partition in [p for p in without if p not in self._leaderless and p not in self._outside]:
+        if led:
+            log.info("partitions that have a leader again: %s", in_ranges(led))
+        leaderless = [p for p in without if p not in self._leaderless and p not in self._outside]
+        for partition in leaderless:
             self._leaderless[partition] = "{}[{}] has no leader: none of its brokers is there".format(*partition)
-            log.error("%s; the others go on", self._leaderless[partition])
+        if leaderless:
+            log.error("no broker leads %s: these partitions are not read, the others are", in_ranges(leaderless))
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """They go to another owner."""

@@ -19,6 +19,7 @@ from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevisio
 from model_registry.commands.options import MoveKey, PasswordFile, Reason
 from model_registry.trust.keys import PrivateKey
 from publisher.errors import FINDING, REFUSED, Fatal
+from publisher.kafka.partitions import in_ranges
 from publisher.process.command_line import Config, Json, Set
 from scorer.rollout import progress
 from scorer.rollout.progress import FLIPPED, WAITING, Verdict
@@ -139,5 +140,5 @@ def _line(verdict: Verdict, seconds: float) -> str:
     if not scorers:
         return f"timed out after {seconds:.0f} s: no live scorer follows this channel"
     late = [standing.scorer for standing in verdict.scorers if standing.outcome == WAITING]
-    orphans = [f"{topic}[{number}]" for topic, number in verdict.missing]
-    return output.plain(f"timed out after {seconds:.0f} s, waiting for {', '.join(late + orphans)}")
+    orphans = in_ranges(verdict.missing)
+    return output.plain(f"timed out after {seconds:.0f} s, waiting for {', '.join([*late, *filter(None, [orphans])])}")

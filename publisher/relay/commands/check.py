@@ -58,7 +58,7 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
 
 
 def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """Every right that is missing, of those that copying needs."""
+    """Find every missing right, of those that copying needs, and transactions that the destination does not begin."""
     names = selected(settings, source.names() if has_patterns(settings) else [])
     refusals = [settings.refusal_topic] if settings.refusal_topic else []
     written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
@@ -66,15 +66,15 @@ def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> It
     checked = TransactionSession(
         partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, patience=ANSWER_SECONDS
     )
-    for attempt in (
-        lambda: source.allowed(rights.to_read(*names)),
-        lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})}),
-        checked.open,
+    for check, attempt in (
+        ("cluster", lambda: source.allowed(rights.to_read(*names))),
+        ("cluster", lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})})),
+        ("transactions", checked.open),
     ):
         try:
             attempt()
-        except NotAllowed as error:
-            yield Finding("rights", False, str(error), error.hint)
+        except Fatal as error:
+            yield Finding("rights" if isinstance(error, NotAllowed) else check, False, str(error), error.hint)
     checked.close()
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields, as_tuple, without_paths
+from scorer.events.json import explained
 from scorer.events.json.float_arrays import WIDE, brackets
 from scorer.events.json.rows import JsonRows, an_object, check_utf8
 from scorer.events.json.scanned import ScannedRows
@@ -49,7 +50,8 @@ class _Elements:
     def checked(self, found: Any) -> Row:
         """What any JSON parser decoded, as a row. Raises Poison."""
         if not isinstance(found, list):
-            raise Poison(Reason.WRONG_TYPE, f"a JSON {type(found).__name__} stands where an array has to be")
+            named = f"a JSON {type(found).__name__} stands where an array has to be"
+            raise Poison(Reason.WRONG_TYPE, named + explained.in_text(found))
         names = list(self._fields.by_name)
         if self.bare:
             return self._fields.checked({names[0]: found})

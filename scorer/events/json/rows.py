@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.decoder import Decoded, NotFinite, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
-from scorer.events.json import lenient
+from scorer.events.json import explained, lenient
 from scorer.events.json.prefix import without_prefix, without_prefixes
 from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.native.texts import Texts
@@ -35,7 +35,7 @@ class JsonRows:
         if self._fields.fits(values):
             good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
             return self._scan(good) or self._otherwise(good)
-        return self._fields.singly(values, self.row)
+        return self._singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
@@ -54,7 +54,15 @@ class JsonRows:
         try:
             return self._fields.decoded(self._rows(values))
         except FAULTS:
-            return self._fields.singly(values, self.row)
+            return self._singly(values)
+
+    def _singly(self, values: Sequence[bytes | None]) -> Decoded:
+        """The batch one event at a time. What is no number in JSON gets the remedy beside its field."""
+        decoded = self._fields.singly(values, self.row)
+        for row, poison in decoded.rejected.items():
+            if isinstance(poison, NotFinite):
+                decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {explained.NO_NAN}")
+        return decoded
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
         """The batch by a quicker way, or None where it is not certain to say the same."""
@@ -69,11 +77,11 @@ class JsonRows:
 
         Raises Poison.
         """
-        value = without_prefix(value)
+        original, value = value, without_prefix(value)
         try:
             value.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, str(error)) from None
+            raise Poison(Reason.NOT_UTF8, str(error) + explained.binary(original)) from None
         try:
             return self._row(self._decode(value))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -81,7 +89,7 @@ class JsonRows:
         try:
             event = lenient.loads(value)
         except (ValueError, RecursionError) as error:
-            raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
+            raise Poison(Reason.MALFORMED, f"not JSON: {error}{explained.text(original, error)}") from None
         return self._checked(event)
 
 
@@ -95,5 +103,6 @@ def check_utf8(values: Sequence[bytes]) -> None:
 def an_object(event: Any) -> dict[str, Any]:
     """The event, if it is a JSON object. Raises Poison."""
     if not isinstance(event, dict):
-        raise Poison(Reason.WRONG_TYPE, f"the event is a JSON {type(event).__name__}, not an object")
+        named = f"the event is a JSON {type(event).__name__}, not an object"
+        raise Poison(Reason.WRONG_TYPE, named + explained.in_text(event))
     return event

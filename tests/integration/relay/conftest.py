@@ -9,6 +9,8 @@ import pytest
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.rig import MakeRelay, RelayRig
 
+LONGEST_TRANSACTION_MS = 60_000
+
 
 @pytest.fixture(scope="package")
 def eu() -> Iterator[EmbeddedBroker]:
@@ -18,7 +20,7 @@ def eu() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="package")
 def us() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
+    with EmbeddedBroker(properties={"transaction.max.timeout.ms": str(LONGEST_TRANSACTION_MS)}) as running:
         yield running
 
 

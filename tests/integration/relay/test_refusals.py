@@ -1,10 +1,12 @@
 """Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
 
+import json
 import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from publisher.relay.fence import registration
 from publisher.relay.lane import SEEN_SECONDS
@@ -14,8 +16,10 @@ from publisher.relay.sides import log_of
 from publisher.relay.start_position import Refused
 from publisher.relay.state import RelayState
 from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.relay.conftest import LONGEST_TRANSACTION_MS
 from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.rig import MakeRelay, RelayRig
+from tests.integration.scorer.rig import Rig
 from tests.support.waiting import until
 
 ATTEMPTS = 20  # it is the second or third at the latest
@@ -241,6 +245,26 @@ def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
     assert "does not exist at the destination" in rig.refused(2)
     assert rig.json("check", "--create")["ok"]
     assert rig.start().ready().stop() == 0
+
+
+def test_a_transaction_timeout_above_the_brokers_names_the_setting_and_the_remedy(
+    make_relay: MakeRelay, us: EmbeddedBroker, tmp_path: Path
+) -> None:
+    rig = make_relay(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS + 1})
+    rig.create(rig.source)
+    found = {each["check"]: each for each in rig.json("check", "--create", code=1)["checks"] if not each["ok"]}
+    assert set(found) == {"transactions"}
+    assert "destination.transaction_timeout_ms (60001) is above the broker's transaction.max" in found["transactions"]["detail"]
+    assert "lower destination.transaction_timeout_ms" in found["transactions"]["hint"]
+    rig.configure(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS})
+    assert rig.json("check", "--create")["ok"]
+    rig.configure(destination={"transaction_timeout_ms": LONGEST_TRANSACTION_MS + 1})
+    assert "destination.transaction_timeout_ms (60001) is above" in rig.refused(2)
+    scorer = Rig(us.bootstrap_servers, tmp_path, rig.name, kafka={"transaction_timeout_ms": LONGEST_TRANSACTION_MS + 1})
+    findings = json.loads(scorer.run("scorer", "check", "scorer.yaml", "--create", "--json", code=1).stdout)["checks"]
+    failed = {each["check"]: each["detail"] for each in findings if not each["ok"]}
+    assert set(failed) == {"broker", "model"}
+    assert "kafka.transaction_timeout_ms (60001) is above the broker's transaction.max.timeout.ms" in failed["broker"]
 
 
 def test_a_position_set_by_hand_ends_the_relay_that_runs(make_relay: MakeRelay) -> None:

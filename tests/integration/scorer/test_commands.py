@@ -34,7 +34,13 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     assert f"topic {rig.events_topic} does not exist" in said
     assert "check CONFIG --create" in said
+    refused = checks(rig, "--create", "--partitions", "10001", code=1)
+    assert set(refused) == {"broker"}, "it is not about rights"
+    assert "Excessively large number of partitions per request" in refused["broker"]
     assert checks(rig, "--create", "--partitions", "3", code=0) == {}
+    misspelt = f"input.topics=[{rig.events_topic[:-1]}]"
+    said = rig.run("scorer", "emit", "scorer.yaml", "--set", misspelt, code=2).stderr
+    assert f"did you mean '{rig.events_topic}'?" in said
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
     assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]

@@ -5,9 +5,9 @@ from unittest.mock import MagicMock, create_autospec
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, NewTopic
 
-from publisher.errors import NotAllowed, Retriable
+from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.clients import KafkaSettings
@@ -131,3 +131,30 @@ def test_the_error_names_the_right_and_grants_it() -> None:
     assert error.exit_code == 3
     prefixed = rights.grants(settings, [Right(WRITE, "transactional-id", "n.*")])
     assert prefixed.endswith("--transactional-id n. --resource-pattern-type prefixed")
+
+
+def test_topics_are_created_in_a_request_each() -> None:
+    """A broker limits the partitions of a request, and not those of a topic alone."""
+    admin = MagicMock()
+    admin.create_topics.side_effect = lambda plans, **_: {plan.topic: MagicMock() for plan in plans}
+    Topics(SETTINGS, "c", "eu", 1.0, admin).create_all([NewTopic(f"t{number}", 3_000) for number in range(4)])
+    requests = [[plan.topic for plan in call.args[0]] for call in admin.create_topics.call_args_list]
+    assert requests == [["t0"], ["t1"], ["t2"], ["t3"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (KafkaError.POLICY_VIOLATION, "limits partitions"),
+        (KafkaError.INVALID_PARTITIONS, "does not take this number of partitions"),
+        (KafkaError.UNKNOWN, "see the broker's log"),
+    ],
+)
+def test_a_topic_that_a_broker_does_not_create_is_no_missing_right(code: int, hint: str) -> None:
+    admin, answer = MagicMock(), MagicMock()
+    answer.result.side_effect = KafkaException(KafkaError(code, "Excessively large number of partitions per request."))
+    admin.create_topics.return_value = {"t": answer}
+    with pytest.raises(Fatal, match="does not create topic t: Excessively large number") as raised:
+        Topics(SETTINGS, "c", "eu", 1.0, admin).create("t", 10_001, {})
+    assert not isinstance(raised.value, NotAllowed)
+    assert hint in raised.value.hint

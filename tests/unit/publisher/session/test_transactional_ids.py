@@ -5,9 +5,10 @@ import threading
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.clients import HandledProducer, KafkaSettings, transactional_producer
 from publisher.session import transactional_ids
 from publisher.session.transactional_ids import fence, initialised
 from tests.unit.publisher.session.scripted import Log, ScriptedProducer, retriable
@@ -54,3 +55,26 @@ def test_nobody_dead_is_nothing_to_do() -> None:
     broker = Broker()
     fence(broker.make, [])
     assert broker.log.made == []
+
+
+def test_a_timeout_above_the_brokers_names_the_setting_and_the_remedy() -> None:
+    class Producer(HandledProducer):
+        timeout_setting = "destination.transaction_timeout_ms (90000)"
+
+        def init_transactions(self, *_: float) -> None:
+            raise KafkaException(KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT))
+
+    with pytest.raises(
+        Fatal, match=r"^destination\.transaction_timeout_ms \(90000\) is above the broker's transaction\.max"
+    ) as raised:
+        initialised(lambda _: Producer({}), "n/scorer/a/0", lambda: 0.0, threading.Event(), 10.0)
+    assert raised.value.hint.startswith("lower destination.transaction_timeout_ms, or raise transaction.max.timeout.ms")
+    assert raised.value.exit_code == USAGE
+
+
+def test_the_transaction_timeout_is_named_with_its_section_and_its_value() -> None:
+    producer = transactional_producer(
+        KafkaSettings(bootstrap_servers="b:1", transaction_timeout_ms=20_000), "n/scorer/a/0", "c"
+    )
+    assert isinstance(producer, HandledProducer)
+    assert producer.timeout_setting == "kafka.transaction_timeout_ms (20000)"

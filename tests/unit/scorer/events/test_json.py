@@ -73,6 +73,30 @@ def test_a_bad_event_is_named_and_its_neighbours_go_on(value: bytes | None, reas
     assert rows(decoded) == rows(decoder().decode([encode(), encode()])) or np.isnan(decoded.tensors["x"][:, 1]).all()
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (encode(a=math.nan), "field 'a' is nan; JSON has no NaN and no Infinity, which Python's json.dumps writes"),
+        (encode(b=-math.inf), "field 'b' is -inf; JSON has no NaN"),
+        (encode(vector=[1, 2, math.nan]), "field 'vector'[2] is nan; JSON has no NaN"),
+    ],
+)
+def test_what_python_writes_and_json_does_not_have_is_explained(value: bytes, said: str) -> None:
+    decoded = decoder().decode([encode(), value])
+    assert str(decoded.rejected[1]).startswith(said)
+    assert '"default": "nan" in the signature if the model takes NaN' in str(decoded.rejected[1])
+
+
+@pytest.mark.parametrize("value", [encode(a=1e39), encode(b=-1e39)])
+def test_a_number_beyond_the_dtype_is_not_explained_as_nan(value: bytes) -> None:
+    assert str(decoder().decode([value]).rejected[0]).endswith("a number is not finite in float32")
+
+
+def test_a_number_beyond_all_floats_in_an_array_is_named_with_its_place() -> None:
+    value = encode(vector=[1, 77, 3]).replace(b"77", b"1e999")
+    assert "got a number beyond all floats - at `$[1]`" in str(decoder().decode([value]).rejected[0])
+
+
 def test_nan_stands_for_missing_where_the_signature_knows_missing() -> None:
     decoded = decoder().decode([encode(b=math.nan)])
     assert decoded.rows == [0]

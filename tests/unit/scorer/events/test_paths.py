@@ -18,6 +18,7 @@ from scorer.events.decoder import Decoded, Decoder, Reason, Unsuited
 from scorer.events.fields import Fields
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.events.json.explained import NO_NAN
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
@@ -70,7 +71,7 @@ ITEM = "field 'price' (items[1].price)"
         ({"after": {"amount": 1}, "items": [0, 1]}, Reason.WRONG_TYPE,
          f"{ITEM}: items[1] is a number, not an object with 'price'"),
         ({"after": {"amount": 1, "n": 128}}, Reason.OUT_OF_RANGE, "field 'n' (after.n): Expected `int` <= 127"),
-        ({"after": {"amount": math.nan}}, Reason.NOT_FINITE, f"{AFTER} is nan"),
+        ({"after": {"amount": math.nan}}, Reason.NOT_FINITE, f"{AFTER} is nan; {NO_NAN}"),
         ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """The intake between a rebalance and a recovery: which events count, from where it reads, and what it holds back."""
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -162,6 +163,21 @@ def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) 
         group.intake.look_again(float(second) * LOOK_SECONDS)
         told.append(sorted(group.intake.unreadable.why()))
     assert told == [[], [THERE], [THERE], []]
+
+
+def test_a_log_line_names_a_thousand_partitions_in_ranges(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    group.assign(*range(1, 1_000), 2_000)
+    group.revoke(*range(1, 1_000))
+    unreadable = group.intake.unreadable
+    unreadable.leaders({(TOPIC, number) for number in range(500)})
+    unreadable.leaders({(TOPIC, 499)})
+    assert caplog.messages[-4:] == [
+        "assigned: flights[1-999,2000]",
+        "revoked: flights[1-999]",
+        "no broker leads flights[0-499]: these partitions are not read, the others are",
+        "partitions that have a leader again: flights[0-498]",
+    ]
 
 
 def test_lag_counts_from_the_last_event_that_was_taken(group: Group) -> None:

@@ -39,8 +39,10 @@ from publisher.errors import Fatal
 from tests.unit.scorer.minimal import minimal
 
 def work(settings, on_serving, in_hand):
-    with open(settings.replica, "w") as file:
+    whole = "../" + settings.replica  # renamed when it is written: the last file ends every worker
+    with open(whole, "w") as file:
         file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
+    os.rename(whole, settings.replica)
     on_serving("nowhere")
     while len(os.listdir()) < workers:
         pass

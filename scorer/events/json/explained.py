@@ -1,0 +1,47 @@
+"""The usual mistakes of producers of JSON, recognised in an event that cannot be read: the cause and the remedy, or nothing.
+
+Each function returns the end of a sentence that another module began. Only events that are rejected come here.
+"""
+
+import json
+from typing import Any
+
+NO_NAN = (
+    "JSON has no NaN and no Infinity, which Python's json.dumps writes without allow_nan=False: write a number, or null for a "
+    'field that is not required ("required": false, "default": "nan" in the signature if the model takes NaN)'
+)
+PYTHON = ("'", "None", "True", "False", "nan", "inf", "-inf", "np.", "array(", "datetime.", "Decimal(")
+"""How Python's str() writes what is no JSON."""
+COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PAR1": "Parquet", b"Obj\x01": "an Avro file"}
+SCHEMA_ID_BYTES = 5
+
+
+def binary(value: bytes) -> str:
+    """Explain a value that is no UTF-8."""
+    for head, name in COMPRESSED.items():
+        if value.startswith(head):
+            return f": the value is {name}; write JSON, and leave compression to the producer (compression.type)"
+    return _with_schema(value)
+
+
+def text(value: bytes, error: Exception) -> str:
+    """Explain a value that is text, but no JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        if error.doc.startswith(PYTHON, error.pos):
+            return ": Python's str() does not write JSON; write json.dumps(event)"
+        if error.msg == "Extra data":
+            return ": a record is one event; write the others as records of their own"
+    return _with_schema(value)
+
+
+def in_text(event: Any) -> str:
+    """Explain a JSON string where the event has to be."""
+    if isinstance(event, str) and event.lstrip().startswith(("{", "[")):
+        return ": the string holds JSON, which was encoded twice; give the serializer the object, or write its JSON as it is"
+    return ""
+
+
+def _with_schema(value: bytes) -> str:
+    if value.startswith(b"\0") and len(value) > SCHEMA_ID_BYTES:
+        return ": the value begins with a schema's id, and no JSON follows; input.format: avro or protobuf reads such records"
+    return ""
