@@ -81,7 +81,7 @@ LONG = "9" * 5_000
 def test_what_is_wrong_beside_deep_arrays_is_named_as_without_them(fields: str, reason: Reason, error: str) -> None:
     for beside in ("0", DEEP):
         poison = JsonDecoder(WORDS, "id", 20_000).decode([f'{{"z": {beside}, {fields}}}'.encode()]).rejected[0]
-        assert (poison.reason, str(poison)) == (reason, error)
+        assert (poison.reason, str(poison).partition("; JSON")[0]) == (reason, error)
 
 
 @pytest.mark.parametrize("odd", ["1e999", LONG, "NaN", HALF])
