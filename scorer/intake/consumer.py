@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
@@ -27,6 +27,7 @@ from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
 
+FIRST_OFFSET = 0  # of a partition without a leader, which is paused
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 BESIDE_SUSPECTS_SECONDS = 0.01  # a wait for an event while the sandbox reads
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
@@ -302,12 +303,12 @@ class Intake:
         self.joined = True
         self.partitions.assign(beginnings)
         unbegun = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
-        waiting = [TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unbegun)]
         suspects = self._suspects.among(beginnings, dead) if self._suspects is not None else {}
-        positions = [b.position for b in beginnings if (b.position.topic, b.position.partition) not in suspects]
-        waiting += [TopicPartition(*place, OFFSET_END) for place in suspects]  # nothing is fetched before the pause
+        # Never a logical offset: the pause makes the client ask for it once more after 500 ms, and the answer would then undo
+        # a seek (librdkafka 2.16). A fetch that begins before the pause is outdated by it, and is not decompressed.
+        waiting = [TopicPartition(*place, FIRST_OFFSET) for place in sorted(unbegun)]
         self._source.forward(partitions)
-        self._consumer.incremental_assign(positions + waiting)
+        self._consumer.incremental_assign([b.position for b in beginnings] + waiting)
         self._without_beginning(unbegun)
         self._begin_suspects(suspects)
         log.info("assigned: %s", _in_ranges(partitions))

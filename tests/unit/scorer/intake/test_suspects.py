@@ -1,6 +1,6 @@
 from collections import deque
 
-from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.kafka.sandbox import Answer, Ended, Read, Records, Row, Unreadable
 from publisher.kafka.sandboxed import Sandboxed
@@ -80,7 +80,7 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
     group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
     group.assign(0)
-    assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
     assert [group.offsets() for _ in range(4)] == [[5, 6], [], [], []]
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
 
@@ -90,7 +90,7 @@ def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
     group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b", suspect=True)
     group.assign(0)
-    assert (group.reads, group.paused()) == ({(TOPIC, 0): OFFSET_END}, {0})
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
     partitions = group.intake.partitions
     (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
     assert Mark.decode(claim.metadata).suspect
