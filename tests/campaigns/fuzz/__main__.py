@@ -1,4 +1,4 @@
-"""`python -m tests fuzz`: random records or batches at the product, for as long as is asked. A line a round on
+"""`python -m tests fuzz`: random records, versions or batches at the product, for as long as is asked. A line a round on
 stderr, the summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
 
 Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.fuzz import bomb_rounds, native, relay_rounds, rounds, topic_rounds
+from tests.campaigns.fuzz import bomb_rounds, native, relay_rounds, rounds, topic_rounds, version_rounds
 from tests.campaigns.fuzz.played import Played
 from tests.campaigns.fuzz.rounds import Round
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
 
-RECORDS, BOMBS, RECORDS_A_TOPIC = 500, 12, 150  # a round
+RECORDS, VERSIONS, BOMBS, RECORDS_A_TOPIC = 500, 15, 12, 150  # a round
 MODES = {
     "relay": "at a relay between two brokers, not at a scorer",
     "native": "at the native part under sanitizers: one round, no broker",
+    "versions": "hostile versions, as champion and as canary",
     "bombs": "compressed batches around the limit of what one may expand to",
     "topics": "hostile records on every topic that the product reads, at a scorer, a relay and the commands",
 }
@@ -82,6 +83,8 @@ def _round(clusters: tuple[str, str], seed: int, options: argparse.Namespace) ->
         match options.mode:
             case "relay":
                 return relay_rounds.play(make_relay, relay_rounds.planned(seed), options.records or RECORDS)
+            case "versions":
+                return version_rounds.play(make_rig, seed, options.records or VERSIONS)
             case "bombs":
                 return bomb_rounds.play(make_rig, seed, options.records or BOMBS)
             case "topics":
@@ -98,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     modes = parser.add_mutually_exclusive_group()
     for mode, told in MODES.items():
         modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=told)
-    parser.add_argument("--records", type=int, default=0, help="records or batches a round, or records a topic")
+    parser.add_argument("--records", type=int, default=0, help="records, versions or batches a round, or records a topic")
     return parser
 
 
