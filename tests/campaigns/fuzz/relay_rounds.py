@@ -62,8 +62,9 @@ def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord])
         if place in written and not equal(copy, written[place]):
             played.findings.append(f"altered: {place}: {written[place]!r}"[:SHOWN])
     for letter in auditor.read(rig.destination, f"{rig.name}.refusals"):
-        *_, partition, offset = header(letter, "refused.source").decode().split("/")
-        answers[int(partition), int(offset)] += 1
+        *_, partition, first = header(letter, "refused.source").decode().split("/")
+        end = int(dict(letter.headers() or []).get("refused.last") or first)
+        answers.update((int(partition), offset) for offset in range(int(first), end + 1))
         reason = header(letter, "refused.reason").decode()
         played.answers[reason] = played.answers.get(reason, 0) + 1
     for place, record in written.items():
