@@ -4,6 +4,7 @@ Whether a model may have them is settled before, by the domains that are allowed
 """
 
 from model_registry.errors import Refused
+from model_registry.extras import install_command
 from model_registry.onnx.file import OnnxFile
 
 DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
@@ -20,5 +21,5 @@ def library(model: OnnxFile) -> str | None:
         domain, name = needed[0]
         said = f"the model uses the operator {name!r:.100} of domain {domain}, and onnxruntime-extensions is not installed"
         hint = "it belongs beside ONNX Runtime, in the scorers' environments too"
-        raise Refused(f"{said}: pip install 'scorestream[extensions]'", hint) from error
+        raise Refused(f"{said}: {install_command('extensions')}", hint) from error
     return str(get_library_path())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model_registry.commands.options import actor
+from model_registry.extras import install_command
 from model_registry.trust import policy
 from publisher.errors import USAGE, Fatal
 from scorer.console.actions import Actions
@@ -41,7 +42,7 @@ def serve(
         from scorer.console.bounded_protocol import BoundedProtocol
         from scorer.console.web import Console
     except ImportError as error:
-        hint = "install the extra: pip install -e '.[console]' in a clone"
+        hint = install_command("console")
         raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
     listener, host = _listener(listen)
     state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from model_registry.extras import install_command
 from publisher.errors import FINDING, USAGE, Fatal
 from publisher.process.command_line import Json, print_data
 
@@ -46,7 +47,7 @@ def demo(
     if copied and rollouts:
         raise typer.BadParameter("one at a time: leave out --regions, or --rollout", param_hint="--rollout")
     if with_console and find_spec("uvicorn") is None:
-        raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", USAGE)
+        raise Fatal("--console: the extra `console` is not installed", install_command("cpu", "demo", "console"), USAGE)
     options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
     with View() as view:
         found = regions.demo(options, view) if copied else acting.demo(options, view) if rollouts else run.demo(options, view)

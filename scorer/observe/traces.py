@@ -5,6 +5,7 @@ On (`tracing.endpoint`), each batch is one span with links to the spans that its
 
 from collections.abc import Mapping
 
+from model_registry.extras import install_command
 from publisher.errors import Fatal
 from scorer.events.batch import Batch
 from scorer.settings import Settings
@@ -33,7 +34,5 @@ def traces(settings: Settings) -> Traces:
     try:
         from scorer.observe.otlp import OtlpTraces
     except ImportError as error:
-        raise Fatal(
-            f"tracing.endpoint is set, but {error.name} is not installed", "pip install 'scorestream[tracing]'", 2
-        ) from error
+        raise Fatal(f"tracing.endpoint is set, but {error.name} is not installed", install_command("tracing"), 2) from error
     return OtlpTraces(settings.tracing.endpoint, settings.name, settings.owner)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
+from model_registry.extras import install_command
 from publisher.errors import Fatal
 from publisher.process.outages import silent_registry
 from scorer.scores import schema as record_schema
@@ -49,7 +50,7 @@ def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
 
         return record_schema.protobuf(carry)
     except ImportError as error:
-        hint = f"pip install 'scorestream[{format_}]'"
+        hint = install_command(format_)
         raise Fatal(f"{format_} needs the extra {format_!r}: {error}", hint, 2) from error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.extras import install_command
 from scorer.backends import BackendMissing
 
 LIBRARIES = {
@@ -27,7 +28,7 @@ CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
 HINTS = {
     DRIVER: "run on a machine with an NVIDIA driver (in a container: with the NVIDIA runtime), or set model.device: cpu",
     "libnvinfer": "pip install 'tensorrt-cu13<11', or set model.device: cuda",
-    "": "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
+    "": f"{install_command('gpu')} in an environment without [cpu], or set model.device: cpu",
 }
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
+from model_registry.extras import install_command
 from model_registry.oci.digests import hex_of
 from model_registry.onnx import extensions, locales, requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
@@ -38,7 +39,7 @@ try:
     import onnxruntime as ort
 except ImportError as error:
     raise BackendMissing(
-        "ONNX Runtime is not installed", "pip install 'scorestream[cpu]' (or [gpu] on a machine with an NVIDIA GPU)"
+        "ONNX Runtime is not installed", f"{install_command('cpu')} (or [gpu] on a machine with an NVIDIA GPU)"
     ) from error
 
 from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
@@ -69,7 +70,7 @@ class OnnxRuntime:
         if (provider := PROVIDERS[device]) not in (available := ort.get_available_providers()):
             raise BackendMissing(
                 f"model.device is {device!r} ({provider}), but ONNX Runtime here has only {', '.join(available)}",
-                "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
+                f"{install_command('gpu')} in an environment without [cpu], or set model.device: cpu",
             )
         ort.set_default_logger_severity(3)
         self._gpu: Gpu | None = None

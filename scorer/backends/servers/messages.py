@@ -6,12 +6,13 @@ The messages live in a pool of their own: a process that also imports TensorFlow
 from importlib.resources import files
 from typing import Any
 
+from model_registry.extras import install_command
 from scorer.backends import BackendMissing
 
 try:
     from google.protobuf import descriptor_pb2, message_factory
 except ImportError as error:
-    raise BackendMissing("gRPC is not installed", "pip install 'scorestream[grpc]'") from error
+    raise BackendMissing("gRPC is not installed", install_command("grpc")) from error
 
 
 def messages(name: str) -> dict[str, Any]:

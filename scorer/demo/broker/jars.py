@@ -19,9 +19,10 @@ from threading import Lock
 
 from platformdirs import user_cache_path
 
+from model_registry.extras import install_command
 from publisher.errors import Fatal
 
-INSTALL = "pip install 'scorestream[demo]'"
+INSTALL = install_command("demo")
 WAY_OUT = "use a broker of your own with --bootstrap-servers HOST:PORT, or name a reachable mirror in ~/.m2/settings.xml"
 DOWNLOADS_AT_A_TIME = 4
 TIMEOUT_SECONDS = 20

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from model_registry.extras import install_command
 from publisher.errors import Fatal
 from scorer.events.batch import Headers
 from scorer.events.carrying import Path
@@ -81,7 +82,7 @@ def source(settings: Settings) -> Source:
     wanted = settings.input
     for library in LIBRARIES[wanted.format]:
         if importlib.util.find_spec(library) is None:
-            hint = f"pip install 'scorestream[{wanted.format}]'"
+            hint = install_command(wanted.format)
             raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
     if wanted.schema_file is not None:
         return FileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)

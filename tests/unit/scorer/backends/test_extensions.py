@@ -10,6 +10,7 @@ import pytest
 from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
+from model_registry.extras import install_command
 from model_registry.onnx import requirements
 from scorer import backends
 from scorer.backends import ModelRefused
@@ -83,7 +84,7 @@ def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Pat
     ):
         with pytest.raises((Refused, ModelRefused)) as caught:
             refuse()
-        assert str(caught.value) == f"{MISSING}pip install 'scorestream[extensions]'"
+        assert str(caught.value) == f"{MISSING}{install_command('extensions')}"
 
 
 def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

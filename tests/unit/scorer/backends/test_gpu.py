@@ -50,7 +50,7 @@ def test_the_first_device_is_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "answers", "missing", "said", "way_out"),
     [
-        ("cuda", driver(), "libonnxruntime_providers_cuda.so", "libonnxruntime_providers_cuda.so", "scorestream[gpu]"),
+        ("cuda", driver(), "libonnxruntime_providers_cuda.so", "libonnxruntime_providers_cuda.so", "[gpu]"),
         ("cuda", driver(), "libcuda.so.1", "libcuda.so.1", "NVIDIA driver"),
         ("tensorrt", driver(), "libnvinfer.so.10", "libnvinfer.so.10", "tensorrt-cu13"),
         ("cuda", driver(devices=0), "", "no device", "NVIDIA driver"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from model_registry.extras import install_command
 from publisher.errors import Fatal
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.schemas import proto_files
@@ -166,7 +167,7 @@ def test_a_format_without_its_library_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(Fatal, match=f"needs {library}") as caught:
         SchemaDecoder(FLAT, settings_of(format_))
-    assert caught.value.hint == f"pip install 'scorestream[{format_}]'"
+    assert caught.value.hint == install_command(format_)
 
 
 def test_a_descriptor_set_is_a_schema_too(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""The command that installs an extra of this distribution, as it was itself installed.
+
+The distribution is on no package index: where it was installed from a folder, only that folder has its extras.
+"""
+
+import json
+import shlex
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from urllib.parse import unquote, urlsplit
+
+NAME = "scorestream"
+
+
+def install_command(*extras: str) -> str:
+    """Return the pip command that adds these extras to the running environment."""
+    try:
+        return command_for(distribution(NAME), *extras)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return command_for(None, *extras)
+
+
+def command_for(installed: Distribution | None, *extras: str) -> str:
+    """Return the pip command that adds extras to a distribution: from its folder if direct_url.json (PEP 610) names one."""
+    wanted = f"[{','.join(extras)}]"
+    folder, editable = _folder(installed)
+    if folder is None:
+        return f"pip install '{NAME}{wanted}'"
+    return f"pip install {'-e ' if editable else ''}{shlex.quote(folder + wanted)}"
+
+
+def _folder(installed: Distribution | None) -> tuple[str | None, bool]:
+    """Return the folder that a distribution was installed from, and whether it is editable."""
+    try:
+        origin = json.loads((installed.read_text("direct_url.json") if installed else None) or "{}")
+        url = urlsplit(origin["url"])
+        if url.scheme == "file" and "dir_info" in origin:
+            return unquote(url.path), bool(origin["dir_info"].get("editable"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # another installer's file: the name is all that is known
+    return None, False
