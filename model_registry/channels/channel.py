@@ -255,10 +255,12 @@ def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
 
     A store that deletes nothing keeps the entry; `history.made` recognises it by the channel, which did not follow.
     """
-    with contextlib.suppress(RegistryError):
-        if _names(store, tag, entry.digest):
-            named = {each: store.resolve(each).digest for each in store.tags()}
-            store.delete([entry.digest], expect=named, grace_seconds=math.inf)
+    for _ in store.settle():
+        with contextlib.suppress(RegistryError):  # not every replica may show the entry, or all tags as they are
+            if _names(store, tag, entry.digest):
+                named = {each: store.resolve(each).digest for each in store.tags()}
+                store.delete([entry.digest], expect=named, grace_seconds=math.inf)
+                return
 
 
 def _read_back(store: Store, move: Move, entry: Descriptor) -> None:

@@ -49,6 +49,7 @@ WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.
 LEAST_SECONDS = 60.0  # how long a token is good that does not say so (Token Authentication Specification, expires_in)
 MOST_SECONDS = 1e9  # a realm that states more states nothing
 EARLY_SECONDS = 10.0  # a token is not used for its last seconds
+MOST_SCOPES = 8  # of a challenge that are asked for
 MAX_TOKEN = 32 << 10  # characters; servers take no longer headers anyway
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
@@ -96,8 +97,10 @@ class Authenticator:
         token = self._tokens.get(scopes)
         return f"Bearer {token.value}" if token and self._clock() < token.until else None
 
-    def answer(self, asked: str, scopes: tuple[str, ...], sent: str | None) -> bool:
+    def answer(self, asked: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
         """Get ready for what a 401 asked for after `sent`. False where nothing else can be sent than was.
+
+        `general` says that the challenge is that of `/v2/`: its scopes are not about this request.
 
         Raises Refused: a realm that must not be asked; Unreachable: no token; Misconfigured: Docker's file does not read.
         """
@@ -106,7 +109,9 @@ class Authenticator:
                 return True  # another thread has just done it
             offered = dict(reversed(parse_challenges(asked)))
             if "bearer" in offered:
-                self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes)
+                stated = "" if general else offered["bearer"].get("scope", "")
+                wanted = (*scopes, *other_scopes(stated, scopes))
+                self._tokens[scopes] = self._fetch_token(offered["bearer"], wanted)
                 return True
             if "basic" not in offered:
                 return False
@@ -138,6 +143,7 @@ class Authenticator:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
             raise Refused(f"{self._name} names {text!r:.200} as its realm") from None
+        realm = secured(realm, self._origin)
         host = realm.netloc.decode()
         if host not in self._realm_hosts or realm.userinfo:
             hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
@@ -147,6 +153,22 @@ class Authenticator:
         if realm.scheme not in ("https", self._origin.scheme):
             raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}")
         return realm
+
+
+def secured(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
+    """Return a URL without a port that a registry behind a proxy that ends TLS names with http: https is meant."""
+    if url.scheme == "http" and origin.scheme == "https" and url.port is None:
+        return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)
+    return url
+
+
+def other_scopes(asked: str, scopes: tuple[str, ...]) -> list[str]:
+    """Return the scopes of a challenge for resources other than those of `scopes`.
+
+    A registry behind a proxy that rewrites paths knows a repository by another name, and some have scopes of their own.
+    """
+    resources = {scope.rpartition(":")[0] for scope in scopes}
+    return [scope for scope in asked.split()[:MOST_SCOPES] if scope not in scopes and scope.rpartition(":")[0] not in resources]
 
 
 def realm_hosts(environment: Mapping[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from model_registry.stores import Progress
 from model_registry.stores.http import Broken, Call, Client, broken, encoding, plain, read_answer
 from model_registry.stores.retry import PROGRESS_BYTES
 
+NO_RANGES = frozenset({400, 405, 406, 416, 501})  # of registries that do not send a part of a blob
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
@@ -37,10 +38,13 @@ def _received(client: Client, call: Call, content: Descriptor) -> Generator[byte
     done = before = 0
     ranged = True
     while True:
-        headers = call.headers | ({"Range": f"bytes={done}-"} if done and ranged else {})
+        headers = call.headers | ({"Range": f"bytes={done}-{content.size - 1}"} if done and ranged else {})
         try:
             with client.stream(dataclasses.replace(call, headers=headers)) as response:
-                ranged = not encoding(response)  # a range of encoded content is no range of the blob
+                if "Range" in headers and response.status_code in NO_RANGES:
+                    ranged = False
+                    continue
+                ranged = ranged and not encoding(response)  # a range of encoded content is no range of the blob
                 for chunk in _body(client, response, content, done):
                     done += len(chunk)
                     yield chunk

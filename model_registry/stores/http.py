@@ -225,17 +225,37 @@ class Client:
 
         A registry behind a proxy that ends TLS may name itself with http: https is meant.
         """
-        if url.scheme == "http" and self._origin.scheme == "https" and url.host == self._origin.host and url.port is None:
-            url = url.copy_with(scheme="https", port=self._origin.port)
+        url = self._secured(url)
         plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
         return url
 
+    def next_page(self, answer: Answer) -> httpx.URL | None:
+        """Return the next page of a list as its Link says, None without one. Raises Corrupt where it is another host's.
+
+        Only the query of the link is followed: its path and port may be those behind a proxy.
+        """
+        if answer.status != 200 or "Link" not in answer.headers:
+            return None
+        text = httpx.Response(200, headers={"Link": answer.headers["Link"]}).links.get("next", {}).get("url")
+        if text is None:
+            return None
+        try:
+            url = answer.url.join(text)
+        except httpx.InvalidURL:
+            raise Corrupt(f"{self.host} has the next page of its list at {text!r:.200}") from None
+        if not self.is_own(self._secured(url)):
+            raise Corrupt(f"{self.host} has the next page of its list at {url.host}")
+        return answer.url.copy_with(query=url.query)
+
     def _is_plain(self, url: httpx.URL) -> bool:
         if isinstance(self._plain, bool):
             return self._plain and transport.is_loopback(url.host)
         return url.netloc.decode() in self._plain
+
+    def _secured(self, url: httpx.URL) -> httpx.URL:
+        return auth.secured(url, self._origin) if url.host == self._origin.host else url
 
     def is_own(self, url: httpx.URL) -> bool:
         """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
@@ -244,7 +264,7 @@ class Client:
     def _attempt(self, call: Call) -> httpx.Response:
         """One answer of a request that was processed: 429 is none. Raises Broken, and Unreachable where there is only 429."""
         throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
-        while (response := self._redirected(call)).status_code == retry.TOO_MANY:
+        while _is_throttled(response := self._redirected(call)):
             self.wait(throttled, _come_again(response, "it"))
         if response.status_code in retry.STATUSES:
             raise _come_again(response, "it")
@@ -269,7 +289,7 @@ class Client:
         if not self.is_own(url):
             return self._send(call, url, None)
         sent = self._auth.header(call.scopes)
-        if sent is None and self._challenge and self._auth.answer(self._challenge, call.scopes, sent):
+        if sent is None and self._challenge and self._auth.answer(self._challenge, call.scopes, sent, general=True):
             sent = self._auth.header(call.scopes)
         response = self._send(call, url, sent)
         try:
@@ -285,13 +305,14 @@ class Client:
 
     def _ready(self, response: httpx.Response, call: Call, sent: str | None) -> bool:
         """Whether the request is to be sent again, with the credentials that the registry wants. Raises as `Authenticator`."""
-        asked = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
+        # 403 comes with a challenge where the scope of a token, or having none, is not enough.
+        asked = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
         if asked and self._auth.answer(asked, call.scopes, sent):
             return True
         if sent is not None or response.status_code not in HIDING or _is_about_a_blob(call):
             return False
         challenge = self._ping()
-        return bool(challenge) and self._auth.answer(challenge, call.scopes, sent)
+        return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
         """Return the challenge of `/v2/`, or an empty string. Some registries hide what is private instead of challenging."""
@@ -327,6 +348,11 @@ class Client:
             return self._client.send(request, stream=True, follow_redirects=False)
         except httpx.TransportError as error:
             raise broken(error) from error
+
+
+def _is_throttled(response: httpx.Response) -> bool:
+    """Whether a request was not processed because of a limit on their number: 429, or 403 that says when to come again."""
+    return response.status_code == retry.TOO_MANY or (response.status_code == 403 and "Retry-After" in response.headers)
 
 
 def _is_about_a_blob(call: Call) -> bool:

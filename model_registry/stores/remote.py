@@ -7,6 +7,7 @@ never silently overwrites a third writer's move. Tags of one repository should h
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -30,11 +31,11 @@ SETTLING_SECONDS = (0.1, 0.3, 0.9, 1.7)
 """How long content that was just pushed, or a tag that was just moved, may not be seen yet: docker-registry while others push
 the same, and registries with replicas or caches. Measured lags are about a second."""
 LATE_SECONDS = 1.0  # more that is waited where a write was not visible at once
+NO_QUERY = frozenset({400, 405, 406, 416, 501})  # answers of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # how registries without the referrers API answer
 RECENT_SECONDS, MOST_RECENT = 10.0, 64  # how long manifests that were seen are kept, and how many
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
 _ACCEPT = {"Accept": ", ".join(_TYPES)}
-_NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
 
 
@@ -61,7 +62,7 @@ class RemoteStore:
         self._target = Target(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
         self._validators: dict[str, str] = {}
         self._recent: dict[str, tuple[float, bytes]] = {}
-        self._readable = False
+        self._readable = self._listed = self._written = False  # whether the account has read, listed, written there
 
     def validator(self, tag: str) -> str:
         """See `Store`: one HEAD. A tag that went away and came back to the same manifest in between is not noticed."""
@@ -88,28 +89,39 @@ class RemoteStore:
         """
         found: set[str] = set()
         url = first = httpx.URL(f"/v2/{self._path}/tags/list", params={"n": PAGE})
-        linked = False
+        linked = guessed = False
         for _ in range(MOST_PAGES):
-            answer, page = self._tags_page(url)
+            answer = self._tags_page(url, may_fail=guessed or "n" in first.params)
+            if answer.status == 400 and not guessed and url == first:
+                url = first = first.copy_with(query=None)  # the registry allows smaller pages only
+                continue
+            page = manifest.decode(answer.body, _Tags, "the list of tags").tags or [] if answer.status == 200 else []
             fresh = set(page) - found
             found |= fresh
-            following = self._next_page(answer)
+            following = self._client.next_page(answer)
             if following is not None and (fresh or linked or url == first):
                 url, linked = following, True
             elif fresh and not linked:
-                url = first.copy_set_param("last", page[-1])
+                url, guessed = first.copy_set_param("last", page[-1]), True
             else:
-                return sorted(found)
+                return sorted(filter(is_tag, found))  # some registries list digests; no reference names what is no tag
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
 
-    def _tags_page(self, url: httpx.URL) -> tuple[Answer, list[str]]:
-        answer = self._document(url, "the list of tags")
-        if answer.status == 404:
-            return answer, []
-        page = manifest.decode(answer.body, _Tags, "the list of tags").tags or []
-        if odd := next((tag for tag in page if not is_tag(tag)), None):
-            raise Corrupt(f"{self.repository} lists {odd!r:.200}, which is no tag")
-        return answer, page
+    def _tags_page(self, url: httpx.URL, *, may_fail: bool) -> Answer:
+        """Return an answer 200 or 404; with `may_fail` also one that says that the registry does not know the query.
+
+        Before the first manifest of a repository 403 may mean that there is no list: the account may write there.
+        """
+        what = "the list of tags"
+        answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        if answer.status == 403 and self._written and not self._listed:
+            return replace(answer, status=404)
+        if answer.status not in (200, 404) and not (may_fail and answer.status in NO_QUERY):
+            raise answer.error(f"GET of {what}")
+        self._listed = self._listed or answer.status == 200
+        self._readable = self._readable or self._listed
+        self._check_size(answer, what)
+        return answer
 
     def resolve(self, tag: str) -> Descriptor:
         what = f"the manifest of {tag!r}"
@@ -151,6 +163,7 @@ class RemoteStore:
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         """See `Store`. A registry never mends what it holds: Corrupt where that has another size."""
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
+        self._written = True
 
     def push_manifest(self, data: bytes) -> Descriptor:
         return self.push_referrer(data)[0]
@@ -229,17 +242,30 @@ class RemoteStore:
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
             answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
-            if page == 0 and (answer.status in NO_REFERRERS or (answer.status == 200 and not _is_list(answer.body, digest))):
+            if page == 0 and self._has_no_list(answer, digest):
                 return None
             if answer.status != 200:
                 raise answer.error(f"GET of {what}")
             self._check_size(answer, what)
             index = manifest.decode(answer.body, _Index, what)
             found |= {entry.digest: manifest.check(entry) for entry in index.manifests or []}
-            if (following := self._next_page(answer)) is None:
+            if (following := self._client.next_page(answer)) is None:
                 return list(found.values())
             url = following
         raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
+
+    def _has_no_list(self, answer: Answer, digest: str) -> bool:
+        """Whether an answer means that the registry has no list of referrers. Some answer 403 for whatever does not exist."""
+        if answer.status == 200:
+            return not _is_list(answer.body, digest)
+        return answer.status in NO_REFERRERS or (answer.status == 403 and self._is_readable(digest))
+
+    def _is_readable(self, digest: str) -> bool:
+        """Whether the account may read the repository, which holds a manifest with this digest."""
+        if not self._readable:
+            with suppress(RegistryError):
+                self.manifest(digest)
+        return self._readable
 
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
         """Move one tag. What its manifest names was there a moment ago: where it seems to be gone, others push the same.
@@ -305,6 +331,8 @@ class RemoteStore:
     def _holds(self, content: Descriptor) -> bool:
         """Whether a blob is stored. Raises Corrupt where it has another size."""
         size = self._size(f"{self._target.path}/{content.digest}", content.digest, unknown=403)
+        if size == "0" and content.size:  # HEAD lost its length in a proxy, or the blob is damaged
+            size = self._size_by_get(f"{self._target.path}/{content.digest}", content.digest)
         if size is not None and size not in ("", str(content.size)):
             hint = "let the registry's administrator delete the damaged blob, then push again"
             raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
@@ -317,7 +345,7 @@ class RemoteStore:
         """
         digests.hex_of(digest)
         answer = self._client.ask(Call("HEAD", url, self._pull, _ACCEPT))
-        if answer.status in (403, 405) and not self._client.is_own(answer.url):
+        if answer.status != 200 and not self._client.is_own(answer.url):
             return self._size_by_get(url, digest)
         if answer.status == unknown or self._is_absent(answer, digest):
             return None
@@ -328,30 +356,21 @@ class RemoteStore:
         return "" if encoded else str(answer.headers.get("Content-Length", ""))
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
-        """As `_size`, where the registry redirects HEAD to a storage whose address is signed for GET only."""
+        """As `_size`, where HEAD does not do: a storage whose address is signed for GET only, or a proxy without lengths."""
         with self._client.stream(Call("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
             answer = read_answer(response, 0)
+        if answer.status == 404:
+            return None
         if answer.status not in (200, 206, 416):
             raise answer.error(f"GET of {digest}")
-        return "" if answer.status != 200 else str(answer.headers.get("Content-Length", ""))
+        if answer.status == 200:
+            return str(answer.headers.get("Content-Length", ""))
+        return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
-    def _next_page(self, answer: Answer) -> httpx.URL | None:
-        """The next page of a list as its Link says, None without one. Raises Corrupt where it is not the registry's own."""
-        if answer.status != 200 or (found := _NEXT.match(answer.headers.get("Link", ""))) is None:
-            return None
-        try:
-            url = answer.url.join(found[1])
-        except httpx.InvalidURL:
-            raise Corrupt(f"{self._client.host} has the next page of its list at {found[1]!r:.200}") from None
-        if not self._client.is_own(url):
-            raise Corrupt(f"{self._client.host} has the next page of its list at {url.host}")
-        return answer.url.copy_with(query=url.query)  # the path may be that of a proxy behind another port
-
-    def _document(self, url: str | httpx.URL, what: str, name: str = "") -> Answer:
-        """An answer 200 with its whole body, or 404. `name` is the tag or digest that is asked for, if it is one that another
-        status may mean to be absent. Raises Corrupt, Refused, Unreachable."""
+    def _document(self, url: str | httpx.URL, what: str, name: str) -> Answer:
+        """An answer 200 with its whole body, or 404, for the tag or digest `name`. Raises Corrupt, Refused, Unreachable."""
         answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
-        if name and answer.status == 403 and self._is_absent(answer, name):
+        if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
         if answer.status not in (200, 404):
             raise answer.error(f"GET of {what}")
@@ -374,7 +393,7 @@ class RemoteStore:
             listed = name in self.tags()
         except RegistryError:
             listed = False
-        return self._readable and not listed
+        return (self._readable or self._written) and not listed
 
     def _remember(self, digest: str, data: bytes) -> None:
         """Keep a manifest that the registry holds, for a while: a replica of it may not show it yet."""

@@ -14,7 +14,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the first backoff at most, and all
 MOST_ATTEMPTS = 6
 MOST_THROTTLED = 12  # of a request that is answered 429: it was not processed, and the next one probably is
 TOO_MANY = 429
-STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})  # what another attempt may change
+CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # of a proxy whose origin does not answer, or not in time
+STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # what another attempt may change
 MOST_SECONDS = 1e9  # a Retry-After beyond is no time
 PROGRESS_BYTES = 64 << 10  # a connection that brought less before it broke has got nowhere
 

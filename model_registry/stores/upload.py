@@ -27,6 +27,7 @@ from model_registry.stores.retry import PROGRESS_BYTES
 WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory
 CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, where more are not taken
 ONE_PUT = 0
+STUCK = 2  # requests that broke while they were sent, before a smaller one is tried
 TOO_LARGE = frozenset({413, 416})
 NO_PATCH = frozenset({400, 405, 411, 501})  # of registries that know no chunks, or no Content-Range
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
@@ -122,7 +123,7 @@ class Upload:
         self._source = _Content(stream, content, client.host)
         self._ways = ways(content.size)
         self._url: httpx.URL | None = None
-        self._offset = self._sent = 0
+        self._offset = self._sent = self._stuck = 0
 
     def run(self) -> None:
         """Store the blob. Raises Corrupt, and stores nothing, where the stream is not that content; Unreachable."""
@@ -142,8 +143,10 @@ class Upload:
             except Broken as failure:
                 if self._offset - before >= PROGRESS_BYTES:
                     attempts.progressed(self._client.timing.clock())
+                    self._stuck = 0
                 elif self._sent >= PROGRESS_BYTES:
                     attempts.transferred(self._client.timing.clock())
+                    self._shrink()
                 self._client.wait(attempts, failure)
                 if self._target.stored(self._content):
                     return  # the answer to the last request was lost, not the request
@@ -151,6 +154,17 @@ class Upload:
                 if not isinstance(error, Unreachable):
                     self._cancel()
                 raise
+
+    def _shrink(self) -> None:
+        """Take a smaller chunk after two requests that broke while they were sent, with nothing stored.
+
+        A proxy that limits requests may close the connection before its answer, 413, is read.
+        """
+        self._stuck += 1
+        smaller = self._ways[1:] if self._ways[0] == ONE_PUT else [way for way in self._ways[1:] if way != ONE_PUT]
+        if self._stuck >= STUCK and smaller:
+            self._stuck = 0
+            self._ways = self._ways[1:]
 
     def _step(self) -> None:
         """Send the content from the registry's offset to its end. Raises Broken, _NextWay."""
@@ -171,7 +185,10 @@ class Upload:
         """Open an upload. False where nothing needs to be sent, because the blob could be mounted."""
         self._offset, self._url = 0, None
         for repository, scope in self._target.mounts:
-            answer = self._open({"mount": self._content.digest, "from": repository}, scope)
+            try:
+                answer = self._open({"mount": self._content.digest, "from": repository}, scope)
+            except RegistryError:  # no token for both repositories, say: the content is sent
+                continue
             if answer.status == 201:
                 self._source.check()
                 return False
@@ -207,8 +224,7 @@ class Upload:
             self._url = None
             return
         self._offset = end + 1
-        if "Location" in answer.headers:
-            self._url = self._client.allowed(answer.location())
+        self._follow(answer)
 
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes up to `end`. `first` says that the registry has just stated the offset itself."""
@@ -224,9 +240,9 @@ class Upload:
             self._ways = self._ways[self._ways.index(ONE_PUT) :]
             raise _NextWay
         self._next_way(answer)
-        if answer.status != 202:
+        if not 200 <= answer.status < 300:
             raise answer.error(f"PATCH of {end - begin} bytes of a blob of {whole}")
-        self._url = self._client.allowed(answer.location())
+        self._follow(answer)
         stored = _RANGE.fullmatch(answer.headers.get("Range", ""))
         # A registry may keep less than was sent; one is known that states the range of the last chunk alone, from 0.
         self._offset = int(stored[1]) + 1 if stored and begin < int(stored[1]) + 1 < end else end
@@ -236,7 +252,7 @@ class Upload:
         size = self._content.size
         if size <= WHOLE_BYTES:
             data = b"".join(self._source.read(0, size))
-            self._finish(lambda: [data], size)
+            self._finish(lambda: self._whole(data), size)
             if self._progress:
                 self._progress(self._content, size)
             return
@@ -246,20 +262,36 @@ class Upload:
     def _finish(self, body: Body, size: int) -> None:
         """Send the last request, with a body of `size` bytes. Raises Broken, _NextWay."""
         assert self._url is not None
-        url = self._url.copy_set_param("digest", self._content.digest)
-        answer = self._client.ask_once(Call("PUT", url, self._scopes, _OCTETS, body if size else None, size))
+        digest = httpx.QueryParams({"digest": self._content.digest})
+        query = b"&".join(filter(None, (self._url.query, str(digest).encode())))  # the rest as the registry wrote it
+        answer = self._client.ask_once(
+            Call("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
+        )
         if answer.status == 404:
             raise Broken(f"it lost the upload{answer.said}")
         if size:
             self._next_way(answer)
-        if answer.status != 201:
-            raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
+        if answer.status == 201 or (answer.status not in (401, 403) and self._target.stored(self._content)):
+            return  # another one may have stored the same content at the same time: then some registries answer an error
+        if answer.status == 400 and self._ways[0] != ONE_PUT and ONE_PUT in self._ways:
+            self._ways = self._ways[self._ways.index(ONE_PUT) :]  # its parts do not make up the content
+            raise _NextWay
+        raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
     def _next_way(self, answer: Answer) -> None:
         """Raise _NextWay where a request was too large and there is another way."""
         if answer.status in TOO_LARGE and len(self._ways) > 1:
             self._ways = self._ways[1:]
             raise _NextWay
+
+    def _follow(self, answer: Answer) -> None:
+        """Go on where an answer says; without a Location where the upload is."""
+        if "Location" in answer.headers:
+            self._url = self._client.allowed(answer.location())
+
+    def _whole(self, data: bytes) -> list[bytes]:
+        self._sent += len(data)
+        return [data]
 
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
         done = begin

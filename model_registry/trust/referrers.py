@@ -5,6 +5,7 @@ Where a store has no referrers API, they are listed in an OCI index under the ta
 """
 
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,9 +81,10 @@ def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descr
     before: set[str] = set()
     for entries in _lists(store, digest):
         fresh = [found for found in entries if found.digest not in before]
-        yield from (found for found in fresh if found.artifact_type == artifact_type)
-        yield from (found for found in fresh if found.artifact_type in (None, "", manifest.EMPTY_TYPE))
-        before |= {found.digest for found in fresh}
+        typed = [found for found in fresh if found.artifact_type == artifact_type]
+        typed += [found for found in fresh if found.artifact_type in (None, "", manifest.EMPTY_TYPE)]
+        yield from typed
+        before |= {found.digest for found in typed}  # a list may have a wrong type where the next one has the right one
 
 
 def attach(store: Store, digest: str, artifact_type: str, content: bytes, annotations: dict[str, str]) -> Descriptor:
@@ -115,12 +117,12 @@ def refer(store: Store, document: bytes) -> Descriptor:
     made = manifest.parse(document)
     if made.subject is None:
         return pushed
-    subject = made.subject.digest
-    if confirmed and _is_listed(store, subject, pushed):
+    subject, artifact_type = made.subject.digest, made.artifact_type or made.config.media_type
+    if confirmed and _is_found(store, subject, pushed, artifact_type):
         return pushed
     for _ in range(OVERWRITTEN):
         _list_under_tag(store, subject, pushed, made.annotations)
-        if _is_listed(store, subject, pushed):
+        if _is_found(store, subject, pushed, artifact_type):
             return pushed
     message = (
         f"{store.repository} stored {pushed.digest} and does not list it with {subject}: its list was overwritten by others"
@@ -139,9 +141,14 @@ def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations:
         raise Refused(message, REMEDY) from None
 
 
-def _is_listed(store: Store, subject: str, pushed: Descriptor) -> bool:
-    """Whether the store lists a referrer, now or once its writes are visible."""
-    return any(pushed.digest == entry.digest for _ in store.settle() for entry in listed(store, subject))
+def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
+    """Whether `read` finds a referrer, now or once the store's writes are visible."""
+    for _ in store.settle():
+        if any(
+            pushed.digest == entry.digest for entry in itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
+        ):
+            return True
+    return False
 
 
 def _is_hidden(store: Store, subject: str) -> bool:

@@ -36,13 +36,15 @@ Script = Callable[[Seen], Reply]
 class Hostile:
     """A server on a loopback port. `script` answers every request; `seen` are all of them, in order.
 
-    The first PATCHes are cut off without an answer, each after as many bytes of its body as `cuts` says.
+    The first PATCHes are cut off without an answer, each after as many bytes of its body as `cuts` says. A request with a body
+    longer than `limit` is answered 413, and its connection is closed, before it is read.
     """
 
     def __init__(self, port: int = 0) -> None:
         self.script: Script = lambda _: Reply(404)
         self.seen: list[Seen] = []
         self.cuts: list[int] = []
+        self.limit: int | None = None
         self._server = _Server(("localhost", port), _Handler)
         self._server.hostile = self
         self.address = f"localhost:{self._server.server_address[1]}"
@@ -90,6 +92,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         hostile, size = self.server.hostile, int(self.headers.get("Content-Length", "0"))
+        if hostile.limit is not None and size > hostile.limit:
+            hostile.seen.append(Seen(self.command, self.path, {}))
+            self.close_connection = True
+            self.send_response_only(413)
+            self.end_headers()
+            return
         cut = hostile.cuts.pop(0) if self.command == "PATCH" and hostile.cuts else None
         body = self.rfile.read(size if cut is None else cut)
         seen = Seen(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)

@@ -7,10 +7,11 @@ import itertools
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
-from tests.integration.registry.hostile import Reply, Seen
+from tests.integration.registry.hostile import Reply, Script, Seen
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 PAGE = b"<html><head><title>413 Request Entity Too Large</title></head><body><center>nginx</center></body></html>"
@@ -190,3 +191,8 @@ class Registry:
 
 def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def answering(registry: Registry, when: Callable[[Seen], bool], reply: Callable[[Seen], Reply]) -> Script:
+    """Return a script that answers as the registry does, except for the requests that `when` chooses."""
+    return lambda seen: reply(seen) if when(seen) else registry(seen)

@@ -37,7 +37,6 @@ LIES: dict[str, tuple[str, Reply, str]] = {
     "length": ("blob", Reply(body=CONTENT[:-1]), f"stored with {BLOB.size - 1} bytes, not {BLOB.size} as declared"),
     "unstated length": ("blob", Reply(body=[CONTENT[:-1]]), f"is {BLOB.size - 1} bytes long, not {BLOB.size} as declared"),
     "content": ("blob", Reply(body=CONTENT[:-1] + b"?"), f"not {BLOB.digest}"),
-    "tag names a path": ("tags", Reply(body=b'{"tags": ["../x"]}'), ""),
     "tag is a number": ("tags", Reply(body=b'{"tags": [1]}'), ""),
     "tags are a list": ("tags", Reply(body=b"[]"), ""),
     "tags are a page": ("tags", Reply(body=b"<html>"), ""),
@@ -79,7 +78,7 @@ def test_an_answer_without_end(store: RemoteStore, server: Hostile, what: str, m
 
 def ranged(seen: Seen, cut: int) -> Reply:
     """As an honest registry answers, but that the connection breaks after `cut` bytes."""
-    begin = int(seen.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+    begin = int(seen.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
     headers = {"Content-Range": f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}"} if begin else {}
     return Reply(206 if begin else 200, CONTENT[begin:], headers, cut)
 
@@ -87,7 +86,7 @@ def ranged(seen: Seen, cut: int) -> Reply:
 def test_a_connection_that_breaks_again_and_again_is_gone_on_with(store: RemoteStore, server: Hostile) -> None:
     server.script = lambda seen: ranged(seen, 100_000)
     assert b"".join(store.blob(BLOB)) == CONTENT
-    assert [seen.headers.get("range") for seen in server.seen[:2]] == [None, "bytes=100000-"]
+    assert [seen.headers.get("range") for seen in server.seen[:2]] == [None, f"bytes=100000-{len(CONTENT) - 1}"]
     assert len(server.seen) == 11
 
 

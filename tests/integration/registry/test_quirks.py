@@ -1,9 +1,7 @@
 """Registries in use deviate from the specification, each in its own way: pushes, moves and signatures arrive all the same."""
 
-import io
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -18,37 +16,15 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.trust import referrers, signing
 from tests.conformance.store import an_index, described, put_manifest
+from tests.integration.registry.conftest import Start, opened, push, sign_and_verify
 from tests.integration.registry.hostile import Hostile, Reply, Seen
-from tests.integration.registry.quirks import Clock, Quirks, Registry, digest
+from tests.integration.registry.quirks import digest
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 MIB = 1 << 20
 LARGE = random.Random(3).randbytes(9 * MIB + 5)
 SMALL = random.Random(4).randbytes(3 * MIB)
-Start = Callable[..., tuple[RemoteStore, Registry]]
-
-
-@pytest.fixture
-def start(server: Hostile) -> Start:
-    """start(lag=1.0) serves an empty registry with these quirks; its store, whose waits take no time, and the registry."""
-
-    def begin(**quirks: object) -> tuple[RemoteStore, Registry]:
-        clock = Clock()
-        registry = Registry(Quirks(**quirks), clock, server.address)  # type: ignore[arg-type]
-        server.script = registry
-        return opened(server, clock), registry
-
-    return begin
-
-
-def opened(server: Hostile, clock: Clock) -> RemoteStore:
-    options = StoreOptions(plain_http=True, timeout_seconds=30.0)
-    return RemoteStore(reference.parse(f"{server.address}/team/x"), options, Timing(clock.read, clock.sleep))
-
-
-def push(store: RemoteStore, data: bytes) -> None:
-    store.push_blob(described(data), io.BytesIO(data))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +73,6 @@ def test_a_chunk_that_breaks_off_is_resumed(server: Hostile, start: Start, cut: 
     server.cuts = [cut, cut]
     push(store, LARGE)
     assert registry.blobs[digest(LARGE)] == LARGE
-
-
-def sign_and_verify(store: RemoteStore) -> None:
-    """Sign a version, and find the signature as a scorer does, with a store of its own."""
-    subject = version(store)
-    signing.sign(store, subject, ONE, NOW)
-    signing.verify(store, subject, trusted(ONE), NOW)
 
 
 NO_API = {

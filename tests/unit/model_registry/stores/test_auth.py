@@ -121,13 +121,59 @@ def test_a_realm_that_refuses(auth: Authenticator, realm: Realm) -> None:
 @pytest.mark.parametrize(
     "url",
     ["https://evil.example.com/token", f"https://{REGISTRY}.evil.example.com/token", f"https://{REGISTRY}:444/token",
-     f"https://{REGISTRY}@evil.example.com/token", f"https://user@{REGISTRY}/token", f"http://{REGISTRY}/token",
+     f"https://{REGISTRY}@evil.example.com/token", f"https://user@{REGISTRY}/token", f"http://{REGISTRY}:81/token",
      f"file://{REGISTRY}/token", "//", "", "https://["],
 )  # fmt: skip
 def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) -> None:
     with pytest.raises(Refused, match=r"which is not its own realm|asks for credentials over|as its realm"):
         auth.answer(f'Bearer realm="{url}"', PULL, None)
     assert realm.asked == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "named", "asked"),
+    [
+        (f"https://{REGISTRY}", f"http://{REGISTRY}/service/token", f"https://{REGISTRY}/service/token"),
+        (f"https://{REGISTRY}:8443", f"http://{REGISTRY}/service/token", f"https://{REGISTRY}:8443/service/token"),
+        (f"https://{REGISTRY}", "http://auth.example.com/token", "https://auth.example.com/token"),
+        (f"http://{REGISTRY}", f"http://{REGISTRY}/service/token", f"http://{REGISTRY}/service/token"),
+    ],
+)
+def test_a_realm_behind_a_proxy_that_ends_tls_is_asked_with_tls(
+    realm: Realm, config: Path, origin: str, named: str, asked: str
+) -> None:
+    """Harbor behind a load balancer names its realm with http (harbor 3933)."""
+    assert not config.exists()
+    auth = Authenticator(REGISTRY, httpx.URL(origin), ("auth.example.com",), realm.fetch, lambda: 0.0)
+    assert auth.answer(f'Bearer realm="{named}"', PULL, None)
+    assert str(realm.asked[0].url.copy_with(query=None)) == asked
+
+
+@pytest.mark.parametrize(
+    ("stated", "scopes"),
+    [
+        ("", [*PUSH]),
+        ("repository:team/x:pull", [*PUSH]),
+        ("repository:x:pull", [*PUSH, "repository:x:pull"]),
+        ("repository:team/x:pull,push repository:team/y:pull", [*PUSH, "repository:team/y:pull"]),
+        ("aws", [*PUSH, "aws"]),
+        (" ".join(f"repository:x{number}:pull" for number in range(99)), None),
+    ],
+)
+def test_the_scopes_of_a_challenge_are_asked_for_beside_the_own(
+    auth: Authenticator, realm: Realm, stated: str, scopes: list[str] | None
+) -> None:
+    """Gateways rewrite paths (oras-go 650), others are a registry's own (oras-dotnet 395) or several (container-libs 1130)."""
+    assert auth.answer(f'{ASKED},scope="{stated}"', PUSH, None)
+    found = parse_qs(realm.asked[0].url.query.decode())["scope"]
+    assert found == scopes if scopes else len(found) < 20
+    assert auth.header(PUSH) == "Bearer t1"
+
+
+def test_the_scope_of_a_general_challenge_is_not_asked_for(auth: Authenticator, realm: Realm) -> None:
+    """zot names a repository of its own making at `/v2/` (zot 71)."""
+    assert auth.answer(f'{ASKED},scope="repository:repo:pull"', PULL, None, general=True)
+    assert parse_qs(realm.asked[0].url.query.decode())["scope"] == [*PULL]
 
 
 def test_docker_hub_has_its_realm(realm: Realm, config: Path) -> None:
