@@ -4,6 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from model_registry.channels import channel
 from model_registry.errors import RegistryError
 from model_registry.oci import reference
+from model_registry.package import Package
+from model_registry.package import push as store_package
+from model_registry.package import read as read_package
 from model_registry.stores import open_store
 from tests.campaigns.fuzz.played import Played, Positions, drain
 from tests.integration.scorer.rig import MakeRig, Rig, events
@@ -137,6 +141,12 @@ def package(folder: Path, draw: random.Random) -> tuple[str, Path]:
     return change.__name__, made
 
 
+def push(rig: Rig, sound: Package, folder: Path, version: str) -> None:
+    """Store a folder as it is: the store sends the files of a package that was read before, here of a sound one."""
+    store = open_store(reference.parse("oci:./registry/model", base_dir=rig.folder))
+    store_package(store, replace(sound, folder=folder), "model", version)
+
+
 def move(rig: Rig, version: str, canary: int | None) -> None:
     """Move the channel without any check of the version. A canary gets the good champion: a refused one hides it."""
     store = open_store(reference.parse("oci:./registry/model", base_dir=rig.folder))
@@ -150,13 +160,14 @@ def play(make_rig: MakeRig, seed: int, count: int) -> Played:
     played = Played(seed, "hostile versions", 0)
     rig = make_rig(model={"load_bytes": "300MiB", "load_seconds": LOAD_SECONDS}).stocked(PARTITIONS)
     positions = Positions(rig, PARTITIONS)
+    sound = read_package(models.linear_package(rig.folder / "sound", 2.0))
     scorer, sent = rig.start().ready(), 0
     for number in range(count):
         version = f"9.{seed}.{number}"
         kind, folder = package(rig.folder / version, draw)
         canary = draw.choice([None, 1, 50])
         try:
-            rig.push_unchecked(folder, version)
+            push(rig, sound, folder, version)
             move(rig, version, canary)
         except (RegistryError, ValueError) as error:
             played.answers[f"not stored: {type(error).__name__}"] += 1
