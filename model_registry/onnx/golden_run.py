@@ -34,17 +34,19 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
     loaded = Loaded(model, signature, stated)
-    loaded.probe([example.event for example in examples])
+    events = [example.event for example in examples]
+    loaded.probe(events)
     if not examples:
         loaded.check_neutral()
-    found = loaded.answers([example.event for example in examples])
+    alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
+    found = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
             message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             columns = isinstance(answer, list) and not isinstance(example.score, list)
             which = "`index` of the signature's output says which column is the score"
             raise Refused(message, which if columns else MISMATCH)
-    loaded.check_batch([example.event for example in examples[:1]])
+    loaded.check_batch(events[:1])
     return loaded.version
 
 

@@ -54,6 +54,21 @@ def test_dynamic_quantisation_is_rejected_unless_the_signature_accepts_its_diffe
     assert prepare(tmp_path).ran
 
 
+def alone_and_tolerant(folder: Path) -> None:
+    """A package whose golden scores are those of the events alone, and whose signature accepts other ones in batches."""
+    batch_models.quantised(folder / "model.onnx")
+    events = [{"event": {"a": a, "b": 0.213, "c": 0.387, "d": 0.271}, "score": BLANK, "tolerance": 1e-4} for a in (0.5, 9.0)]
+    batch_models.complete(folder, FOUR | {"batch_tolerance": 0.5}, events)
+    with pytest.raises(Unanswered) as found:
+        prepare(folder)
+    (folder / "golden.jsonl").write_text(found.value.lines)
+
+
+def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
+    alone_and_tolerant(tmp_path)
+    assert prepare(tmp_path).ran
+
+
 @pytest.mark.parametrize("marks", ["values", "padding"])
 def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_path: Path, marks: str) -> None:
     batch_models.masked_mean(tmp_path / "model.onnx", marks)
