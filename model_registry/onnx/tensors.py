@@ -54,6 +54,12 @@ def remedy(found: Tensor) -> str:
     return f"export it without ZipMap, or, if it has none, with tensors as outputs: {several}"
 
 
+def unread(outputs: Iterable[Tensor]) -> Tensor | None:
+    """Return the first output of a model of which none can be a score, or None if one can."""
+    stated = list(outputs)
+    return stated[0] if stated and not any(map(is_tensor, stated)) else None
+
+
 def is_name(size: object) -> bool:
     """Whether a dimension has a name that a person gave it."""
     return isinstance(size, str) and not MADE_UP.search(size)
