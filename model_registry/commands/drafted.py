@@ -99,19 +99,24 @@ def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -
 
 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    why = draft_alone.reason(found.inputs, found.outputs)
-    opened = [draft_alone.opened(one, alone=bool(why)) for one in found.inputs]
-    drafted, notes = draft.inputs(opened, example_events.values(events))
-    inputs = [draft_alone.single(*one) for one in zip(drafted, found.inputs, opened, strict=True)]
+    stated, values = found.inputs, example_events.values(events)
+    outputs = draft_alone.batched(stated, found.outputs)
+    why = draft_alone.reason(stated, outputs)
+    opened = list(stated)
+    drafted, notes = draft.inputs(opened, values)
+    lengths = "" if why else draft_alone.reason_of_lengths(stated, outputs, drafted)
+    if why := why or lengths:
+        stated, outputs = draft_alone.of_one(stated, outputs, lengths=bool(lengths))
+        opened = [draft_alone.opened(one, alone=True) for one in stated]
+        drafted, notes = draft.inputs(opened, values)
+    only = len(stated) == 1
+    inputs = [draft_alone.single(*one, only=only) for one in zip(drafted, stated, opened, strict=True)]
     if why:
         notes.append(f'{why}: events are fed one at a time ("batch": false)')
     alone = any("fields" in one and not one.get("batch", True) for one in inputs)
-    if alone:
-        answers = draft_outputs.answers_to_one(found.outputs, found.inputs, labels)
-    else:
-        answers = draft_outputs.answers(found.outputs, labels)
+    answers = draft_outputs.answers_to_one(outputs, stated, labels) if alone else draft_outputs.answers(outputs, labels)
     read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
-    if left := [one.name for one in found.outputs if one.name not in read]:
+    if left := [one.name for one in outputs if one.name not in read]:
         notes.append(f"no score is read from {', '.join(left)}")
     return {"inputs": inputs, **answers}, notes
 

@@ -76,6 +76,8 @@ def prepare(
     model = safety.check(path, stated, op_domains)
     if fault := tensors.unfed(model.inputs):
         raise Refused(fault, "see model_registry/README.md for what events can feed")
+    if odd := tensors.unread(model.outputs):
+        raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = _read(folder, signature)
     golden.check_shown(signature, found.golden)

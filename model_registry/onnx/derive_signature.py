@@ -136,7 +136,10 @@ def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
-        return {"tensor": tensor.name, "dtype": dtype, "shape": shape, "value": BLANK, "batch": False}
+        whole = {"tensor": tensor.name, "dtype": dtype, "shape": shape}
+        if alone and shape[:1] == [1]:
+            return whole | {"fields": [{"name": tensor.name, "array": True}], "batch": False}
+        return whole | {"value": BLANK, "batch": False}
     row = shape[1:]
     if len(row) == 1:
         array = {"name": tensor.name, "array": True, "length": row[0]}

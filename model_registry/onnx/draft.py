@@ -4,6 +4,7 @@ Inputs take the fields of their names, wherever events have them; an array may a
 can be told apart by its name or shape alone is guessed: the order of numbers in a row is left open.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from model_registry.package.signature import InputField
 Path = tuple[Step, ...]
 MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
 MOST_SHOWN = 3  # of several places of one name
+NONE_NAMED = "the examples have none of that name"
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
         if len(row) == 1 and row[0] != 1:
             return document | {"fields": _row(drafting, tensor)}
         shown = [-1 if is_open(size) else size for size in row]
-        what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}"
+        what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}, nested or flat"
         gap = f"{BLANK}: the field of events that feeds it, {what}; {_why(drafting, tensor)}"
         shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
         return document | shape | {"fields": [gap]}
@@ -124,11 +126,21 @@ def _why(drafting: Drafting, tensor: Tensor) -> str:
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
-        return "the examples have none of that name"
+        return NONE_NAMED
     shown = " and ".join(paths.written(path) for path in (fitting or called)[:MOST_SHOWN])
     if fitting:
         return f'the examples have {shown}: write the "path" of one'
-    return f"the examples have {shown}, which does not fit"
+    shapes = "".join(f", of shape {list(shape)}" for shape in _shapes(drafting.values[called[0]])[:1])
+    return f"the examples have {shown}{shapes}, which does not fit"
+
+
+def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
+    """The shapes of the arrays among values."""
+    found: list[Sequence[int]] = []
+    for one in (one for one in values if isinstance(one, list)):
+        with contextlib.suppress(ValueError):
+            found.append(of_value(one))
+    return found
 
 
 def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:

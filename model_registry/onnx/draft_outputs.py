@@ -6,7 +6,7 @@ from typing import Any
 
 from model_registry.errors import Refused
 from model_registry.onnx.derive_signature import answer_shape
-from model_registry.onnx.tensors import UNKNOWN, Tensor, is_tensor, remedy
+from model_registry.onnx.tensors import UNKNOWN, Tensor, is_batch, is_name, is_tensor, remedy
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.gaps import BLANK
 from model_registry.package.shapes import VARIES, is_open, written
@@ -18,14 +18,16 @@ def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: 
     """Draft the output, labels and decision of a model that takes one event at a time.
 
     The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
-    has an open first dimension, or one has the same name, it is the former; else a person has to say.
+    has an open first dimension, and it has a name that is none of a batch, or if an input has the same name, it is the
+    former; else a person has to say.
 
     Raises:
         Refused: No output can be read.
     """
     firsts = {one.shape[0] for one in inputs if one.shape and is_open(one.shape[0])}
     own = [one for one in tensors if one.shape and is_open(one.shape[0])]
-    known = {one.name for one in own if not firsts or (isinstance(one.shape[0], str) and one.shape[0] in firsts)}
+    known = {one.name for one in own if (one.shape[0] in firsts if firsts else _is_count(one.shape[0]))}
+    sizes = {size for one in inputs for size in one.shape if isinstance(size, str)}
     rows = [replace(one, shape=(1, *one.shape) if one in own or one.shape[:1] != (1,) else one.shape) for one in tensors]
     document = answers(rows, labels, alone=True)
     outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
@@ -36,7 +38,17 @@ def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: 
             gap = f"{BLANK}: {row} where the answer has any length, {row[1:]} where its first dimension is a batch of one"
             output.pop("index", None)
             output["shape"] = row if tensor.name in known else gap
+        elif "top" not in output:
+            tensor = next(one for one in rows if one.name == output["tensor"])
+            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # as long as the event
+                output.pop("index", None)
+                output["shape"] = [VARIES]
     return document
+
+
+def _is_count(size: object) -> bool:
+    """Whether the name of an axis is that of a number of answers. Converters leave the batch of a model of one event open."""
+    return is_name(size) and not is_batch(size)
 
 
 def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:

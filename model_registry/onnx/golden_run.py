@@ -26,6 +26,9 @@ from model_registry.package.signature import InputField, Signature, TensorInput
 
 MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
 
+NO_SCORER = "no scorer could either"
+ZEROS = "without golden examples scorers ask it for zeros and empty strings; write golden.jsonl with an event that it answers"
+
 
 def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
     """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
@@ -34,17 +37,19 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
     loaded = Loaded(model, signature, stated)
-    loaded.probe([example.event for example in examples])
+    events = [example.event for example in examples]
+    loaded.probe(events)
     if not examples:
         loaded.check_neutral()
-    found = loaded.answers([example.event for example in examples])
+    alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
+    found = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
             message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             columns = isinstance(answer, list) and not isinstance(example.score, list)
             which = "`index` of the signature's output says which column is the score"
             raise Refused(message, which if columns else MISMATCH)
-    loaded.check_batch([example.event for example in examples[:1]])
+    loaded.check_batch(events[:1])
     return loaded.version
 
 
@@ -71,7 +76,10 @@ class Loaded:
 
     def check_neutral(self) -> None:
         """Ask for one event of zeros and empty strings, as a scorer does that has no golden example. Raises Refused."""
-        self._answers(neutral_rows(self._signature))
+        try:
+            self._answers(neutral_rows(self._signature))
+        except Refused as error:
+            raise Refused(str(error), ZEROS if error.hint == NO_SCORER else error.hint) from None
 
     def _answers(self, tensors: Tensors) -> list[Any]:
         try:
@@ -133,7 +141,7 @@ class Loaded:
         except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
-            raise Refused(message, locales.hint(reason) or "no scorer could either") from None
+            raise Refused(message, locales.hint(reason) or NO_SCORER) from None
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:

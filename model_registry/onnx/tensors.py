@@ -1,5 +1,6 @@
 """A model's inputs and outputs as its file or its runtime states them, and whether a signature fits them."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from model_registry.package.signature import Argmax, Output, Signature, TensorIn
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
 MAPS = "a sequence of maps"  # of classes to probabilities: what the operator ZipMap makes
+MADE_UP = re.compile(r"unk|dim|\d")  # in the names that exporters give to axes of outputs
+BATCHES = ("b", "n", "batch", "batch_size", "batchsize", "none")
 Shape = tuple[int | str | None, ...]
 
 
@@ -49,6 +52,22 @@ def remedy(found: Tensor) -> str:
         return "export it as float32"
     several = "of several estimators (MultiOutputClassifier) export each as a model, or join their tensors by Concat"
     return f"export it without ZipMap, or, if it has none, with tensors as outputs: {several}"
+
+
+def unread(outputs: Iterable[Tensor]) -> Tensor | None:
+    """Return the first output of a model of which none can be a score, or None if one can."""
+    stated = list(outputs)
+    return stated[0] if stated and not any(map(is_tensor, stated)) else None
+
+
+def is_name(size: object) -> bool:
+    """Whether a dimension has a name that a person gave it."""
+    return isinstance(size, str) and not MADE_UP.search(size)
+
+
+def is_batch(size: object) -> bool:
+    """Whether a dimension has a usual name of the batch."""
+    return isinstance(size, str) and size.lower() in BATCHES
 
 
 def unfed(inputs: Iterable[Tensor]) -> str | None:

@@ -48,12 +48,14 @@ def without(path: Path) -> Unzipped | None:
     if not made:
         return None
     classes: dict[str, list[Any]] = {}
+    firsts = [one.type.tensor_type.shape.dim[:1] for one in model.graph.input]
+    batch = 1 if firsts and all(dim and dim[0].dim_value == 1 for dim in firsts) else None
     for node in made:
         stated = {one.name: helper.get_attribute_value(one) for one in node.attribute}
         names = stated.get("classlabels_int64s") or [one.decode() for one in stated.get("classlabels_strings", ())]
         name = node.output[0]
         classes[name] = list(names)
-        outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, len(names) or None]))
+        outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [batch, len(names) or None]))
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], [name]))
     return Unzipped(model.SerializeToString(), classes)
 
@@ -105,7 +107,8 @@ def _rows(stated: Any) -> Any:
 def note(unzipped: Unzipped, uncompared: str) -> str:
     """Return a line about what was changed; `uncompared` is why the numbers were not compared."""
     said = "; ".join(
-        f"output {name!r} has a column for each class: {_listed(names)}" for name, names in unzipped.classes.items()
+        f"output {name!r} has a column for each class: {_listed(names)}" if names else f"output {name!r} names no classes"
+        for name, names in unzipped.classes.items()
     )
     checked = f"the numbers were not compared: {uncompared}" if uncompared else "the numbers are the same"
     return f"the final ZipMap was removed ({checked}): {said}"

@@ -28,12 +28,14 @@ class Proof:
 
 def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proof:
     """Score the event again by the version that scored it, and hold both answers against each other. Raises Fatal (2) where
-    there is nothing to compute from, or the answer has no score."""
+    there is nothing to compute from, or the answer has no score. A number may differ by `tolerance`, and by the
+    `batch_tolerance` of the signature: the event is alone now."""
     event, answer = found.event, found.answer
     if event is None or answer is None:
         raise Fatal(f"nothing can be computed again: {'; '.join(found.missing)}", "the event must still be kept", USAGE)
     if (status := answer.record.get("status", SCORED)) != SCORED:
         raise Fatal(f"{found.place} was answered {status!r}, without a score of the model", "leave --recompute out", USAGE)
+    tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
     again = answers(loaded, [event.value()], ListedParts.of([event]))
     if poison := again.rejected.get(0):
         return against(answer, poison, None, None, tolerance)

@@ -3,6 +3,7 @@
 import base64
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
     written(folder / "short.jsonl", [{"x": raw.to_base64(x.tobytes()[:-1])}])
     made = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
-    assert made["gaps"][0].endswith("an array of shape [3, 8, 8]; the examples have x, which does not fit'")
+    assert made["gaps"][0].endswith("an array of shape [3, 8, 8], nested or flat; the examples have x, which does not fit'")
 
 
 def test_fields_in_arrays_of_objects_are_found(folder: Path) -> None:
@@ -340,3 +341,43 @@ def test_the_suggested_reference_takes_only_a_version_from_the_name_of_the_folde
     named_inputs(folder / "late.onnx")
     made = answer("init", "late.onnx", "--into", f"made/{name}")
     assert made["next"][0].endswith(f" oci:./registry/{reference}")
+
+
+def labelled_tokens(path: Path) -> None:
+    """A number for each token: y (B, seq) = 2 * ids."""
+    nodes = [helper.make_node("Add", ["ids", "ids"], ["y"])]
+    ids, y = (models.tensor(name, TensorProto.INT64, "batch", "seq") for name in ("ids", "y"))
+    models.save(nodes, [ids], [y], path)
+
+
+def summed_over_time(path: Path) -> None:
+    """The sum of frames (time, batch, 2) over time and their numbers."""
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
+    x, y = models.tensor("x", TensorProto.FLOAT, "time", "batch", 2), models.tensor("y", TensorProto.FLOAT, "batch")
+    models.save(nodes, [x], [y], path, [models.constant("axes", [0, 2], np.int64)])
+
+
+@pytest.mark.parametrize(
+    ("write", "events", "scores"),
+    [
+        (labelled_tokens, [{"ids": [1, 2]}, {"ids": [3, 4, 5]}], [[2, 4], [6, 8, 10]]),
+        (summed_over_time, [{"x": [[[1, 2]], [[3, 4]]]}, {"x": [[[1, 1]]]}], [10.0, 2.0]),
+    ],
+    ids=["an answer for each token", "time first"],
+)
+def test_a_model_of_one_event_at_a_time_becomes_a_version(
+    folder: Path, write: Callable[[Path], None], events: list[Any], scores: list[Any]
+) -> None:
+    write(folder / "odd.onnx")
+    written(folder / "events.jsonl", events)
+    answer("init", "odd.onnx", "--example", "events.jsonl")
+    made = folder / "odd-1.0.0"
+    signature = made / "signature.json"
+    (gap,) = [text for _, text in gaps.in_document(json.loads(signature.read_text()))]
+    signature.write_text(completed(signature.read_text(), (json.dumps(gap), "16")))
+    (made / "README.md").write_text("# odd\n")
+    push = ["push", "odd-1.0.0", "oci:./registry/odd:1.0.0"]
+    lines = run(*push, code=3).stdout
+    assert [json.loads(line)["score"] for line in lines.splitlines()] == scores
+    (made / "golden.jsonl").write_text(lines)
+    assert answer(*push)["golden_examples"] == 2

@@ -7,6 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from onnx import TensorProto, helper
 
 from model_registry.oci import manifest
 from model_registry.stores.layout import LayoutStore
@@ -164,3 +165,25 @@ def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1}}', "}" + rule))
     said = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
     assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in said
+
+
+def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder: Path) -> None:
+    bare = folder / "bare"
+    bare.mkdir()
+    tensors = helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None)
+    nodes = [helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1)]
+    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3)], [tensors], bare / "model.onnx")
+    result = run("push", "bare", f"{REPO}:3.0.0", code=3)
+    assert "no output of the model is a tensor: 'parts' is a sequence" in result.stderr
+    assert result.stdout == ""
+
+
+def test_the_only_input_of_a_model_of_batch_one_is_no_constant_in_the_skeleton(folder: Path) -> None:
+    bare = folder / "bare"
+    bare.mkdir()
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    x, y = (models.tensor(name, TensorProto.FLOAT, 1, 4) for name in ("x", "y"))
+    models.save(nodes, [x], [y], bare / "model.onnx")
+    skeleton = json.loads(run("push", "bare", f"{REPO}:3.0.0", code=3).stdout)
+    fields = [{"name": "x", "array": True}]
+    assert skeleton["inputs"] == [{"tensor": "x", "dtype": "float32", "shape": [1, 4], "fields": fields, "batch": False}]

@@ -89,3 +89,60 @@ def test_an_input_that_no_field_feeds_is_a_constant() -> None:
     _, state = (draft_alone.single(*one) for one in zip(found, tensors, opened, strict=True))
     assert gaps.is_gap(state["value"])
     assert state["batch"] is False
+
+
+def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
+    tensor = Tensor("x", "float32", (1, 3, 2, 2))
+    drafted = draft_alone.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], example_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    document = draft_alone.single(found, tensor, drafted)
+    assert document["shape"] == [1, 3, 2, 2]
+    (gap,) = document["fields"]
+    assert "an array of shape [1, 3, 2, 2], nested or flat; the examples have x, of shape [3, 2, 2], which does not fit" in gap
+
+
+def test_the_only_input_is_no_constant() -> None:
+    tensor = Tensor("x", "float32", (1, 1, 8))
+    drafted = draft_alone.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], example_events.values([{"a": "text"}]))
+    assert "fields" in draft_alone.single(found, tensor, drafted, only=True)
+
+
+def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
+    (x,), (y,) = draft_alone.of_one(
+        [Tensor("x", "float32", ("time", "batch", 3))], [Tensor("y", "float32", ("batch", 1))], lengths=False
+    )
+    assert (x.shape, y.shape) == (("time", 1, 3), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "shape", "why"),
+    [
+        ([("n", "seq", 2)], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
+        ([(None, "seq")], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
+        ([("n", "seq", 2), ("n", 8)], [-1], ""),
+        ([("n", "seq", 2)], [16], ""),
+        ([("n", 8)], [-1], ""),
+    ],
+)
+def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], why: str) -> None:
+    ids = Tensor("ids", "int64", ("n", "seq"))
+    tensors = [Tensor(f"y{at}", "float32", one) for at, one in enumerate(outputs)]
+    assert draft_alone.reason_of_lengths([ids], tensors, [{"shape": shape}]) == why
+    if why:
+        (ids,), (y,) = draft_alone.of_one([ids], tensors, lengths=True)
+        assert (ids.shape, y.shape) == ((1, "seq"), (1, *outputs[0][1:]))
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> None:
+    x, y = Tensor("x", "float32", ("batch_size", 4)), Tensor("y", "float32", (size, 2))
+    outputs = draft_alone.batched([x], [y])
+    assert [one.shape for one in outputs] == [(None, 2)]
+    assert draft_alone.reason([x], outputs) == ""
+
+
+def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
+    y = Tensor("y", "float32", (1, 1))
+    assert draft_alone.batched([Tensor("x", "float32", ("t", 4))], [y]) == [y]
+    assert draft_alone.batched([Tensor("x", "float32", (1, 4))], [y]) == [y]

@@ -26,6 +26,18 @@ def test_a_person_says_whether_an_open_first_dimension_is_a_batch_of_one() -> No
     assert found == f"{BLANK}: [-1, 9] where the answer has any length, [9] where its first dimension is a batch of one"
 
 
+def test_converters_leave_the_batch_of_a_model_of_one_event_open() -> None:
+    for size in (None, "unk__7", "N", "batch_size"):
+        shape = answers_to_one([Tensor("y", "float32", (size, 3))], [IMAGE], [])["output"]["shape"]
+        assert shape == f"{BLANK}: [-1, 3] where the answer has any length, [3] where its first dimension is a batch of one"
+
+
+def test_a_row_as_long_as_the_event_is_a_list() -> None:
+    sound = Tensor("x", "float32", (1, "T", 5))
+    assert answers_to_one([Tensor("y", "int64", (1, "T"))], [sound], []) == {"output": {"tensor": "y", "shape": [-1]}}
+    assert answers_to_one([Tensor("y", "int64", (1, None))], [sound], []) == {"output": {"tensor": "y"}}
+
+
 def test_a_fixed_shape_says_enough() -> None:
     assert answers_to_one([Tensor("y", "float32", (1, 3))], [IMAGE], []) == {"output": {"tensor": "y"}}
     assert answers_to_one([Tensor("y", "float32", ())], [IMAGE], []) == {"output": {"tensor": "y"}}

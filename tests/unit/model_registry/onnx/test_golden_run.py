@@ -4,12 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from model_registry.commands.prepare import Unanswered, prepare
 from model_registry.errors import Refused
+from model_registry.onnx import golden_run
 from model_registry.package.gaps import BLANK
-from tests.support import batch_models
+from tests.support import batch_models, models
 from tests.support.batch_models import ALONE, FOUR, GOLDEN
 
 LINES: list[dict[str, Any]] = [
@@ -51,6 +54,36 @@ def test_dynamic_quantisation_is_rejected_unless_the_signature_accepts_its_diffe
     with pytest.raises(Refused, match=r"the largest difference is 0\.00\d+"):
         prepare(tmp_path)
     batch_models.complete(tmp_path, FOUR | {"batch_tolerance": 0.05}, golden)
+    assert prepare(tmp_path).ran
+
+
+def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> None:
+    x, y = models.tensor("x", TensorProto.INT64, "n"), models.tensor("y", TensorProto.FLOAT, "n")
+    nodes = [helper.make_node("Sub", ["x", "three"], ["at"]), helper.make_node("Gather", ["table", "at"], ["y"])]
+    table, three = models.constant("table", [0.5, 0.75]), models.constant("three", [3], np.int64)
+    models.save(nodes, [x], [y], tmp_path / "model.onnx", [table, three])
+    stated = {"inputs": [{"tensor": "x", "dtype": "int64", "shape": [], "fields": ["x"]}], "output": {"tensor": "y"}}
+    batch_models.complete(tmp_path, stated, [])
+    (tmp_path / "golden.jsonl").unlink()
+    with pytest.raises(Refused, match="cannot run the model") as found:
+        prepare(tmp_path)
+    assert found.value.hint == golden_run.ZEROS
+    batch_models.complete(tmp_path, stated, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
+    assert prepare(tmp_path).ran
+
+
+def alone_and_tolerant(folder: Path) -> None:
+    """A package whose golden scores are those of the events alone, and whose signature accepts other ones in batches."""
+    batch_models.quantised(folder / "model.onnx")
+    events = [{"event": {"a": a, "b": 0.213, "c": 0.387, "d": 0.271}, "score": BLANK, "tolerance": 1e-4} for a in (0.5, 9.0)]
+    batch_models.complete(folder, FOUR | {"batch_tolerance": 0.5}, events)
+    with pytest.raises(Unanswered) as found:
+        prepare(folder)
+    (folder / "golden.jsonl").write_text(found.value.lines)
+
+
+def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
+    alone_and_tolerant(tmp_path)
     assert prepare(tmp_path).ran
 
 

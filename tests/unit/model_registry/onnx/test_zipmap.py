@@ -17,7 +17,7 @@ from tests.support import models
 LABEL = Tensor("label", "int64", ("N",))
 
 
-def zipped(path: Path, classes: dict[str, Any]) -> None:
+def zipped(path: Path, classes: dict[str, Any], rows: int | str = "N") -> None:
     """A label and a sequence of maps of two classes, as exporters of classifiers write them."""
     softmax = helper.make_node("Softmax", ["x"], ["p"], axis=1)
     nodes = [
@@ -28,8 +28,8 @@ def zipped(path: Path, classes: dict[str, Any]) -> None:
     kind = TensorProto.INT64 if "classlabels_int64s" in classes else TensorProto.STRING
     value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     maps = helper.make_value_info("probability", helper.make_sequence_type_proto(helper.make_map_type_proto(kind, value)))
-    outputs = [models.tensor("label", TensorProto.INT64, "N"), maps]
-    graph = helper.make_graph(nodes, "test", [models.X], outputs)
+    outputs = [models.tensor("label", TensorProto.INT64, rows), maps]
+    graph = helper.make_graph(nodes, "test", [models.tensor("x", TensorProto.FLOAT, rows, 2)], outputs)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
 
@@ -56,6 +56,19 @@ def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: 
         f"the final ZipMap was removed (the numbers are the same): output 'probability' has a column for each class: "
         f"{names[0]}, {names[1]}"
     )
+
+
+def test_a_zipmap_without_classes_is_said_to_name_none() -> None:
+    said = zipmap.note(zipmap.Unzipped(b"", {"p": []}), "it does not load")
+    assert said == "the final ZipMap was removed (the numbers were not compared: it does not load): output 'p' names no classes"
+
+
+def test_a_fixed_batch_of_one_stays_in_the_output(tmp_path: Path) -> None:
+    zipped(tmp_path / "model.onnx", {"classlabels_int64s": [0, 1]}, 1)
+    found = zipmap.without(tmp_path / "model.onnx")
+    assert found is not None
+    assert zipmap.compare(tmp_path / "model.onnx", found) == ""
+    assert file.parse(found.data).outputs[1] == Tensor("probability", "float32", (1, 2))
 
 
 def test_other_numbers_are_rejected(tmp_path: Path) -> None:

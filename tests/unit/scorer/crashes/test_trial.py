@@ -18,6 +18,7 @@ from scorer.servables.guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LONG
 from scorer.settings import Settings
 from tests.support import batch_models, hostile_models, models
 from tests.support.waiting import STEP_SECONDS
+from tests.unit.model_registry.onnx.test_golden_run import alone_and_tolerant
 from tests.unit.scorer.minimal import minimal
 
 MEBIBYTE = 1 << 20
@@ -83,6 +84,14 @@ def test_a_version_whose_scores_depend_on_the_batch_is_refused_with_the_differen
     with pytest.raises(ModelRefused, match=r"a score depends on its batch: .*the largest difference is .*\"batch\": false"):
         site.trials().attempt(site.package(), "v@1", wanted)
     assert site.outcomes == [REFUSED]
+
+
+def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(site: Site) -> None:
+    folder = site.folder / "package"
+    folder.mkdir()
+    alone_and_tolerant(folder)
+    site.trials().attempt(site.package(), "v@1", wanted)
+    assert site.outcomes == [ACCEPTED]
 
 
 @pytest.mark.parametrize("build", [hostile_models.expanding, hostile_models.folded])
