@@ -207,7 +207,12 @@ def _move(
         if expected.revision not in (None, standing.revision):
             message = f"the channel {channel!r} is at revision {standing.revision}, not {expected.revision} as expected"
             raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
-        to = choose(standing)
+        try:
+            to = choose(standing)
+        except (NotFound, Refused):
+            if next(pauses, _OVER) is _OVER:
+                raise
+            continue  # the version, or the last move, may not be shown yet
         move = Move(
             channel, standing.revision + 1, actor, reason, at, standing.digest, standing.version,
             to.descriptor.digest, to.version, to.roles, restores=to.restores,

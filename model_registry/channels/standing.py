@@ -30,7 +30,7 @@ def stands(store: Store, channel: str) -> Standing:
     revision = revisions[0] if revisions else 0
     if channel not in there:
         return Standing(there, revision, None, None)
-    digest = store.resolve(channel).digest
+    digest = _listed_tag(store, channel)
     parts = roles.parse(store.manifest(digest))
     moved = (read(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
@@ -41,12 +41,16 @@ def stands(store: Store, channel: str) -> Standing:
 def read(store: Store, channel: str, revision: int) -> Move:
     """One history entry that the store lists. Raises Corrupt where the tag names something else, NotFound where it is gone."""
     tag = tags.history_tag(channel, revision)
+    data = store.manifest(_listed_tag(store, tag))
+    return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+
+
+def _listed_tag(store: Store, tag: str) -> str:
+    """Return what a listed tag names. The list may be newer than what another replica shows: that is waited for."""
     missing = NotFound("")
     for _ in store.settle():
         try:
-            data = store.manifest(store.resolve(tag).digest)
+            return store.resolve(tag).digest
         except NotFound as error:
-            missing = error  # the list may be newer than what another replica shows
-            continue
-        return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+            missing = error
     raise missing

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import httpx
 import msgspec
 
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, RegistryError, Unreachable
+from model_registry.errors import BadReference, Conflict, Corrupt, Denied, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import Reference, is_tag
@@ -110,10 +110,13 @@ class RemoteStore:
     def _tags_page(self, url: httpx.URL, *, may_fail: bool) -> Answer:
         """Return an answer 200 or 404; with `may_fail` also one that says that the registry does not know the query.
 
-        Before the first manifest of a repository 403 may mean that there is no list: the account may write there.
+        Where the account has just written, 403 may mean that there is no list yet, or on every replica: it is waited for.
         """
         what = "the list of tags"
-        answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        for _ in self.settle():
+            answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+            if answer.status != 403 or not (self._written and self._listed):
+                break
         if answer.status == 403 and self._written and not self._listed:
             return replace(answer, status=404)
         if answer.status not in (200, 404) and not (may_fail and answer.status in NO_QUERY):
@@ -125,10 +128,19 @@ class RemoteStore:
 
     def resolve(self, tag: str) -> Descriptor:
         what = f"the manifest of {tag!r}"
+        denied: Denied | None = None
         for _ in self.settle():
-            answer = self._document(self._manifests(tag), what, tag)
+            try:
+                answer, denied = self._document(self._manifests(tag), what, tag), None
+            except Denied as error:  # the tag may be listed before it is shown, and 403 may mean that it is not shown
+                denied = error
+                if not self._readable:
+                    break
+                continue
             if answer.status != 404 or tag not in self.tags():
                 break
+        if denied is not None:
+            raise denied
         if answer.status == 404:
             raise self._no_tag(tag)
         data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()

@@ -271,8 +271,10 @@ class Upload:
             raise Broken(f"it lost the upload{answer.said}")
         if size:
             self._next_way(answer)
-        if answer.status == 201 or (answer.status not in (401, 403) and self._target.stored(self._content)):
-            return  # another one may have stored the same content at the same time: then some registries answer an error
+        if 200 <= answer.status < 300:
+            return
+        if answer.status not in (401, 403) and self._target.stored(self._content):
+            return  # another push has stored the same content at the same time, which some registries answer with an error
         if answer.status == 400 and self._ways[0] != ONE_PUT and ONE_PUT in self._ways:
             self._ways = self._ways[self._ways.index(ONE_PUT) :]  # its parts do not make up the content
             raise _NextWay

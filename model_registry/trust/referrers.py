@@ -144,9 +144,8 @@ def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations:
 def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
     """Whether `read` finds a referrer, now or once the store's writes are visible."""
     for _ in store.settle():
-        if any(
-            pushed.digest == entry.digest for entry in itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
-        ):
+        looked_into = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
+        if any(entry.digest == pushed.digest for entry in looked_into):
             return True
     return False
 

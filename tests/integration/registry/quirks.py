@@ -53,6 +53,7 @@ class Quirks:
     zips: bool = False  # gzip in front of manifests and lists
     busy_share: float = 0.0  # of requests that are answered 429
     retry_after: str = ""
+    seed: int = 7  # of what happens by chance
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Registry:
         self.writes: list[tuple[float, str, bytes | None]] = []
         self.uploads: dict[str, bytes] = {}
         self._numbers = itertools.count(1)
-        self._dice = random.Random(7)
+        self._dice = random.Random(self.quirks.seed)
 
     def __call__(self, seen: Seen) -> Reply:
         quirks, path = self.quirks, urlsplit(seen.path).path

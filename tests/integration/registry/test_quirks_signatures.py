@@ -45,11 +45,12 @@ def test_a_signature_that_is_listed_without_its_type_is_found(start: Start, serv
     assert not any(tag.startswith("sha256-") for tag in registry.tags())
 
 
+@pytest.mark.parametrize("lag", [0.0, 1.0])
 def test_a_registry_that_forbids_what_does_not_exist_takes_the_first_version_and_its_signature(
-    start: Start, server: Hostile, make_package: MakePackage
+    start: Start, server: Hostile, make_package: MakePackage, lag: float
 ) -> None:
     """Artifactory answers 403 for an absent tag, and so for the API that it does not have (cosign 2973)."""
-    _, registry = start(forbids_absent=True, referrers=Reply(404), confirms=False)
+    _, registry = start(forbids_absent=True, referrers=Reply(404), confirms=False, lag=lag, replicas=True)
 
     def anew() -> RemoteStore:
         return opened(server, registry.clock)
@@ -117,3 +118,21 @@ def test_referrers_of_a_type_that_does_not_fit_leave_an_error_at_signing(start: 
     with pytest.raises(Unreachable, match="took the move of the tag 'sha256-"):
         signing.sign(store, subject, ONE, NOW)
     assert referrers.listed(store, subject)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rollback_right_after_a_promotion_sees_it_on_any_replica(
+    start: Start, server: Hostile, make_package: MakePackage, seed: int
+) -> None:
+    """Each command is a process of its own, and any replica answers it."""
+    _, registry = start(lag=1.0, replicas=True, seed=seed)
+
+    def anew() -> RemoteStore:
+        return opened(server, registry.clock)
+
+    push_versions(anew(), make_package, "1.0.0", "2.0.0")
+    moves = [promote(anew(), each) for each in ("1.0.0", "2.0.0")]
+    moves.append(channel.rollback(anew(), "prod", actor="op@host", reason="", now=NOW))
+    registry.clock.sleep(1.0)
+    assert channel.history(anew(), "prod") == moves
+    assert channel.resolve(anew(), "prod").version == "1.0.0"

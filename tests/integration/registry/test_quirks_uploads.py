@@ -16,7 +16,7 @@ from tests.conformance.store import described
 from tests.integration.registry.conftest import PLAIN, Start, push
 from tests.integration.registry.content import BLOB, CONTENT
 from tests.integration.registry.hostile import Hostile, Reply, Seen
-from tests.integration.registry.quirks import answering, digest
+from tests.integration.registry.quirks import GHCR_TEXT, answering, digest
 from tests.integration.registry.server import DockerRegistry
 
 MIB = 1 << 20
@@ -61,6 +61,15 @@ def test_a_blob_that_is_refused_at_the_end_is_an_error_in_the_registry_s_words(s
         with pytest.raises(Refused, match="layers of this kind are not taken"):
             push(store, data)
     assert len(server.asked("PUT")) == 4  # a large one in parts and then at once
+
+
+@pytest.mark.parametrize("status", [413, 416])
+def test_a_limit_that_no_request_keeps_is_shown_in_the_registry_s_words(start: Start, server: Hostile, status: int) -> None:
+    store, registry = start()
+    server.script = answering(registry, lambda seen: len(seen.body) > 0, lambda _: Reply(status, GHCR_TEXT))
+    with pytest.raises(Refused, match=rf"{status} to PUT .*TOO_LARGE the request body exceeds .* of 4\.00MiB"):
+        push(store, LARGE)
+    assert not registry.uploads
 
 
 def test_an_offset_that_is_wrong_by_one_byte_damages_nothing(start: Start, server: Hostile) -> None:
