@@ -26,7 +26,7 @@ TEXT = json.dumps(EVENT).encode()
         (b'{"a": 1.0, "b": nan}', Reason.MALFORMED, "Python's str() does not write JSON"),
         (json.dumps(TEXT.decode()).encode(), Reason.WRONG_TYPE, "encoded twice"),
         (TEXT + b"\n" + TEXT, Reason.MALFORMED, "a record is one event"),
-        (gzip.compress(TEXT), Reason.NOT_UTF8, "the value is gzip; write JSON, and leave compression to the producer", mtime=0),
+        (gzip.compress(TEXT, mtime=0), Reason.NOT_UTF8, "the value is gzip; write JSON, and leave compression to the producer"),
         (b"\0\0\0\0\7\x02" + b"\x9a\x99\x99\x3f" * 2, Reason.NOT_UTF8, "begins with a schema's id"),
         (b"\0\0\0\0\7\x02abcd", Reason.MALFORMED, "input.format: avro or protobuf"),
     ],
