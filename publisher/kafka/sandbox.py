@@ -31,6 +31,7 @@ from publisher.kafka.headers import headers_of
 LENGTH = struct.Struct(">I")
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.05
+GATHER_SECONDS = 0.05  # for more batches, where each is fetched alone
 RECORDS = 1_000  # in one answer, fewer where they are large
 ANSWER_BYTES = 4 << 20
 SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads, beside what is fetched
@@ -81,9 +82,10 @@ class Row(msgspec.Struct, array_like=True):
 
 
 class Records(msgspec.Struct, array_like=True, tag=True):
-    """The next records of the partition."""
+    """The next records of the partition; `ended` if readers of committed records get no further now."""
 
     rows: list[Row]
+    ended: bool = False
 
 
 class Ended(msgspec.Struct, array_like=True, tag=True):
@@ -189,7 +191,8 @@ class IsolatedReader:
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
             return first
-        return first + self._consumer.consume(max(1, min(RECORDS, ANSWER_BYTES // max(1, len(first[0])))), 0)
+        most = max(1, min(RECORDS, ANSWER_BYTES // max(1, len(first[0]))))
+        return first + self._consumer.consume(most, GATHER_SECONDS if self._start.careful else 0)
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
@@ -219,7 +222,8 @@ class IsolatedReader:
                 for at, (message, headers) in enumerate(zip(good, found, strict=True))
             ]
             self._at = Read(wanted.topic, wanted.partition, rows[-1].offset + 1)
-            return Records(rows)
+            # The client reports an end once: it must not be lost beside the records before it.
+            return Records(rows, any(message.error() in END for message in messages))
         for message in messages:
             error = message.error()
             assert error is not None

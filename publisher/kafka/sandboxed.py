@@ -40,6 +40,7 @@ from publisher.kafka.sandbox import (
 log = logging.getLogger(__name__)
 
 ENOUGH_BYTES = 8 << 20  # of records: more than a reader usually has fetched and not yet committed
+CAREFUL_BYTES = 2 << 20  # of records: a usual fetch of a partition holds half of it
 SILENT_SECONDS = 3 * ANSWER_SECONDS
 RESTART_SECONDS = 1.0  # after a process that gave no answer
 BLIND_DEATHS = 2  # of careful processes at one position, without a word
@@ -151,7 +152,7 @@ class Sandboxed:
         self._clock = clock
         self._suspects: dict[Partition, _Suspect] = {}
         self._child: Child | None = None
-        self._careful = False
+        self._careful, self._careful_left = False, 0
         self._asked: tuple[Partition, int] | None = None
         self._asked_at = self._due = 0.0
 
@@ -218,10 +219,12 @@ class Sandboxed:
 
     def _judge(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
         match answer:
-            case Records(rows):
+            case Records(rows, ended):
                 suspect.at, suspect.deaths = rows[-1].offset + 1, 0
-                suspect.left -= sum(len(row.value or b"") + len(row.key or b"") for row in rows)
-                cleared = suspect.left <= 0
+                size = sum(len(row.value or b"") + len(row.key or b"") for row in rows)
+                suspect.left -= size
+                self._read_carefully(size)
+                cleared = ended or suspect.left <= 0
                 if not cleared:  # the others take their turn
                     self._suspects[partition] = self._suspects.pop(partition)
                 return self._taken(partition, Taken(partition, rows, cleared=cleared))
@@ -230,8 +233,7 @@ class Sandboxed:
             case Unreadable():
                 return self._passed(partition, suspect, answer)
             case Again():
-                self._end()
-                self._careful = True
+                self._be_careful()
             case Failed(error):
                 log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
                 self._due = self._clock() + RESTART_SECONDS
@@ -241,6 +243,18 @@ class Sandboxed:
             case Nothing():
                 pass
         return None
+
+    def _be_careful(self) -> None:
+        """Continue in a process that fetches each batch alone."""
+        self._end()
+        self._careful, self._careful_left = True, CAREFUL_BYTES
+
+    def _read_carefully(self, size: int) -> None:
+        """Continue as usual if the batch that needed care must have been passed: a usual fetch holds less than this."""
+        self._careful_left -= size
+        if self._careful and self._careful_left <= 0:
+            self._end()
+            self._careful = False
 
     def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
         """Continue behind a batch that cannot be read, in a new process: a thread of this one is stopped for ever."""
@@ -255,8 +269,7 @@ class Sandboxed:
     def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
         """The process is gone, or silent. Where that repeats, what is at the position ends it before it can say so."""
         careful = self._careful
-        self._end()
-        self._careful = True
+        self._be_careful()
         if suspect is None:
             return None
         suspect.deaths += careful

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox import Again, Answer, Ended, Nothing, Read, Records, Rejected, Row, Unreadable
-from publisher.kafka.sandboxed import ENOUGH_BYTES, SILENT_SECONDS, Sandboxed, Taken, UnreadableBatch
+from publisher.kafka.sandboxed import CAREFUL_BYTES, ENOUGH_BYTES, SILENT_SECONDS, Sandboxed, Taken, UnreadableBatch
 
 PARTITION: Partition = ("flights", 0)
 OTHER: Partition = ("flights", 1)
@@ -96,6 +96,20 @@ def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> 
     assert [row.offset for row in read.rows] == [8]
     assert [(question.offset, careful) for question, careful in script.asked] == [(5, False), (5, True), (8, False)]
     assert script.started == [False, True, False]
+
+
+def test_a_usual_process_continues_after_a_careful_one_has_read_enough() -> None:
+    script = Script(Again(), records(5), records(6, size=CAREFUL_BYTES), records(7))
+    script.sandboxed.add(PARTITION, 5)
+    assert [row.offset for taken in script.taken(4) for row in taken.rows] == [5, 6, 7]
+    assert script.started == [False, True, False]
+
+
+def test_an_end_beside_the_records_before_it_clears_a_suspect() -> None:
+    script = Script(Records(records(5, 6).rows, ended=True))
+    script.sandboxed.add(PARTITION, 5)
+    (taken,) = script.taken(1)
+    assert ([row.offset for row in taken.rows], taken.cleared) == ([5, 6], True)
 
 
 def test_a_process_that_dies_without_a_word_is_replaced_by_a_careful_one() -> None:
