@@ -109,9 +109,8 @@ class Authenticator:
                 return True  # another thread has just done it
             offered = dict(reversed(parse_challenges(asked)))
             if "bearer" in offered:
-                stated = "" if general else offered["bearer"].get("scope", "")
-                wanted = (*scopes, *other_scopes(stated, scopes))
-                self._tokens[scopes] = self._fetch_token(offered["bearer"], wanted)
+                self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes, general)
+                self._basic = None
                 return True
             if "basic" not in offered:
                 return False
@@ -121,8 +120,10 @@ class Authenticator:
             self._basic = found.basic
             return True
 
-    def _fetch_token(self, asked: dict[str, str], scopes: tuple[str, ...]) -> _Token:
+    def _fetch_token(self, asked: dict[str, str], scopes: tuple[str, ...], general: bool) -> _Token:
         realm = self._realm(asked.get("realm", ""))
+        if not general and realm.netloc == self._origin.netloc:  # other registries may trust the tokens of a realm elsewhere
+            scopes = (*scopes, *other_scopes(asked.get("scope", ""), scopes))
         found = docker_config.find(self._name)
         status, body = self._fetch(_request(realm, asked.get("service", ""), scopes, found))
         if status != 200:

@@ -70,11 +70,14 @@ def _body(client: Client, response: httpx.Response, content: Descriptor, done: i
         begins = int(found[1]) if found else -1
         if begins != done:
             raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
-    declared = None if encoding(response) else response.headers.get("Content-Length")
+    stated = response.headers.get("Content-Length")
+    # Some servers name the blob's own compression as the encoding: then the length is that of the blob.
+    is_raw = not encoding(response) or stated == str(content.size - begins)
+    declared = stated if is_raw else None
     if declared is not None and declared != str(content.size - begins):
         raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - begins} as declared")
     skip = done - begins
-    for chunk in plain(response):
+    for chunk in response.iter_raw() if is_raw else plain(response):
         if skip < len(chunk):
             yield chunk[skip:] if skip else chunk
         skip = max(0, skip - len(chunk))

@@ -1,5 +1,6 @@
 """Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
 
+import itertools
 import os
 import re
 import time
@@ -21,6 +22,7 @@ PIECE = 256 << 10  # bytes that are decompressed at a time
 
 
 _TAG, _TITLE = re.compile(r"<[^>]*>"), re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 
@@ -93,26 +95,39 @@ def encoding(response: httpx.Response) -> str:
 def plain(response: httpx.Response) -> Iterator[bytes]:
     """Yield the body of an answer without its content encoding, in pieces of at most PIECE bytes where there is one.
 
+    A body that does not begin as gzip does is not gzip: some mirrors keep the header of what they have decoded.
+
     Raises Corrupt for another encoding than gzip and deflate, and for one that does not read; httpx.TransportError.
     """
-    stated = encoding(response)
+    stated, chunks = encoding(response), response.iter_raw()
     if not stated:
-        yield from response.iter_raw()
+        yield from chunks
         return
     if stated not in ("gzip", "x-gzip", "deflate"):
         raise Corrupt(f"{response.url.host} answers in the content encoding {stated!r:.40}, which was not asked for")
+    begin = b""
+    while len(begin) < len(_GZIP_MAGIC) and (chunk := next(chunks, None)) is not None:
+        begin += chunk
+    chunks = itertools.chain([begin], chunks)
+    if stated != "deflate" and not begin.startswith(_GZIP_MAGIC):
+        yield from chunks
+        return
+    yield from _decoded(chunks, f"{response.url.host} sends", stated)
+
+
+def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]:
     decoder, received = zlib.decompressobj(_GZIP_OR_ZLIB), 0
     try:
-        for chunk in response.iter_raw():
+        for chunk in chunks:
             rest, received = chunk, received + len(chunk)
             while rest and not decoder.eof:
                 yield decoder.decompress(rest, PIECE)
                 rest = decoder.unconsumed_tail
         yield decoder.flush()
     except zlib.error as error:
-        raise Corrupt(f"{response.url.host} sends damaged {stated}: {error}") from None
+        raise Corrupt(f"{what} damaged {stated}: {error}") from None
     if received and not decoder.eof:
-        raise Corrupt(f"{response.url.host} sends {stated} without its end")
+        raise Corrupt(f"{what} {stated} without its end")
 
 
 def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
@@ -311,7 +326,8 @@ class Client:
             return True
         if sent is not None or response.status_code not in HIDING or _is_about_a_blob(call):
             return False
-        challenge = self._ping()
+        # Some challenge nobody, and take the credentials of an account all the same (zot with anonymous readers).
+        challenge = self._ping() or ("Basic" if response.status_code != 404 else "")
         return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
@@ -335,7 +351,7 @@ class Client:
     def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
         throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
-        while (response := self._open(request)).status_code == retry.TOO_MANY:
+        while _is_throttled(response := self._open(request)):
             self.wait(throttled, _come_again(response, request.url.host))
         if response.status_code in retry.STATUSES:
             raise _come_again(response, request.url.host)

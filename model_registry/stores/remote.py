@@ -34,6 +34,8 @@ LATE_SECONDS = 1.0  # more that is waited where a write was not visible at once
 NO_QUERY = frozenset({400, 405, 406, 416, 501})  # answers of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # how registries without the referrers API answer
 RECENT_SECONDS, MOST_RECENT = 10.0, 64  # how long manifests that were seen are kept, and how many
+_NONE: frozenset[int] = frozenset()
+_NO_LIST = frozenset({404})  # of a repository without tags
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
 _ACCEPT = {"Accept": ", ".join(_TYPES)}
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
@@ -72,7 +74,7 @@ class RemoteStore:
         answer = self._client.ask(call)
         if answer.status == 304 and known:
             return known
-        if answer.status == 404:
+        if answer.status == 404 and self._client.is_own(answer.url):
             raise self._no_tag(tag)
         if answer.status != 200:
             return self.resolve(tag).digest
@@ -87,28 +89,36 @@ class RemoteStore:
 
         Some registries limit a page and send no Link, so that the tags behind the last one are asked for until none are new.
         """
+        first, answer = self._first_tags()
         found: set[str] = set()
-        url = first = httpx.URL(f"/v2/{self._path}/tags/list", params={"n": PAGE})
-        linked = guessed = False
-        for _ in range(MOST_PAGES):
-            answer = self._tags_page(url, may_fail=guessed or "n" in first.params)
-            if answer.status == 400 and not guessed and url == first:
-                url = first = first.copy_with(query=None)  # the registry allows smaller pages only
-                continue
+        url, others, linked = first, _NONE, False
+        for number in range(MOST_PAGES):
+            if number:
+                answer = self._tags_page(url, others)
             page = manifest.decode(answer.body, _Tags, "the list of tags").tags or [] if answer.status == 200 else []
             fresh = set(page) - found
             found |= fresh
             following = self._client.next_page(answer)
             if following is not None and (fresh or linked or url == first):
-                url, linked = following, True
+                url, others, linked = following, _NONE, True
             elif fresh and not linked:
-                url, guessed = first.copy_set_param("last", page[-1]), True
+                url, others = first.copy_set_param("last", page[-1]), NO_QUERY | _NO_LIST
             else:
                 return sorted(filter(is_tag, found))  # some registries list digests; no reference names what is no tag
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
 
-    def _tags_page(self, url: httpx.URL, *, may_fail: bool) -> Answer:
-        """Return an answer 200 or 404; with `may_fail` also one that says that the registry does not know the query.
+    def _first_tags(self) -> tuple[httpx.URL, Answer]:
+        """Return the first page of the list of tags, or an answer 404, and the URL that was asked for.
+
+        A registry that rejects the size of a page is asked without one.
+        """
+        plain = httpx.URL(f"/v2/{self._path}/tags/list")
+        url = plain.copy_set_param("n", PAGE)
+        answer = self._tags_page(url, NO_QUERY | _NO_LIST)
+        return (plain, self._tags_page(plain, _NO_LIST)) if answer.status in NO_QUERY else (url, answer)
+
+    def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> Answer:
+        """Return an answer 200 or of one of the `others`. Raises Corrupt, Refused, Unreachable.
 
         Where the account has just written, 403 may mean that there is no list yet, or on every replica: it is waited for.
         """
@@ -119,7 +129,7 @@ class RemoteStore:
                 break
         if answer.status == 403 and self._written and not self._listed:
             return replace(answer, status=404)
-        if answer.status not in (200, 404) and not (may_fail and answer.status in NO_QUERY):
+        if answer.status != 200 and answer.status not in others:
             raise answer.error(f"GET of {what}")
         self._listed = self._listed or answer.status == 200
         self._readable = self._readable or self._listed
@@ -154,12 +164,23 @@ class RemoteStore:
 
     def manifest(self, digest: str) -> bytes:
         digests.hex_of(digest)
-        answer = self._document(self._manifests(digest), f"the manifest {digest}", digest)
+        answer = self._manifest(digest)
         if answer.status == 404 and (data := self._recently(digest)) is not None:
             return data  # its tag was read, or it was pushed, a moment ago: not shown everywhere yet
         if answer.status == 404:
             raise NotFound(f"{self.repository} has nothing with digest {digest}")
         return b"".join(digests.verified([answer.body], digest, len(answer.body), f"the manifest {digest}"))
+
+    def _manifest(self, digest: str) -> Answer:
+        """Return an answer 200 or 404. What was just pushed may be forbidden until it is shown: that is waited for."""
+        for _ in self.settle():
+            try:
+                return self._document(self._manifests(digest), f"the manifest {digest}", digest)
+            except Denied as error:
+                denied = error
+                if self._recently(digest) is None:
+                    break
+        raise denied
 
     def has_blob(self, digest: str) -> bool:
         return (
@@ -183,19 +204,33 @@ class RemoteStore:
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         """See `Store`: the registry confirms with the header OCI-Subject that it lists the manifest (specification 1.1)."""
         described = manifest.describe(data)
-        missing = NotFound("")
+        missing: RegistryError | None = None
         for _ in self.settle():
+            missing = self._missing(data)
+            if missing is not None:
+                continue
             try:
-                for digest in {content.digest for content in manifest.named(data)}:
-                    if not self.has_blob(digest):
-                        raise NotFound(f"{self.repository} has no blob {digest}, which the manifest names")
                 answer = self._put(described.digest, described.media_type, data)
             except NotFound as error:
                 missing = error
                 continue
             self._remember(described.digest, data)
             return described, "OCI-Subject" in answer.headers
+        assert missing is not None
         raise missing
+
+    def _missing(self, data: bytes) -> NotFound | Denied | None:
+        """Return the error that the first absent blob of a manifest means, None where all are stored.
+
+        Some registries answer 403 for a blob that they do not show yet.
+        """
+        try:
+            for digest in {content.digest for content in manifest.named(data)}:
+                if not self.has_blob(digest):
+                    return NotFound(f"{self.repository} has no blob {digest}, which the manifest names")
+        except Denied as error:
+            return error
+        return None
 
     def settle(self) -> Iterator[None]:
         yield
@@ -321,7 +356,7 @@ class RemoteStore:
     def _digest(self, tag: str) -> str | None:
         """The manifest that a tag names, or None."""
         answer = self._client.ask(Call("HEAD", self._manifests(tag), self._pull, _ACCEPT))
-        if answer.status == 404:
+        if answer.status == 404 and self._client.is_own(answer.url):
             return None
         claimed: str = answer.headers.get("Docker-Content-Digest", "") if answer.status == 200 else ""
         if digests.is_digest(claimed):
@@ -363,9 +398,7 @@ class RemoteStore:
             return None
         if answer.status != 200:
             raise answer.error(f"HEAD of {digest}")
-        self._readable = True
-        encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
-        return "" if encoded else str(answer.headers.get("Content-Length", ""))
+        return _stated_size(answer)
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
         """As `_size`, where HEAD does not do: a storage whose address is signed for GET only, or a proxy without lengths."""
@@ -376,7 +409,7 @@ class RemoteStore:
         if answer.status not in (200, 206, 416):
             raise answer.error(f"GET of {digest}")
         if answer.status == 200:
-            return str(answer.headers.get("Content-Length", ""))
+            return _stated_size(answer)
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
     def _document(self, url: str | httpx.URL, what: str, name: str) -> Answer:
@@ -384,6 +417,8 @@ class RemoteStore:
         answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
+        if answer.status == 404 and not self._client.is_own(answer.url):  # where it was redirected: no word on what exists
+            raise Unreachable(f"{answer.url.host} answered 404 to GET of {what}, which {self._client.host} redirected there")
         if answer.status not in (200, 404):
             raise answer.error(f"GET of {what}")
         self._readable = self._readable or answer.status == 200
@@ -405,7 +440,7 @@ class RemoteStore:
             listed = name in self.tags()
         except RegistryError:
             listed = False
-        return (self._readable or self._written) and not listed
+        return self._readable and not listed
 
     def _remember(self, digest: str, data: bytes) -> None:
         """Keep a manifest that the registry holds, for a while: a replica of it may not show it yet."""
@@ -423,6 +458,12 @@ class RemoteStore:
     def _no_tag(self, tag: str) -> NotFound:
         hint = f"model-registry list {self.repository} shows what is there"
         return NotFound(f"{self.repository} has no tag {tag!r}", hint)
+
+
+def _stated_size(answer: Answer) -> str:
+    """Return the size of some content as an answer 200 states it, empty where the body is encoded or no size is stated."""
+    encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
+    return "" if encoded else str(answer.headers.get("Content-Length", ""))
 
 
 def _check_expected(tag: str, found: str | None, expect: Mapping[str, str | None]) -> None:

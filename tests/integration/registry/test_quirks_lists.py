@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from model_registry.errors import Unreachable
+from model_registry.errors import RegistryError, Unreachable
 from tests.conformance.store import put_manifest
 from tests.integration.registry.conftest import Start
 from tests.integration.registry.hostile import Hostile, Reply, Seen
@@ -45,6 +45,33 @@ def test_a_registry_that_does_not_know_where_a_list_goes_on_has_listed_all(start
     store.move_tags({"a": target, "b": target}, expect={})
     server.script = answering(registry, lambda seen: "last=" in seen.path, lambda _: Reply(status))
     assert store.tags() == ["a", "b"]
+
+
+@pytest.mark.parametrize("status", [400, 405, 406, 416, 501])
+def test_a_list_that_is_not_given_is_no_empty_list(start: Start, server: Hostile, status: int) -> None:
+    store, registry = start()
+    store.move_tags({"a": put_manifest(store, "one")}, expect={})
+    server.script = answering(registry, lambda seen: "/tags/list" in seen.path, lambda _: Reply(status))
+    with pytest.raises(RegistryError, match=f"{status} to GET of the list of tags"):
+        store.tags()
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 416, 501])
+def test_a_page_that_is_linked_and_not_given_is_no_end_of_the_list(start: Start, server: Hostile, status: int) -> None:
+    """Else moves and versions would seem to be gone."""
+    store, registry = start(tags_page=2)
+    target = put_manifest(store, "one")
+    store.move_tags(dict.fromkeys(("a", "b", "c"), target), expect={})
+
+    def linking(seen: Seen) -> Reply:
+        if "next_page=" in seen.path:
+            return Reply(status)
+        reply = registry(seen)
+        return Reply(200, reply.body, {"Link": '</v2/team/x/tags/list?next_page=gAA%3D%3D&n=2>; rel="next"'})
+
+    server.script = answering(registry, lambda seen: "/tags/list" in seen.path, linking)
+    with pytest.raises(RegistryError, match=f"{status} to GET of the list of tags"):
+        store.tags()
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from model_registry.channels import channel
-from model_registry.errors import Refused, Unreachable
+from model_registry.errors import NotFound, Refused, Unreachable
 from model_registry.oci import manifest
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers, signing
@@ -136,3 +136,77 @@ def test_a_rollback_right_after_a_promotion_sees_it_on_any_replica(
     registry.clock.sleep(1.0)
     assert channel.history(anew(), "prod") == moves
     assert channel.resolve(anew(), "prod").version == "1.0.0"
+
+
+def test_a_registry_without_the_header_of_digests_takes_versions_moves_and_signatures(
+    start: Start, server: Hostile, make_package: MakePackage
+) -> None:
+    """Proxies drop Docker-Content-Digest, and some registries do not send it (distribution 3848, quay 1310)."""
+    store, registry = start()
+
+    def stripped(seen: Seen) -> Reply:
+        reply = registry(seen)
+        kept = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
+        return Reply(reply.status, reply.body, kept)
+
+    server.script = stripped
+    push_versions(store, make_package, "1.0.0", "2.0.0")
+    assert [promote(store, each).revision for each in ("1.0.0", "2.0.0")] == [1, 2]
+    sign_and_verify(store)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
+def test_what_is_named_compressed_and_is_not_is_read(
+    start: Start, server: Hostile, make_package: MakePackage, encoding: str
+) -> None:
+    """Mirrors keep the header of what they have decoded (docker-registry 369)."""
+    store, registry = start()
+
+    def named(seen: Seen) -> Reply:
+        reply = registry(seen)
+        return Reply(reply.status, reply.body, {**reply.headers, "Content-Encoding": encoding})
+
+    server.script = answering(registry, lambda seen: seen.method == "GET", named)
+    push_versions(store, make_package, "1.0.0")
+    promote(store, "1.0.0")
+    assert channel.resolve(opened(server, registry.clock), "prod").version == "1.0.0"
+
+
+def test_a_tag_that_is_redirected_to_nothing_is_not_absent(
+    start: Start, server: Hostile, elsewhere: Hostile, make_package: MakePackage
+) -> None:
+    """One registry redirects to a page that answers 404 (source-controller 2050): that is no word on what exists."""
+    store, registry = start()
+    push_versions(store, make_package, "1.0.0")
+    promote(store, "1.0.0")
+    away = Reply(302, headers={"Location": f"http://{elsewhere.address}/-/v2/packages"})
+    server.script = answering(registry, lambda seen: seen.path.endswith("/manifests/prod"), lambda _: away)
+    for ask in (store.resolve, store.validator):
+        with pytest.raises(Unreachable, match=r"404 to GET of the manifest of 'prod', which localhost:\d+ redirected there"):
+            ask("prod")
+    before = len(registry.writes)
+    with pytest.raises(Unreachable, match="redirected there"):
+        promote(store, "1.0.0")
+    assert len(registry.writes) == before
+
+
+def test_a_rule_against_moves_may_be_said_with_412(start: Start, server: Hostile, make_package: MakePackage) -> None:
+    """Harbor's way (harbor 17332)."""
+    store, registry = start()
+    push_versions(store, make_package, "1.0.0", "2.0.0")
+    first = promote(store, "1.0.0")
+    ruled = Reply(412, b'{"errors": [{"code": "PRECONDITION", "message": "configured as immutable"}]}')
+    server.script = answering(registry, lambda seen: seen.method == "PUT" and seen.path.endswith("/prod"), lambda _: ruled)
+    with pytest.raises(Refused, match="configured as immutable"):
+        promote(store, "2.0.0")
+    assert channel.history(store, "prod") == [first]
+
+
+def test_a_registry_that_takes_no_manifest_with_a_subject_is_an_error_at_signing(start: Start, server: Hostile) -> None:
+    """As Docker Hub was (hub-feedback 2307)."""
+    store, registry = start(referrers=Reply(404), confirms=False)
+    subject = version(store)
+    absent = Reply(404, b"404 page not found")
+    server.script = answering(registry, lambda seen: b'"subject"' in seen.body, lambda _: absent)
+    with pytest.raises(NotFound, match="404 page not found"):
+        signing.sign(store, subject, ONE, NOW)

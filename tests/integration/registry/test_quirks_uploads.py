@@ -1,6 +1,8 @@
 """Uploads and downloads at registries and proxies that deviate, by public reports on other clients."""
 
+import gzip
 import io
+import itertools
 import random
 import re
 
@@ -22,6 +24,7 @@ from tests.integration.registry.server import DockerRegistry
 MIB = 1 << 20
 LARGE = random.Random(3).randbytes(9 * MIB + 5)
 SMALL = random.Random(4).randbytes(3 * MIB)
+BYTES = bytes(MIB)  # what a proxy compresses
 
 
 @pytest.mark.parametrize("status", [200, 201, 204])
@@ -174,6 +177,53 @@ def test_a_head_without_the_length_of_a_blob_is_no_damage(start: Start, server: 
     part.headers["Content-Range"] = "bytes */0"
     with pytest.raises(Corrupt, match="with 0 bytes"):
         push(store, SMALL)
+
+
+def test_a_head_without_a_length_and_a_compressed_blob_are_no_damage(start: Start, server: Hostile) -> None:
+    store, registry = start()
+    push(store, BYTES)
+
+    def blob(seen: Seen) -> Reply:
+        return Reply() if seen.method == "HEAD" else Reply(200, gzip.compress(BYTES, mtime=0), {"Content-Encoding": "gzip"})
+
+    server.script = answering(registry, lambda seen: seen.path.endswith(digest(BYTES)), blob)
+    push(store, BYTES)
+    assert b"".join(store.blob(described(BYTES))) == BYTES
+
+
+def test_a_blob_whose_own_compression_is_named_as_the_encoding_is_read(start: Start, server: Hostile) -> None:
+    """Apache's httpd names what it recognises (moby 17595)."""
+    store, _ = start()
+    data = gzip.compress(CONTENT, mtime=0)
+    server.always(Reply(body=data, headers={"Content-Encoding": "x-gzip"}))
+    assert b"".join(store.blob(described(data))) == data
+
+
+def test_a_range_that_stays_at_the_first_chunk_is_no_place_to_resume(start: Start, server: Hostile) -> None:
+    """Amazon's registry answers PATCH with 201 and the range of the first chunk (containers-roadmap 2831)."""
+    store, registry = start(chunk_limit=4 * MIB)
+
+    def stale(seen: Seen) -> Reply:
+        reply = registry(seen)
+        return Reply(201, headers=reply.headers | {"Range": f"0-{4 * MIB - 1}"}) if reply.status == 202 else reply
+
+    server.script = answering(registry, lambda seen: seen.method == "PATCH", stale)
+    push(store, LARGE)
+    assert registry.blobs[digest(LARGE)] == LARGE
+
+
+def test_an_upload_that_only_one_of_three_replicas_knows_is_begun_until_it_arrives(start: Start, server: Hostile) -> None:
+    """Replicas without a common store answer "blob upload unknown" (harbor 15234)."""
+    store, registry = start()
+    numbers = itertools.count()
+
+    def unknown(seen: Seen) -> bool:
+        return "/uploads/" in seen.path and seen.method in ("PATCH", "PUT") and next(numbers) % 3 != 2
+
+    server.script = answering(registry, unknown, lambda _: Reply(404, b'{"errors": [{"code": "BLOB_UPLOAD_UNKNOWN"}]}'))
+    for data in (LARGE, SMALL):
+        push(store, data)
+        assert registry.blobs[digest(data)] == data
 
 
 @pytest.mark.parametrize("status", [400, 405, 416, 501])

@@ -170,6 +170,25 @@ def test_the_scopes_of_a_challenge_are_asked_for_beside_the_own(
     assert auth.header(PUSH) == "Bearer t1"
 
 
+def test_the_scopes_of_a_challenge_are_not_asked_for_at_a_realm_elsewhere(realm: Realm, config: Path) -> None:
+    """Its tokens may be good for other registries, of which this one wants to know something."""
+    assert not config.exists()
+    auth = Authenticator(REGISTRY, httpx.URL(f"https://{REGISTRY}"), ("auth.example.com",), realm.fetch, lambda: 0.0)
+    asked = 'Bearer realm="https://auth.example.com/token",service="other",scope="repository:secret:pull,push"'
+    assert auth.answer(asked, PULL, None)
+    assert parse_qs(realm.asked[0].url.query.decode())["scope"] == [*PULL]
+
+
+def test_a_bearer_challenge_after_credentials_were_sent_counts(auth: Authenticator, config: Path) -> None:
+    config.write_text(json.dumps({"auths": {REGISTRY: {"username": "u", "password": "p"}}}))
+    assert auth.answer("Basic", PULL, None)
+    sent = auth.header(PULL)
+    assert sent is not None
+    assert sent.startswith("Basic ")
+    assert auth.answer(ASKED, PULL, sent)
+    assert auth.header(PULL) == "Bearer t1"
+
+
 def test_the_scope_of_a_general_challenge_is_not_asked_for(auth: Authenticator, realm: Realm) -> None:
     """zot names a repository of its own making at `/v2/` (zot 71)."""
     assert auth.answer(f'{ASKED},scope="repository:repo:pull"', PULL, None, general=True)

@@ -20,6 +20,7 @@ PAGE = "https://registry.example.com/v2/team/x/tags/list?n=2"
         ('<http://registry.example.com/v2/team/x/tags/list?last=b>; rel="next"', "last=b"),
         ('<?last=a>; rel="prev", <?last=b>; rel="next"', "last=b"),
         ('<?last=b>; rel="next"; title="more", <?last=z>; rel="last"', "last=b"),
+        ('</v2/team/x/tags/list?next_page=gAA%3D%3D&n=50>; rel="next"', "next_page=gAA%3D%3D&n=50"),
         ('<?last=z>; rel="last"', None),
         ("", None),
     ],
