@@ -107,7 +107,8 @@ def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) 
     lengths = "" if why else draft_alone.reason_of_lengths(stated, outputs, drafted)
     if why := why or lengths:
         stated, outputs = draft_alone.of_one(stated, outputs, lengths=bool(lengths))
-        opened = [draft_alone.opened(one, alone=True) for one in stated]
+        fed = draft_alone.are_fed(stated)
+        opened = [draft_alone.opened(one, alone=one in fed) for one in stated]
         drafted, notes = draft.inputs(opened, values)
     only = len(stated) == 1
     inputs = [draft_alone.single(*one, only=only) for one in zip(drafted, stated, opened, strict=True)]

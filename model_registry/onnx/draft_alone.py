@@ -25,17 +25,31 @@ def batched(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]
 def reason(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     """Why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
     opened = [one for one in inputs if one.shape and is_open(one.shape[0])]
-    if not opened:
-        fixed = next((one for one in inputs if one.shape[:1] == (1,)), None)
-        return f"input {fixed.name!r} has the fixed batch size 1" if fixed else ""
+    if not opened and (fixed := next((one for one in inputs if one.shape[:1] == (1,)), None)):
+        return f"input {fixed.name!r} has the fixed batch size 1"
     if any(one.dtype == "uint8" and len(one.shape) == 1 for one in opened):
         return ""
-    names = {one.shape[0] for one in opened if is_name(one.shape[0])}
-    odd = [one for one in outputs if one.shape and not _is_batch(one.shape[0], names)]
+    return _odd_axes(opened or [one for one in inputs if one.shape], outputs)
+
+
+def _odd_axes(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """Which first axes of inputs and outputs have no common length; empty if an output has the batch of the inputs."""
+    if not inputs:
+        return ""
+    sizes = {one.shape[0] for one in inputs}
+    names = {size for size in sizes if is_name(size)}
+    fixed = not any(map(is_open, sizes))
+    odd = [one for one in outputs if one.shape and not (one.shape[0] in sizes if fixed else _is_batch(one.shape[0], names))]
     if not odd or len(odd) < len(outputs):
         return ""
-    first = opened[0]
+    first = inputs[0]
     return f"the first axes of input {first.name!r} {_written(first)} and output {odd[0].name!r} {_written(odd[0])} differ"
+
+
+def are_fed(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs that an event feeds: those with a batch of one or an open axis, or all with an axis if there is none."""
+    shaped = [one for one in inputs if one.shape]
+    return [one for one in shaped if one.shape[0] == 1 or any(map(is_open, one.shape))] or shaped
 
 
 def reason_of_lengths(inputs: Sequence[Tensor], outputs: Sequence[Tensor], drafted: Sequence[Mapping[str, Any]]) -> str:
@@ -70,11 +84,11 @@ def of_one(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, lengths: bool
 
 
 def opened(tensor: Tensor, *, alone: bool) -> Tensor:
-    """An input as it is drafted: with an open batch before the row of one event, if the model takes one event at a time.
+    """An input as it is drafted: with an open batch before the row of one event, if it is fed one event at a time.
 
     A batch of one before at most one other axis is left out of the row: events have numbers, or a flat array.
     """
-    if not alone or not tensor.shape or not (tensor.shape[0] == 1 or is_open(tensor.shape[0])):
+    if not alone:
         return tensor
     row = tensor.shape[1:] if tensor.shape[0] == 1 and len(tensor.shape) <= 2 else tensor.shape
     return replace(tensor, shape=(None, *row))

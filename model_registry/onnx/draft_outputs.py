@@ -71,9 +71,10 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = F
         raise Refused(said, remedy(odd))
     if labels:
         return _labelled(floats, labels)
-    if len(read) == 1:
+    if len(tensors) == 1:
         return {"output": _output(read[0])}
-    if len(floats) == 1:
+    if len(read) == 1 or len(floats) == 1:
+        floats = floats or read
         wide = len(floats[0].shape) == 2 and floats[0].shape[1] != 1
         gap = {"index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row"} if wide else {}
         return {"output": _output(floats[0]) | gap}

@@ -21,11 +21,14 @@ from model_registry.package.feeding import Feeding, Tensors, neutral_rows, of_by
 from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden, agrees
 from model_registry.package.lengths import Lengths, as_row, is_ragged, together
-from model_registry.package.shapes import VARIES, filled, flat, is_nested, is_open, length_in
+from model_registry.package.shapes import VARIES, filled, flat, is_nested, is_open, length_in, written
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
-
+NO_ROWS = (
+    'export it with the batch as its first dimension, read another output, or feed one event at a time ("batch": false), with '
+    '-1 in the "shape" of the output for a length that is the answer\'s own'
+)
 NO_SCORER = "no scorer could either"
 ZEROS = "without golden examples scorers ask it for zeros and empty strings; write golden.jsonl with an event that it answers"
 
@@ -69,6 +72,7 @@ class Loaded:
         if stated and (library := extensions.library(stated)):
             options.register_custom_ops_library(library)
         self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
+        self._declared = {one.name: one.shape for one in stated.outputs} if stated else {}
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
         """The score of each event, as JSON has it. Raises Refused."""
@@ -132,8 +136,25 @@ class Loaded:
         for name, output in found.items():
             if np.shape(output)[:1] != (rows,):
                 message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
-                raise Refused(message, "export it with the batch as its first dimension, or read another output")
+                raise Refused(message, NO_ROWS)
+            self._check_declared(name, np.shape(output))
         return found
+
+    def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raises Refused where a score is a whole row, and the file declares another length than the row has.
+
+        ONNX Runtime knows the length that it infers, not the declared one.
+        """
+        declared = self._declared.get(name, ())
+        whole = any(
+            one.tensor == name and one.index is None and one.shape is None and not one.top for one in self._signature.outputs
+        )
+        if not whole or self._signature.alone or len(declared) != len(shape):
+            return
+        if any(not is_open(size) and size != real for size, real in zip(declared[1:], shape[1:], strict=True)):
+            message = f"output {name!r} has the shape {written((None, *shape[1:]))}, the model declares {written(declared)}"
+            hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
+            raise Refused(message, f"{hint}; then the signature can say which number is the score")
 
     def _tried(self, asked: Callable[[], Any]) -> Any:
         try:

@@ -1,4 +1,5 @@
-"""A probe of a model: does a score depend on the events that share its batch, on their order, or on padding?
+"""A probe of a model: does a score depend on the events that share its batch, on their order, or on padding? Are the lengths
+that the signature allows answered?
 
 The events are golden examples and variations of them; `run` is injected, so that push, check and load share the probe. It
 compares answers only: whether a score is right is decided by the golden examples.
@@ -70,7 +71,8 @@ def check(
 ) -> None:
     """Compare the answers to events alone with the answers to the same events in batches.
 
-    A model that does not answer an event alone is not compared by that event.
+    A model that does not answer an event alone is not compared by that event. One that answers an event must answer it at the
+    largest lengths that the signature allows, too.
 
     Args:
         signature: The model's; one that feeds one event at a time is asked twice for one event, and not compared further.
@@ -82,13 +84,16 @@ def check(
         clock: Seconds.
 
     Raises:
-        Refused: a difference is beyond the tolerance, or the model answers events alone, but not together.
+        Refused: a difference is beyond the tolerance, or the model answers events alone, but not together or not at other
+            lengths.
     """
     probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
     events = probe.answered(rows[:1] if signature.alone else rows)
     if events:
         probe.check_repeated(events[0])
+    if longest := _resized(signature, rows[0][1], longest=True):
+        probe.check_lengths(longest, [] if golden else [one for _, one in rows], events)
     if signature.alone:
         return
     padded = any(one.pad is not None for one in signature.fed if one.varies)
@@ -141,6 +146,33 @@ class _Probe:
         if worst := max(self._differences([event], again), key=lambda one: one.excess, default=None):
             hint = "export it for inference, without dropout or random numbers"
             raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
+
+    def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_Event]) -> None:
+        """Raise Refused if the model answers events, but not this one of the largest lengths, or generated ones of these only.
+
+        Args:
+            longest: One event of the largest lengths.
+            generated: The generated events, if there are no golden examples: those are checked by themselves.
+            events: The events that the model answers.
+        """
+        if events and self._late():
+            return
+        most = self._lengths_of(longest)
+        lengths = " and ".join(map(str, most))
+        axis = "or export the model with this axis dynamic: tools fix the length of the example that they are given"
+        try:
+            self._answers(longest)
+        except (self._failed, answers.Unreadable) as error:
+            if events:
+                said = f"the model does not answer an event of the largest length, {lengths}: {error}"
+                raise Refused(said, f'correct "max_length", {axis}') from error
+            return
+        shorter = any(self._lengths_of(one) != most for one in generated)
+        if shorter and all(one.lengths == most for one in events):
+            raise Refused(
+                f"the model does not answer generated events that are shorter than the largest length, {lengths}",
+                f"give an example of a shorter one in golden.jsonl, {axis}",
+            )
 
     def check_batches(self, group: Sequence[_Event], where: str, hint: str, *, exact: bool = False) -> None:
         """Compare two batches of these events: another order, another size. Raise Refused."""
@@ -278,22 +310,34 @@ def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
     }
 
 
-def _resized(signature: Signature, rows: Tensors) -> Tensors | None:
-    """An event of another length, longer if it may be, made of the same elements; None if nothing is padded."""
+def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> Tensors | None:
+    """An event of other lengths, made of the same elements.
+
+    Args:
+        signature: The model's.
+        rows: The event.
+        longest: Take the largest lengths, of what is not padded too. Else what is padded gets another length, longer if it may.
+
+    Returns:
+        None if no length is another, or if it is one of bytes: a file has no other length.
+    """
     found = dict(rows)
     varying = [one for one in signature.fed if one.varies]
     if any(one.fields[0].raw for one in varying):
         return None
     for one in varying:
-        if one.pad is None:
-            continue
-        row, at, most = rows[one.tensor][0], (one.shape or ()).index(VARIES), one.fields[0].max_length
+        row, at, most = rows[one.tensor][0], (one.shape or ()).index(VARIES), _most(signature, one.axis)
         length = row.shape[at]
-        other = min(most, max(LENGTHS[1], length + length // 2)) if length < most else (length + 1) // 2
-        if length == 0:
+        if length == 0 or (one.pad is None and not longest):
             continue
-        found[one.tensor] = ragged([np.take(row, np.arange(other) % length, axis=at)], 1)
+        other = min(most, max(LENGTHS[1], length + length // 2)) if length < most else (length + 1) // 2
+        found[one.tensor] = ragged([np.take(row, np.arange(most if longest else other) % length, axis=at)], 1)
     return found if any(found[name] is not rows[name] for name in rows) else None
+
+
+def _most(signature: Signature, axis: str) -> int:
+    """The largest length of an axis."""
+    return min(one.fields[0].max_length for one in signature.fed if one.varies and one.axis == axis)
 
 
 def _grouped(events: Sequence[_Event], key: Callable[[_Event], Any]) -> list[list[_Event]]:

@@ -165,6 +165,7 @@ def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[d
         ([Tensor("state", "float32", (1, 4)), Tensor("y", "float32", (B, 1))], [], {"output": {"tensor": "y"}}),
         ([Tensor("y", "float32", (B, 3, "n"))], [], {"output": {"tensor": "y", "shape": [3, -1]}}),
         ([Tensor("label", "int64", (B,)), Tensor("p", "float32", (B, 1))], [], {"output": {"tensor": "p"}}),
+        ([Tensor("p", "float32", (B, 3))], [], {"output": {"tensor": "p"}}),
         (
             [Tensor("u", "float32", (B, 2)), Tensor("v", "float32", (B, 2, 2))],
             [],
@@ -182,6 +183,13 @@ def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected:
     assert found == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
     Signature.parse(json.dumps({"inputs": inputs, **found}))
+
+
+@pytest.mark.parametrize("label", [(B,), (1,)])
+def test_which_probability_is_the_score_beside_a_label_is_a_gap(label: Any) -> None:
+    outputs = [Tensor("label", "int64", label), Tensor("p", "float32", (B, 2))]  # onnxmltools states one label for a batch
+    ((where, _),) = gaps.in_document(draft_outputs.answers(outputs, []))
+    assert where == "output.index"
 
 
 def test_a_model_without_an_output_that_can_be_read_is_refused() -> None:

@@ -22,6 +22,9 @@ Y = Tensor("y", "float32", ("n", 1))
         ([("batch", 4)], ("Gemmy_dim_0", 1), ""),
         ([("n", 4), (1, 128)], ("n", 1), ""),
         ([(2, 4)], (2, 1), ""),
+        ([(), ()], (), ""),
+        ([(5, 4), (5,)], ("k", 4), "first axes of input 'x0' [5, 4] and output 'y' ['k', 4] differ"),
+        ([(3, 224, 224)], (10,), "first axes of input 'x0' [3, 224, 224] and output 'y' [10] differ"),
         ([("n", 4)], (), ""),
         ([(1, 4)], (1, 1), "input 'x0' has the fixed batch size 1"),
         ([(1, 4)], ("k",), "input 'x0' has the fixed batch size 1"),
@@ -146,3 +149,11 @@ def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
     y = Tensor("y", "float32", (1, 1))
     assert draft_alone.batched([Tensor("x", "float32", ("t", 4))], [y]) == [y]
     assert draft_alone.batched([Tensor("x", "float32", (1, 4))], [y]) == [y]
+
+
+def test_an_event_feeds_what_has_a_batch_of_one_or_an_open_axis_and_everything_where_nothing_has() -> None:
+    image, anchors = Tensor("image", "float32", (1, 4)), Tensor("anchors", "float32", (9, 2))
+    assert draft_alone.are_fed([image, anchors]) == [image]
+    series, state = Tensor("series", "float32", (10, "batch", 4)), Tensor("state", "float32", (1, 1, 3))
+    assert draft_alone.are_fed([series, state]) == [series, state]
+    assert draft_alone.are_fed([anchors, Tensor("scale", "float32", ())]) == [anchors]

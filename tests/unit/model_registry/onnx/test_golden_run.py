@@ -1,5 +1,6 @@
 """Models that push tries with ONNX Runtime: a version whose scores depend on the batch or on padding is rejected."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,32 @@ def test_the_answers_that_push_prints_are_those_to_each_event_alone(tmp_path: Pa
     with pytest.raises(Unanswered) as found:
         prepare(tmp_path)
     assert found.value.lines.count('"score":20.0') == 2
+
+
+def test_a_row_of_another_length_than_the_model_declares_is_no_score(tmp_path: Path) -> None:
+    x, y = models.tensor("x", TensorProto.FLOAT, "N", 4), models.tensor("y", TensorProto.FLOAT, "N", 1)
+    weights = models.constant("w", [[1.0, 2.0]] * 4)
+    models.save([helper.make_node("MatMul", ["x", "w"], ["y"])], [x], [y], tmp_path / "model.onnx", [weights])
+    (tmp_path / "signature.json").write_text(json.dumps(FOUR))
+    with pytest.raises(Refused, match=r"output 'y' has the shape \(B, 2\), the model declares \(N, 1\)") as found:
+        prepare(tmp_path)
+    assert "correct the shape of that output in the model" in str(found.value.hint)
+    models.save(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [x],
+        [models.tensor("y", TensorProto.FLOAT, "N", 2)],
+        tmp_path / "model.onnx",
+        [weights],
+    )
+    assert prepare(tmp_path).ran
+
+
+def test_an_answer_without_a_batch_may_be_fed_one_event_at_a_time(tmp_path: Path) -> None:
+    x, y = models.tensor("x", TensorProto.FLOAT, "N", 4), models.tensor("y", TensorProto.FLOAT, "K", 2)
+    nodes = [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Transpose", ["at"], ["places"])]
+    nodes.append(helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT))
+    models.save(nodes, [x], [y], tmp_path / "model.onnx")
+    (tmp_path / "signature.json").write_text(json.dumps(FOUR))
+    with pytest.raises(Refused, match=r"has shape \(0, 2\), not one row for each of 1 events") as found:
+        prepare(tmp_path)
+    assert 'one event at a time ("batch": false), with -1 in the "shape" of the output' in str(found.value.hint)

@@ -242,6 +242,38 @@ def test_an_event_that_is_too_short_without_padding_is_compared_as_it_is_served(
     assert probe(signature(X), varying([1, 3]), window)
 
 
+@pytest.mark.parametrize("golden", [varying([1, 3], [2, 4, 9]), None], ids=["golden", "none"])
+@pytest.mark.parametrize("inputs", [X, EXACT, {**EXACT, "shape": [1, -1], "batch": False}], ids=["padded", "exact", "alone"])
+def test_a_model_with_fewer_positions_than_the_largest_length_is_refused(inputs: dict[str, Any], golden: Any) -> None:
+    def positions(most: int) -> Model:
+        def model(given: Arrays) -> Any:
+            if given["x"].shape[1] > most:
+                raise Fails(f"index {most} is out of bounds")
+            return given["x"].sum(axis=1)
+
+        return model
+
+    if golden and "batch" in inputs:
+        golden = {"x": ragged([row.reshape(1, -1) for row in golden["x"]], 2)}
+    with pytest.raises(Refused, match="does not answer an event of the largest length, 64: index 40") as found:
+        probe(signature(inputs), golden, positions(40))
+    assert "max_length" in str(found.value.hint)
+    assert probe(signature(inputs), golden, positions(64))
+
+
+@pytest.mark.parametrize("most", [16, 64])
+def test_a_model_that_answers_one_length_only_is_refused_without_golden_examples_of_another(most: int) -> None:
+    def frozen(given: Arrays) -> Any:
+        if given["x"].shape[1] != most:
+            raise Fails(f"{most} by {given['x'].shape[1]}")
+        return given["x"].sum(axis=1)
+
+    inputs = {**EXACT, "fields": [{"name": "x", "array": True, "max_length": most}]}
+    with pytest.raises(Refused, match=f"does not answer generated events that are shorter than the largest length, {most}"):
+        probe(signature(inputs), None, frozen)
+    assert probe(signature(inputs), varying([1.0] * most), frozen)
+
+
 def test_several_lengths_share_a_run_only_where_they_are_padded() -> None:
     other = {**EXACT, "tensor": "z", "axis": "other", "fields": [{"name": "z", "array": True, "max_length": 64}]}
     rows = varying([1, 3], [2, 4, 9]) | {"z": varying([1], [1, 2])["x"]}
