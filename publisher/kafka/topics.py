@@ -5,7 +5,7 @@ Ids are how a topic that was deleted and made again is told from the one before.
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -89,6 +89,20 @@ class Topics:
     def names(self) -> list[str]:
         """The names of all topics but internal ones."""
         return [name for name in self._metadata() if not name.startswith("__")]
+
+    def hint(self, missing: str, remedy: str, used: Collection[str] = ()) -> str:
+        """Return the hint for a missing topic: a topic with a similar name, if there is one, and the remedy.
+
+        Args:
+            missing: the name of the missing topic.
+            remedy: what else helps.
+            used: topics that are certainly not meant, because the configuration names them for something else.
+        """
+        try:
+            valid = [name for name in self.names() if name not in used]
+        except (Retriable, Fatal):
+            valid = []
+        return f"{nearest.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
@@ -241,10 +255,8 @@ def existing(
         found = asked.allowed(needed)
     for topic in required:
         if topic not in found:
-            with answered("see its log; try again"):
-                question = nearest.question(topic, asked.names())
-            hint = "the command check CONFIG --create makes what is missing"
-            raise Fatal(f"topic {topic} does not exist", f"{question} {hint}".strip(), USAGE)
+            hint = asked.hint(topic, "the command check CONFIG --create makes what is missing")
+            raise Fatal(f"topic {topic} does not exist", hint, USAGE)
     return found
 
 
