@@ -42,6 +42,14 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     misspelt = f"input.topics=[{rig.events_topic[:-1]}]"
     said = rig.run("scorer", "emit", "scorer.yaml", "--set", misspelt, code=2).stderr
     assert f"did you mean '{rig.events_topic}'?" in said
+    assert f"did you mean '{rig.events_topic}'?" in checks(rig, "--set", misspelt, code=1)["topic"]
+    assert f"did you mean '{rig.events_topic}'?" in rig.run("scorer", "run", "scorer.yaml", "--set", misspelt, code=2).stderr
+    dead = ("--set", f"dead_letter.topic={rig.dead_topic}s")
+    said = rig.run("scorer", "replay", "scorer.yaml", *dead, code=2).stderr
+    assert f"topic {rig.dead_topic}s does not exist: did you mean '{rig.dead_topic}'?" in said
+    other, rollouts = ("--set", f"name={rig.name}s"), f"did you mean '{rig.name}.rollouts'?"
+    for verb in (("rollout", "run", "scorer.yaml"), ("rescore", "scorer.yaml", "--status", "expired")):
+        assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
     assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]
