@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from model_registry import nearest
 from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
 from publisher.kafka import clients as kafka
-from publisher.kafka import connection, rights
+from publisher.kafka import connection, rights, topic_names
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, LIMITED, PASSING, REFUSED, Codes
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
@@ -110,6 +110,7 @@ class Topics:
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed, naming every operation of `needed` that is not allowed."""
+        topic_names.check(needed)
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         found: dict[str, Topic] = {}

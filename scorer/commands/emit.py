@@ -63,6 +63,8 @@ def emit(
         raise typer.BadParameter("--base64 is for --value")
     if raw_lines and value is not None:
         raise typer.BadParameter("--value needs JSON; leave --raw out", param_hint="--raw")
+    if topic is not None and not topic.strip():
+        raise typer.BadParameter("is empty; leave it out to write to the first input topic", param_hint="--topic")
     target = topic or settings.input.topics[0]
     kind = kind_of(settings.input.format, own=target in settings.input.topics, raw=raw_lines, part=value is not None)
     template = Template(key, _headers(header or []), (value, base64) if value else None, time_field)
