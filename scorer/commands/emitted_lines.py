@@ -6,6 +6,7 @@ A line is parsed once. One that is no event is rejected before it is written, wi
 import json
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
@@ -83,8 +84,10 @@ def events(lines: Readable, kind: Kind, skip: int = 0, *, fields: bool = False) 
     Raises:
         Fatal: with code 2 if a line is not what it must be.
     """
-    for number, line in enumerate(iter(lambda: lines.readline(LONGEST), b""), 1):
-        _whole(line, number)
+    for number, line in enumerate(iter(partial(lines.readline, LONGEST), b""), 1):
+        if len(line) == LONGEST and not line.endswith(b"\n"):
+            hint = "write one event on each line; is it a file of lines?"
+            raise Fatal(f"line {number} has more than {LONGEST:,} bytes", hint, USAGE)
         if number <= skip:
             continue
         data = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -92,13 +95,6 @@ def events(lines: Readable, kind: Kind, skip: int = 0, *, fields: bool = False) 
             yield Line(number, data, parsed(data, number) if fields else None)
         elif kind != "raw" and (data := data.removeprefix(BOM) if number == 1 else data).strip():
             yield Line(number, data, checked(data, number, kind))
-
-
-def _whole(line: bytes, number: int) -> None:
-    """Raise Fatal (2) if a line does not end within LONGEST bytes."""
-    if len(line) == LONGEST and not line.endswith(b"\n"):
-        hint = "write one event on each line; is it a file of lines?"
-        raise Fatal(f"line {number} has more than {LONGEST:,} bytes", hint, USAGE)
 
 
 def parsed(line: bytes, number: int) -> Any:

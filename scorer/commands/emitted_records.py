@@ -4,6 +4,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -65,12 +66,18 @@ class Template:
 
 
 def _templated(header: tuple[str, str]) -> bool:
-    return bool({*"{}"} & {*header[1]})
+    return "{" in header[1] or "}" in header[1]
 
 
 def key_of(template: str | None, event: Any, number: int) -> bytes | None:
     """Return the key of an event by a template over its fields, `{carrier}-{flight}`. Raises Fatal if it lacks one."""
     return None if template is None else filled(template, "key", event, number)
+
+
+@lru_cache(256)
+def _steps(path: str) -> tuple[str | int, ...]:
+    """Return the steps of a path. Raises ValueError."""
+    return tuple(paths.of_object(path))
 
 
 class _Formatter(string.Formatter):
@@ -79,7 +86,7 @@ class _Formatter(string.Formatter):
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the value at a path. Raises KeyError if the event has none, WrongStep if a step is no object or array."""
         try:
-            steps = paths.of_object(field_name)
+            steps = _steps(field_name)
         except ValueError:
             value, _ = super().get_field(field_name, args, kwargs)
             return value, field_name
@@ -116,7 +123,7 @@ def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
 def time_of(field: str, event: Any, number: int) -> int:
     """Return the time of an event in Unix ms: a number at a path, or ISO 8601 text, UTC if it names no zone. Raises Fatal."""
     try:
-        value = look_up(event, paths.of_object(field))
+        value = look_up(event, _steps(field))
         at = value
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
