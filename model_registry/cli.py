@@ -13,8 +13,7 @@ from model_registry.commands.init import init
 from model_registry.commands.output import talk
 from model_registry.commands.push import push
 from model_registry.errors import RegistryError
-
-INTERRUPTED = 130
+from model_registry.standard_output import INTERRUPTED, accept_any_text, ended_by_closed_pipe
 
 
 class Commands(TyperGroup):
@@ -22,7 +21,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with ended_by_closed_pipe():
+                return super().invoke(ctx)
         except RegistryError as error:
             talk(f"error: {error}")
             if error.hint:
@@ -54,6 +54,7 @@ for name, verb in VERBS.items():
 
 
 def main() -> None:
+    accept_any_text()
     try:
         app(prog_name="model-registry")
     except (BrokenPipeError, KeyboardInterrupt):

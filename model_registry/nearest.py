@@ -19,10 +19,24 @@ def question(misspelt: str, valid: Iterable[str]) -> str:
 
 
 def file_question(path: Path) -> str:
-    """Return `did you mean 'scorer.yaml'?` by the folder of a file that does not exist, or nothing."""
+    """Return `did you mean 'scorer.yaml'?` for a file or folder that does not exist, or nothing.
+
+    The first part of the path that does not exist is the misspelt one.
+    """
+    missing = next((part for part in (*reversed(path.parents), path) if not _exists(part)), None)
+    if missing is None:
+        return ""
     try:
-        beside = [entry.name for entry in path.parent.iterdir()]
+        beside = [entry.name for entry in missing.parent.iterdir()]
     except OSError:
         return ""
-    near = name(path.name, beside)
-    return f"did you mean {str(path.parent / near)!r}?" if near else ""
+    near = name(missing.name, beside)
+    meant = missing.parent / near / path.relative_to(missing) if near else path
+    return f"did you mean {str(meant)!r}?" if near and _exists(meant) else ""
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False

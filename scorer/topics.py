@@ -1,11 +1,13 @@
 """The topics a scorer needs: which, how they must be, and how `scorer check --create` makes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from publisher.errors import answered
+from model_registry import nearest
+from publisher.errors import USAGE, Fatal, Retriable, answered
 from publisher.kafka import rights
 from publisher.kafka import topics as kafka_topics
 from publisher.kafka.clients import KafkaSettings
@@ -13,6 +15,7 @@ from publisher.kafka.rights import DESCRIBE, READ, WRITE, Operations
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
+CREATE_HINT = "scorer check CONFIG --create makes what is missing"
 LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made meanwhile
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
@@ -79,9 +82,36 @@ def seen(*names: str) -> dict[str, Operations]:
     return dict.fromkeys(names, frozenset({DESCRIBE}))
 
 
-def faults(settings: Settings, found: Mapping[str, Topic]) -> list[str]:
-    """What is wrong with the topics, a line each; nothing where all is well. Pure."""
-    lines = [f"topic {name} does not exist" for name in required(settings) if name not in found]
+def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
+    """Return the names of all topics, for questions about misspelt ones; none if the broker does not list them."""
+    with suppress(Fatal, Retriable):
+        return kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin).names()
+    return []
+
+
+def check_present(settings: Settings, admin: AdminClient, found: Mapping[str, Topic], needed: Iterable[str]) -> None:
+    """Raise Fatal (2), with a topic of a similar name, if a needed topic is missing."""
+    if absent := [name for name in needed if name not in found]:
+        raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
+
+
+def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
+    """Return a line for each missing topic, with an existing one of a similar name that the settings do not name. Pure."""
+    used = known(settings)
+    others = [name for name in existing if name not in used]
+    questions = {name: nearest.question(name, others) for name in absent}
+    return [f"topic {name} does not exist" + (f": {question}" if question else "") for name, question in questions.items()]
+
+
+def faults(settings: Settings, found: Mapping[str, Topic], existing: Iterable[str] = ()) -> list[str]:
+    """Return what is wrong with the topics, a line each. Pure.
+
+    Args:
+        settings: the scorer's settings.
+        found: those topics of the settings that exist.
+        existing: the names of all topics, for questions about misspelt ones.
+    """
+    lines = _absent(settings, [name for name in required(settings) if name not in found], existing)
     output = found.get(settings.output.topic)
     if output is not None and output.told and output.max_bytes <= RECORD_OVERHEAD:
         lines.append(

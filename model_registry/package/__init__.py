@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from model_registry import files
+from model_registry import files, nearest
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.image import build, unpack
 from model_registry.image.layers import Limits
@@ -63,6 +63,8 @@ def read(folder: Path, signature: Signature | None = None, **stated: Any) -> Pac
 def find_model(folder: Path) -> Path:
     """The file or folder of the model. Raises Refused where there is none."""
     found = next((folder / name for name in MODELS if (folder / name).exists()), None)
+    if found is None and not folder.is_dir():
+        raise Refused(f"there is no folder {folder}", nearest.file_question(folder) or "check the path")
     if found is None:
         hint = "export the model as ONNX into that file, or see deploy/backends.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from model_registry import files
+from model_registry import files, nearest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
@@ -202,7 +202,8 @@ class LayoutStore:
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
                 hint = "check the path; the first model-registry push makes the folder"
-                raise Unreachable(f"no OCI layout at {self._path}", hint) from None
+                question = nearest.file_question(self._path)
+                raise Unreachable(f"no OCI layout at {self._path}", f"{question} {hint}".strip()) from None
             if content and isinstance(error, FileNotFoundError):
                 raise NotFound(f"{self.repository} has nothing with digest {content}") from None
             reason = f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -56,6 +56,16 @@ UNFIT_RECORD = Codes(
 )
 """The broker takes a record in no case; the word is the reason that dead letters and refusals give."""
 UNFIT_NEIGHBOUR = Codes((KafkaError._INVALID_DIFFERENT_RECORD, "the broker has named another record of the batch"))
+NOT_WRITTEN = Codes(
+    *UNFIT_RECORD.items(),
+    *UNFIT_NEIGHBOUR.items(),
+    *REFUSED.items(),
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, "the topic does not exist"),
+    (KafkaError._UNKNOWN_TOPIC, "the client does not know the topic"),
+    (KafkaError._UNKNOWN_PARTITION, "the client does not know the partition"),
+    (KafkaError._PURGE_QUEUE, "the record was taken back before it was sent"),
+)
+"""A record is certainly not in the log. With other errors it may be."""
 BEHIND_UNFIT = Codes(
     (KafkaError._STATE, "the transaction has failed already"),
     (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "the refused request before it left a gap"),

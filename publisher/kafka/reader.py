@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from model_registry import nearest
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka import rights, topic_names
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, UNDECODABLE, UNDECODABLE_HINT
 from publisher.kafka.groups import GroupReader
@@ -77,6 +77,7 @@ class TopicReader:
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         wanted = list(topics)
+        topic_names.check(wanted)
         known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
         unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
         if hidden := self._hidden(unlisted):

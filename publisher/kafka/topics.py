@@ -5,7 +5,7 @@ Ids are how a topic that was deleted and made again is told from the one before.
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from model_registry import nearest
 from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
 from publisher.kafka import clients as kafka
-from publisher.kafka import connection, rights
+from publisher.kafka import connection, rights, topic_names
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, LIMITED, PASSING, REFUSED, Codes
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
@@ -90,12 +90,27 @@ class Topics:
         """The names of all topics but internal ones."""
         return [name for name in self._metadata() if not name.startswith("__")]
 
+    def hint(self, missing: str, remedy: str, used: Collection[str] = ()) -> str:
+        """Return the hint for a missing topic: a topic with a similar name, if there is one, and the remedy.
+
+        Args:
+            missing: the name of the missing topic.
+            remedy: what else helps.
+            used: topics that are certainly not meant, because the configuration names them for something else.
+        """
+        try:
+            valid = [name for name in self.names() if name not in used]
+        except (Retriable, Fatal):
+            valid = []
+        return f"{nearest.question(missing, valid)} {remedy}".strip()
+
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed, naming every operation of `needed` that is not allowed."""
+        topic_names.check(needed)
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         found: dict[str, Topic] = {}
@@ -241,10 +256,8 @@ def existing(
         found = asked.allowed(needed)
     for topic in required:
         if topic not in found:
-            with answered("see its log; try again"):
-                question = nearest.question(topic, asked.names())
-            hint = "the command check CONFIG --create makes what is missing"
-            raise Fatal(f"topic {topic} does not exist", f"{question} {hint}".strip(), USAGE)
+            hint = asked.hint(topic, "the command check CONFIG --create makes what is missing")
+            raise Fatal(f"topic {topic} does not exist", hint, USAGE)
     return found
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from model_registry.redaction import redacted
+from model_registry.standard_output import accept_any_text, ended_by_closed_pipe
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.process.terminal import PlainConsole, TalkHandler
@@ -150,6 +151,10 @@ def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
             super().__init__(**given)
             self.commands = Verbs(verbs)  # type: ignore[assignment]  # read only
 
+        def invoke(self, ctx: Any) -> Any:
+            with ended_by_closed_pipe():
+                return super().invoke(ctx)
+
     app = typer.Typer(cls=Group, help=about, no_args_is_help=True, pretty_exceptions_enable=False)
 
     @app.callback()
@@ -166,6 +171,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
     """A program's entry point: an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
     from publisher.process.configuration import SettingsError
 
+    accept_any_text()
     refusals: tuple[type[Exception], ...] = (Fatal, *others)
     logging.basicConfig(handlers=[TalkHandler(talk)])
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs

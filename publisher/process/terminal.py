@@ -19,6 +19,10 @@ class PlainConsole(Console):
     def __init__(self, **given: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **given)
 
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError, which ends the command with its own code: rich ends it with 1, the code of a finding."""
+        raise BrokenPipeError
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as rich does, with escaped text."""
         for segment in super().render(renderable, options):

@@ -153,7 +153,8 @@ class Life:
                 region = self._settings.source.region
                 if missing[0] in copied:
                     raise start_position.gone(missing[0], region)
-                raise Fatal(f"topic {missing[0]} does not exist in {region}", "make it, or correct source.topics", 2)
+                hint = self.source.hint(missing[0], "make it, or correct source.topics", names)
+                raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, 2)
 
     def _routes(self, partitions: Sequence[tuple[Pair, int]], registration: Registration | None) -> list[Route]:
         """Verified ways, their checkpoints written."""

@@ -14,6 +14,7 @@ from publisher.relay.copy import ROOM, Route
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import Refused
 
+CREATE_HINT = "publisher check CONFIG --create makes it like the source's; or set destination.create_topics"
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
@@ -87,7 +88,7 @@ def pairs(
         if target not in there:
             raise Fatal(
                 f"topic {target} does not exist at the destination",
-                "publisher check CONFIG --create makes it like the source's; or set destination.create_topics",
+                destination.hint(target, CREATE_HINT, [*targets.values()]),
                 2,
             )
         if there[target].partitions < found[name].partitions:
@@ -127,7 +128,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
     if not create:
         raise Fatal(
             f"the {kind} topic {name} does not exist at the destination",
-            "publisher check CONFIG --create makes it; or set destination.create_topics",
+            destination.hint(name, "publisher check CONFIG --create makes it; or set destination.create_topics"),
             2,
         )
     destination.create(name, 1, config)

@@ -101,7 +101,7 @@ def _broker(
                 time.sleep(AGAIN_SECONDS)
                 found = topics.describe(admin, settings.kafka, topics.known(settings))
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
-        yield from _topics(settings, found)
+        yield from _topics(settings, found, topics.names(admin, settings.kafka))
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
@@ -138,8 +138,8 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
     return Finding("members", True, f"consumer group {settings.name} has no members that are not scorers")
 
 
-def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:
-    wrong = topics.faults(settings, found)
+def _topics(settings: Settings, found: dict[str, topics.Topic], existing: list[str]) -> Iterator[Finding]:
+    wrong = topics.faults(settings, found, existing)
     for fault in wrong:
         yield Finding("topic", False, fault, "--create makes missing topics")
     if not wrong:

@@ -1,12 +1,13 @@
-"""Check the lines that `scorer emit` writes: each must be a JSON value that can be an event. Pure.
+"""Read and check the lines that `scorer emit` writes: each must be a JSON value that can be an event.
 
-A line that is none is rejected before it is written, with the file's real kind where its bytes show it.
+A line is parsed once. One that is no event is rejected before it is written, with the file's real kind where its bytes show it.
 """
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -15,6 +16,7 @@ from publisher.errors import USAGE, Fatal
 Kind = Literal["object", "array", "any", "raw"]
 """What each line must be; `raw` lines are not checked."""
 SHOWN = 60  # bytes of a line in an error
+LONGEST = 256 * 1_024 * 1_024  # bytes of a line: base64 of the largest event fits
 BOM = b"\xef\xbb\xbf"
 TO_LINES = "python -c \"import pandas; pandas.{reader}('FILE').to_json('events.jsonl', orient='records', lines=True)\""
 BINARY = {
@@ -29,6 +31,21 @@ BINARY = {
     b"\xfe\xff": ("in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | scorer emit CONFIG"),
 }
 """What files that are no JSON lines begin with, what they are, and how to make JSON lines of them."""
+
+
+class Readable(Protocol):
+    """A binary file."""
+
+    def readline(self, size: int, /) -> bytes:
+        """Return the next line with its end, at most `size` bytes of it; nothing at the end of the file."""
+
+
+class Line(NamedTuple):
+    """A line of the file: its number from 1, its bytes, and the value that they are in JSON, None if it was not parsed."""
+
+    number: int
+    data: bytes
+    event: Any
 
 
 def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> Kind:
@@ -55,35 +72,49 @@ def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> Kind:
     return "array" if format_ == "json-array" else "object"
 
 
-def events(lines: Iterable[bytes], kind: Kind) -> Iterator[tuple[int, bytes]]:
-    """Return the number and the bytes of each line that is not blank, from 1; without a byte order mark.
+def events(lines: Readable, kind: Kind, skip: int = 0, *, fields: bool = False) -> Iterator[Line]:
+    """Return each line that is not blank, without its end and without a byte order mark.
+
+    Args:
+        lines: the file.
+        kind: what each line must be.
+        skip: how many lines are passed over unread.
+        fields: whether the fields of raw lines are needed too.
 
     Raises:
         Fatal: with code 2 if a line is not what it must be.
     """
-    for number, line in enumerate(lines, 1):
-        event = line.rstrip(b"\r\n")
-        if kind != "raw":
-            event = event.removeprefix(BOM) if number == 1 else event
-            if not event.strip():
-                continue
-            check(event, number, kind)
-        if event:
-            yield number, event
+    for number, line in enumerate(iter(partial(lines.readline, LONGEST), b""), 1):
+        if len(line) == LONGEST and not line.endswith(b"\n"):
+            hint = "write one event on each line; is it a file of lines?"
+            raise Fatal(f"line {number} has more than {LONGEST:,} bytes", hint, USAGE)
+        if number <= skip:
+            continue
+        data = line.removesuffix(b"\n").removesuffix(b"\r")
+        if kind == "raw" and data:
+            yield Line(number, data, parsed(data, number) if fields else None)
+        elif kind != "raw" and (data := data.removeprefix(BOM) if number == 1 else data).strip():
+            yield Line(number, data, checked(data, number, kind))
 
 
-def check(line: bytes, number: int, kind: Kind) -> None:
-    """Raise Fatal (2) unless a line is a JSON value of this kind."""
+def parsed(line: bytes, number: int) -> Any:
+    """Return the value of a line. Raises Fatal (2) if it is no JSON."""
     try:
-        value = orjson.loads(line)
+        return orjson.loads(line)
     except ValueError as error:
         what, hint = _explained(line, number, str(error))
         raise Fatal(f"line {number} is not JSON: {what}", hint, USAGE) from None
+
+
+def checked(line: bytes, number: int, kind: Kind) -> Any:
+    """Return the value of a line. Raises Fatal (2) unless it is JSON of this kind."""
+    value = parsed(line, number)
     if kind == "object" and isinstance(value, list):
         raise Fatal(f"line {number} is an array, and not one event", "jq -c '.[]' FILE | scorer emit CONFIG", USAGE)
     if (kind == "object" and not isinstance(value, dict)) or (kind == "array" and not isinstance(value, list)):
         hint = f"write a JSON {kind} on each line; --raw writes lines as they are"
         raise Fatal(f"line {number} is {_shown(line)}, and an event is a JSON {kind}", hint, USAGE)
+    return value
 
 
 def _explained(line: bytes, number: int, error: str) -> tuple[str, str]:

@@ -6,7 +6,9 @@ import typer
 
 from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from publisher.process.configuration import nearest
+from publisher.process.interruption import counted
 from scorer.dead_letters.letter import Selection
+from scorer.dead_letters.replay import Summary
 from scorer.dead_letters.replay import replay as put_back
 from scorer.events.decoder import Reason
 from scorer.settings import load
@@ -25,7 +27,9 @@ def replay(
     """Put dead letters back to where they came from, each once. They come later than their neighbours of the same key."""
     settings = load(path, flags or []).settings
     selection = Selection(_known(reason or []), time_window(start, end))
-    summary = put_back(settings, selection, rate=rate, dry_run=dry_run)
+    summary = Summary(dry_run)
+    with counted(as_json, summary.to_dict, summary.progress) as interruption:
+        put_back(settings, selection, summary, interruption, rate)
     columns = ["reason", "would be replayed" if dry_run else "replayed"]
     print_data(as_json, summary.to_dict(), lambda: table(columns, sorted(summary.replayed.items())))
     told = f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit"

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -10,6 +10,7 @@ from rich.table import Table
 from publisher.audit import view
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from publisher.process.interruption import counted
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
 from scorer.crashes.trial import tried_loader
@@ -63,10 +64,14 @@ def rescore(
         raise Fatal(f"{servable.label} is the very version whose scores are to be corrected", hint, REFUSED)
     with contextlib.closing(servable.loaded.model):
         wanted = servable.digest if version else None
-        with view.progress() as progress:
-            summary = jobs.rescore(settings, Job(name, selection, wanted), servable, rate, progress)
-    said = {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
-    print_data(as_json, said, lambda: shown(summary, "corrected"))
+        summary = Summary()
+
+        def counts() -> dict[str, Any]:
+            return {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
+
+        with counted(as_json, counts, summary.progress) as interruption, view.progress() as progress:
+            jobs.rescore(settings, Job(name, selection, wanted), servable, summary, interruption, rate, progress)
+    print_data(as_json, counts(), lambda: shown(summary, "corrected"))
     for line in summary.findings.lines():
         talk.print(f"not corrected: {line}", markup=False)
     if summary.total.uncorrected or summary.total.unread:

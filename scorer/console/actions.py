@@ -17,6 +17,7 @@ from model_registry.channels.history import Move
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from publisher.errors import Aborted, Fatal
+from publisher.process.interruption import Interruption
 from scorer.console.command_lines import CommandLines
 from scorer.console.state import Deed, State
 from scorer.dead_letters import replay
@@ -64,7 +65,11 @@ class Actions:
         """Put back the dead letters of these reasons, all where none is named; or say what would be."""
 
         def work() -> str:
-            summary = replay.replay(self._settings, Selection(reasons), dry_run=dry_run)
+            summary = replay.Summary(dry_run)
+            try:
+                replay.replay(self._settings, Selection(reasons), summary, Interruption())
+            except Fatal as error:
+                raise Fatal(f"{error}; {summary.progress()[0]}", error.hint, error.exit_code) from error
             verb = "would be replayed" if dry_run else "replayed"
             said = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} unfit"
             return "; ".join([said, *summary.examples[:UNFIT_SHOWN]])

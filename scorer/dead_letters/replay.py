@@ -8,7 +8,7 @@ it, and reads what that one has done only after that. So neither a kill nor two 
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,13 +18,14 @@ from confluent_kafka import Message, Producer
 
 from publisher import positions
 from publisher.audit.bitmap import Bitmap
-from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
+from publisher.errors import REFUSED, Aborted, Fatal, Fenced
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, WRITE, Operations
 from publisher.positions import Position
+from publisher.process.interruption import Interruption
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Record
@@ -44,10 +45,11 @@ EXAMPLES = 10  # of letters that cannot be put back
 @dataclass(slots=True)
 class Summary:
     """What was done, or would be: `replayed` by reason, `late` of them without their deadline, which has passed; `before` were
-    replayed earlier, `others` not asked for."""
+    replayed earlier, `others` not asked for. `uncertain` are in a transaction that may have been committed."""
 
     dry_run: bool
     replayed: Counter[str] = field(default_factory=Counter)
+    uncertain: int = 0
     late: int = 0
     before: int = 0
     others: int = 0
@@ -58,6 +60,7 @@ class Summary:
         return {
             "dry_run": self.dry_run,
             "replayed": self.replayed.total(),
+            "uncertain": self.uncertain,
             "by_reason": dict(sorted(self.replayed.items())),
             "deadlines_dropped": self.late,
             "replayed_before": self.before,
@@ -66,26 +69,48 @@ class Summary:
             "unfit_examples": self.examples,
         }
 
+    def progress(self) -> tuple[str, str]:
+        """Return how far the replay has come, in words, and how to continue."""
+        if self.dry_run:
+            return "nothing was written", ""
+        doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
+        return f"{self.replayed.total():,} dead letters were replayed{doubt}", "run it again: it replays the others"
 
-def replay(settings: Settings, selection: Selection, *, rate: float | None = None, dry_run: bool = False) -> Summary:
-    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing. Raises Fatal:
-    2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what was replayed
-    is known: run it again)."""
-    found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
-    for topic in (settings.dead_letter.topic, settings.replayed_topic):
-        if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
+    def add(self, chunk: Sequence["Letter"]) -> None:
+        """Count letters as replayed."""
+        self.replayed.update(letter.reason for letter in chunk)
+        self.late += sum(letter.late for letter in chunk)
+
+
+def replay(
+    settings: Settings, selection: Selection, summary: Summary, interruption: Interruption, rate: float | None = None
+) -> None:
+    """Put back the dead letters that a selection takes, or count them if the summary is that of a dry run.
+
+    Args:
+        settings: the scorer's settings.
+        selection: which dead letters.
+        summary: counts what was done, also if this raises.
+        interruption: holds signals back during a transaction.
+        rate: events a second at most.
+
+    Raises:
+        Fatal: with code 2 if a topic is missing, 3 if another replay has taken over, 4 if a transaction did not succeed.
+    """
+    dry_run = summary.dry_run
+    admin = connect(settings.kafka, _name(settings))
+    found = topics.describe(admin, settings.kafka, _needed(settings, dry_run))
+    topics.check_present(settings, admin, found, (settings.dead_letter.topic, settings.replayed_topic))
     inputs = {name: (found[name].partitions, found[name].max_bytes) for name in settings.input.topics if name in found}
-    run = _Run(settings, selection, inputs, Summary(dry_run))
+    run = _Run(settings, selection, inputs, summary)
     if dry_run:
-        for _ in run.chunks(CHUNK_EVENTS):
-            pass
-        return run.summary
+        for chunk in run.chunks(CHUNK_EVENTS):
+            summary.add([letter for _, letter in chunk])
+        return
     smallest = min(found[name].max_bytes for name in (*inputs, settings.replayed_topic))
     with contextlib.closing(_session(settings, smallest)) as session:
         session.open()
-        _write(session, settings, run, rate)
-    return run.summary
+        _write(session, settings, run, interruption, rate)
 
 
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
@@ -110,18 +135,25 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
     return TransactionSession(producer, ids, transaction_seconds=seconds, decided=opened.wait)
 
 
-def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:
+def _write(
+    session: TransactionSession, settings: Settings, run: "_Run", interruption: Interruption, rate: float | None
+) -> None:
     most = CHUNK_EVENTS if rate is None else min(CHUNK_EVENTS, max(1, int(rate / CHUNKS_A_SECOND)))
     began, written = time.monotonic(), 0
     for chunk in run.chunks(most):
         if rate is not None:
             time.sleep(max(0.0, began + written / rate - time.monotonic()))
-        try:
-            session.publish([record for place, letter in chunk for record in (letter.record, _note(settings, place, letter))])
-        except Fenced as error:
-            raise Fatal("another replay of this scorer has taken over", "let one run at a time end", REFUSED) from error
-        except Aborted as error:
-            raise Fatal(f"a transaction failed: {error}", "run it again: what was replayed is known") from error
+        records = [record for place, letter in chunk for record in (letter.record, _note(settings, place, letter))]
+        with interruption:
+            run.summary.uncertain = len(chunk)
+            try:
+                session.publish(records)
+            except Fenced as error:
+                raise Fatal("another replay of this scorer has taken over", "let one run at a time end", REFUSED) from error
+            except Aborted as error:
+                raise Fatal(f"a transaction failed: {error}") from error
+            run.summary.uncertain = 0
+            run.summary.add([letter for _, letter in chunk])
         written += len(chunk)
 
 
@@ -157,8 +189,6 @@ class _Run:
                 chunk, size = [], 0
             chunk.append((place, letter))
             size += letter.size
-            self.summary.replayed[letter.reason] += 1
-            self.summary.late += letter.late
         if chunk:
             yield chunk
 

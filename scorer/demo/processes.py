@@ -91,10 +91,11 @@ class Feed:
         self._thread.start()
 
     def finish(self) -> int:
-        """No more lines; how many were written. Returns when the process has ended."""
+        """End the lines, wait for the process, and return how many lines were given. Raises Fatal if the process failed."""
         self._enough.set()
         self._thread.join()
-        self._process.wait()
+        if (code := self._process.wait()) != 0:
+            raise Fatal(f"the process that writes the flights ended with code {code}", "see its log, emit.log or first.log")
         return self.count
 
     def _write(self) -> None:

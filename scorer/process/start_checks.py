@@ -64,8 +64,9 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
     if topics.faults(settings, found):  # a broker that has just come up does not know everything yet: look again
         time.sleep(SECOND_LOOK_SECONDS)
         found = topics.describe(admin, settings.kafka, topics.required(settings))
-    if wrong := topics.faults(settings, found):
-        raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
+    if topics.faults(settings, found):
+        wrong = topics.faults(settings, found, topics.names(admin, settings.kafka))
+        raise Fatal("; ".join(wrong), topics.CREATE_HINT, 2)
     return _as_targets(settings, found)
 
 

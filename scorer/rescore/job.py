@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Producer
 
 from publisher.audit.report import Progress as Report
-from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
+from publisher.errors import REFUSED, Aborted, Fatal, Fenced
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
@@ -22,6 +22,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, WRITE, Operations
 from publisher.kafka.topics import Bounds
+from publisher.process.interruption import Interruption
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.transactional_ids import transactional_ids
@@ -38,7 +39,6 @@ from scorer.settings import Settings
 
 CHUNK_RECORDS = 5_000  # corrections of one transaction
 CHUNKS_A_SECOND = 10.0  # where a rate is asked for
-CREATE_HINT = "scorer check CONFIG --create makes what is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,21 @@ class Summary:
     run: Tally = field(default_factory=Tally)
     total: Tally = field(default_factory=Tally)
     findings: Findings = field(default_factory=Findings)
+    uncertain: int = 0
+    """Selected records of a transaction that may have been committed."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"run": self.run.to_dict(), "total": self.total.to_dict(), "not_corrected": self.findings.lines()}
+        return {
+            "run": self.run.to_dict(),
+            "uncertain": self.uncertain,
+            "total": self.total.to_dict(),
+            "not_corrected": self.findings.lines(),
+        }
+
+    def progress(self) -> tuple[str, str]:
+        """Return how far this process has come, in words, and how to continue."""
+        doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
+        return f"{self.run.corrected:,} scores were corrected{doubt}", "run it again: the job continues where it was"
 
 
 def correcting_settings(settings: Settings) -> Settings:
@@ -79,10 +91,30 @@ def correcting_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
 
 
-def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None, progress: Report) -> Summary:
-    """Do the rest of the job, `rate` records a second at most. `progress` hears how many records were looked at.
-    Raises Fatal: 2 where a topic is missing, 3 where the job is another or another process has taken it over, 4 where a
-    transaction did not succeed."""
+def rescore(
+    settings: Settings,
+    job: Job,
+    servable: Servable,
+    summary: Summary,
+    interruption: Interruption,
+    rate: float | None,
+    progress: Report,
+) -> None:
+    """Do the rest of the job.
+
+    Args:
+        settings: the scorer's settings.
+        job: what is asked for.
+        servable: the version that scores.
+        summary: counts what was done, also if this raises.
+        interruption: holds signals back during a transaction.
+        rate: records a second at most.
+        progress: called with how many records were read.
+
+    Raises:
+        Fatal: with code 2 if a topic is missing, 3 if the job is another or another process has taken it over, 4 if a
+            transaction did not succeed.
+    """
     found = described(settings, _needed(settings))
     smallest = min(found[name].max_bytes for name in (settings.corrections_topic, settings.rollouts_topic))
     reader = TopicReader(settings.kafka, _name(settings))
@@ -96,7 +128,7 @@ def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None
         known = Progress(settings, job.name)
         known.read(reader)
         known.check(job.name, asked)
-        summary = Summary(findings=correcting.findings)
+        summary.findings, summary.total = correcting.findings, known.total()
         writer = _Writer(session, known, asked, correcting, summary)
         began, done, scanned = time.monotonic(), 0, 0
         stretches = left(settings, reader, known)
@@ -104,12 +136,12 @@ def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None
         for chunk in to_do(settings, job, reader, stretches, rate):
             if rate is not None:
                 time.sleep(max(0.0, began + done / rate - time.monotonic()))
-            writer.write(chunk, reader, inputs)
+            with interruption:
+                writer.write(chunk, reader, inputs)
+                summary.total = known.total()
             done += len(chunk.given)
             scanned += chunk.scanned
             progress(settings.output.topic, scanned, most)
-    summary.total = known.total()
-    return summary
 
 
 def preview(settings: Settings, job: Job, progress: Report) -> Summary:
@@ -148,10 +180,9 @@ def asked_for(settings: Settings, job: Job, reader: TopicReader) -> dict[str, An
 
 def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.Topic]:
     """The topics. Raises Fatal (2) where one is missing."""
-    found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, needed)
-    for topic in needed:
-        if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", CREATE_HINT, USAGE)
+    admin = connect(settings.kafka, _name(settings))
+    found = topics.describe(admin, settings.kafka, needed)
+    topics.check_present(settings, admin, found, needed)
     return found
 
 
@@ -191,12 +222,14 @@ class _Writer:
         if self._known.definition is None:
             records.append(self._known.begin(self._asked))
         records += [self._known.move(number, at, chunk.tally(number)) for number, at in chunk.reached.items()]
+        self._summary.uncertain = len(chunk.given)
         try:
             self._session.publish(records)
         except Fenced as error:
             raise Fatal("another process does this job: it has taken over", "let one at a time end", REFUSED) from error
         except Aborted as error:
-            raise Fatal(f"a transaction failed: {error}", "run it again: it goes on where this ended") from error
+            raise Fatal(f"a transaction failed: {error}") from error
+        self._summary.uncertain = 0
         for tally in chunk.tallies.values():
             self._summary.run.add(tally)
 

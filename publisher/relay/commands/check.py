@@ -84,7 +84,8 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
     names = selected(settings, source.names() if has_patterns(settings) else [])
     found = source.topics(names)
     for name in (name for name in names if name not in found):
-        yield Finding("topic", False, f"topic {name} does not exist in {source.name}", "make it, or correct source.topics")
+        hint = source.hint(name, "make it, or correct source.topics", names)
+        yield Finding("topic", False, f"topic {name} does not exist in {source.name}", hint)
     for pair in pairs(settings, source, destination, found, create=create):
         detail = f"{pair.name}, {pair.source.partitions} partitions, goes to {pair.destination_name}"
         yield Finding("topic", True, detail)

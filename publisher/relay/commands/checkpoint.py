@@ -75,7 +75,8 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         clusters = source.id(), destination.id()
         found = source.topics([topic])
         if not found:
-            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", "see source.topics", USAGE)
+            hint = source.hint(topic, "see source.topics")
+            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", hint, USAGE)
         pair = pairs(settings, source, destination, found, create=False)[0]
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)

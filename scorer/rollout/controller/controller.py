@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from publisher.errors import UNREACHABLE, USAGE, Aborted, Fatal
+from publisher.errors import UNREACHABLE, Aborted, Fatal
 from publisher.kafka import groups, rights
 from publisher.kafka.connection import connect
 from publisher.kafka.rights import READ, WRITE
@@ -21,7 +21,6 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-CREATE_HINT = "scorer check CONFIG --create makes what is missing"
 FIRST_SECONDS = 0.1  # of a tenure's first look: what a predecessor has left waits for it
 SEAT_SECONDS = 0.1  # a poll that is given the seat goes on until its time is over
 AGAIN_SECONDS = 1.0  # before another tenure
@@ -93,9 +92,7 @@ def check(settings: Settings, name: str) -> None:
     read = rights.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
     admin = connect(settings.kafka, name)
     found = topics.describe(admin, settings.kafka, written | read | topics.seen(*settings.input.topics))
-    for topic in written:
-        if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", CREATE_HINT, USAGE)
+    topics.check_present(settings, admin, found, written)
     groups.check_right_to_join(admin, settings.kafka, settings.rollout_group)
 
 

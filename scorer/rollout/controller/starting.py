@@ -3,12 +3,13 @@
 from model_registry.channels import channel
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.reader import TopicReader
-from scorer.rollout.controller import controller, topic
+from scorer.rollout.controller import topic
 from scorer.rollout.controller.plan import Plan
 from scorer.rollout.judgement.versions import Named, Rivals, named
 from scorer.rollout.labels.reading import labels_topic
 from scorer.servables.source import open_source
 from scorer.settings import Settings
+from scorer.topics import CREATE_HINT
 
 
 def rivals(settings: Settings, plan: Plan) -> tuple[int, Rivals]:
@@ -32,7 +33,7 @@ def check_topics(settings: Settings, plan: Plan) -> None:
         TopicReader(settings.kafka, settings.rollout_group).partitions(needed)
     except Fatal as error:
         if error.exit_code == USAGE:
-            raise Fatal(str(error), controller.CREATE_HINT, USAGE) from None
+            raise Fatal(str(error), f"{error.hint} {CREATE_HINT}", USAGE) from None
         raise
     if plan.rules.brier is not None:
         labels_topic(settings)

@@ -81,8 +81,8 @@ class RelayRig:
         assert relay.stop() == 0
         return self
 
-    def refused(self, code: int = 3) -> str:
-        process = self.start()
+    def refused(self, code: int = 3, *flags: str) -> str:
+        process = self.start(*flags)
         assert process.wait() == code, process.said
         return process.said
 

@@ -242,6 +242,9 @@ def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
     assert f"topic {rig.topic} does not exist in eu" in str(rig.json("check", "--create", code=1)["checks"])
     assert f"topic {rig.topic} does not exist in eu" in rig.refused(2)
     rig.create(rig.source)
+    misspelt, question = f"source.topics=[{rig.topic}s]", f"did you mean '{rig.topic}'?"
+    assert question in str(rig.json("check", "--set", misspelt, "--create", code=1)["checks"])
+    assert question in rig.refused(2, misspelt)
     assert "does not exist at the destination" in rig.refused(2)
     assert rig.json("check", "--create")["ok"]
     assert rig.start().ready().stop() == 0

@@ -12,7 +12,7 @@ import yaml
 
 from model_registry.extras import install_command
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command, events, until
-from tests.support import models
+from tests.support import auditor, models
 
 
 def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
@@ -42,6 +42,14 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     misspelt = f"input.topics=[{rig.events_topic[:-1]}]"
     said = rig.run("scorer", "emit", "scorer.yaml", "--set", misspelt, code=2).stderr
     assert f"did you mean '{rig.events_topic}'?" in said
+    assert f"did you mean '{rig.events_topic}'?" in checks(rig, "--set", misspelt, code=1)["topic"]
+    assert f"did you mean '{rig.events_topic}'?" in rig.run("scorer", "run", "scorer.yaml", "--set", misspelt, code=2).stderr
+    dead = ("--set", f"dead_letter.topic={rig.dead_topic}s")
+    said = rig.run("scorer", "replay", "scorer.yaml", *dead, code=2).stderr
+    assert f"topic {rig.dead_topic}s does not exist: did you mean '{rig.dead_topic}'?" in said
+    other, rollouts = ("--set", f"name={rig.name}s"), f"did you mean '{rig.name}.rollouts'?"
+    for verb in (("rollout", "run", "scorer.yaml"), ("rescore", "scorer.yaml", "--status", "expired")):
+        assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
     assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]
@@ -233,12 +241,20 @@ def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_ri
     said = rig.run("scorer", "emit", "scorer.yaml", "--file", "events.json", code=2).stderr
     assert "the file is an indented array; 0 events were written" in said
     assert "jq -c '.[]' FILE" in said
+    assert "--topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "", stdin=good, code=2).stderr
+    assert "is no name of a topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=good, code=2).stderr
     assert "leave --raw out" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
     assert rig.emit([b"{"], key=None) == 1
     assert sum(rig.ends().values()) == 31
 
 
-def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig) -> None:
+def counts(written: int, skip: int) -> dict[str, int]:
+    """What emit reports where nothing is in doubt."""
+    return {"written": written, "uncertain": 0, "rejected": 0, "skip": skip, "repeated": 0}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig, number: int, code: int) -> None:
     rig = make_rig()
     rig.make_topic(rig.events_topic, 1)
     with subprocess.Popen(
@@ -252,8 +268,45 @@ def test_emit_that_is_interrupted_says_how_many_it_wrote(make_rig: MakeRig) -> N
         emitting.stdin.write(b"".join(json.dumps(event).encode() + b"\n" for event in events(30)))
         emitting.stdin.flush()
         until(lambda: sum(rig.ends().values()) == 30, "the events")
-        emitting.send_signal(signal.SIGINT)
+        emitting.send_signal(number)
         out, err = emitting.communicate(timeout=STEP_SECONDS)
-    assert json.loads(out) == {"written": 30}
+    assert json.loads(out) == counts(30, skip=30)
     assert b"interrupted: 30 events were written" in err
-    assert emitting.returncode == 130
+    assert b"to continue, add --skip 30" in err
+    assert emitting.returncode == code
+
+
+def test_emit_continues_behind_the_lines_that_it_has_written(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.make_topic(rig.events_topic, 3)
+    lines = [json.dumps(event) for event in events(60)]
+    (rig.folder / "events.jsonl").write_text(
+        "\n".join([*lines[:40], "", '{"id": "\udcff"}', *lines[40:]]), errors="surrogateescape"
+    )
+    emit = ("scorer", "emit", "scorer.yaml", "--json", "--file")
+    done = rig.run(*emit, "events.jsonl", code=2)
+    assert json.loads(done.stdout) == counts(40, skip=40)
+    assert "line 42 is not JSON" in done.stderr
+    assert "to continue, add --skip 40" in done.stderr
+    (rig.folder / "events.jsonl").write_text("\n".join([*lines[:40], "", *lines[40:]]))
+    assert json.loads(rig.run(*emit, "events.jsonl", "--skip", "40").stdout) == counts(20, skip=61)
+    assert {json.loads(message.value() or b"")["id"] for message in auditor.read(rig.bootstrap_servers, rig.events_topic)} == {
+        f"e{n}" for n in range(60)
+    }
+    assert sum(rig.ends().values()) == 60
+    done = rig.run(*emit, "event.jsonl", code=2)
+    assert json.loads(done.stdout) == counts(0, skip=0)
+    assert "did you mean 'events.jsonl'?" in done.stderr
+    assert "Is a directory; 0 events were written" in rig.run(*emit, ".", code=2).stderr
+    assert json.loads(rig.run(*emit, "-", stdin=b"").stdout) == counts(0, skip=0)
+
+
+def test_emit_counts_what_the_broker_rejects_and_what_it_has_confirmed_before(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.make_topic(rig.events_topic, 1)
+    rig.alter(rig.events_topic, "max.message.bytes", "20000")
+    noise = random.Random(6).randbytes(40_000).hex()
+    lines = [json.dumps(event).encode() for event in (*events(5), {"id": "large", "noise": noise})]
+    done = rig.run("scorer", "emit", "scorer.yaml", "--json", stdin=b"\n".join(lines), code=4)
+    assert json.loads(done.stdout) == {"written": 5, "uncertain": 0, "rejected": 1, "skip": 5, "repeated": 0}
+    assert "5 events were written, 1 were not" in done.stderr

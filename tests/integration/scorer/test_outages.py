@@ -1,7 +1,10 @@
 """What is away is waited for in the process: alive, not ready, saying why; then everything is answered once."""
 
 import contextlib
+import json
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.campaigns.proxy import Proxies
-from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, events, until
 from tests.integration.scorer.schema_registry import OneSchema
 
 
@@ -84,6 +87,43 @@ def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
             until(lambda rig=rig: rig.answered() == 200, "the scores after")  # type: ignore[misc]
             rig.assert_clean(events=200, scored=200)
             assert scorer.stop() == 0
+
+
+def test_emit_that_loses_its_broker_counts_what_is_uncertain_and_a_second_signal_ends_the_wait(
+    brittle: EmbeddedBroker, tmp_path: Path, unique: str
+) -> None:
+    with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique)) as rig:
+        rig.make_topic(rig.events_topic, 1)
+        arguments = [command("scorer"), "emit", "scorer.yaml", "--json"]
+        with subprocess.Popen(
+            arguments, cwd=rig.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as emitting:
+            assert emitting.stdin
+            assert emitting.stdout
+            assert emitting.stderr
+            stdin = emitting.stdin
+
+            def feed(start: int, count: int) -> None:
+                stdin.write(b"".join(json.dumps(event).encode() + b"\n" for event in events(count, start=start)))
+                stdin.flush()
+
+            feed(0, 30)
+            until(lambda: sum(rig.ends().values()) == 30, "the events")
+            brittle.pause()
+            try:
+                feed(30, 10)
+                while emitting.poll() is None:  # the first is the request to end, a later one ends the wait
+                    emitting.send_signal(signal.SIGTERM)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        emitting.wait(1)
+            finally:
+                brittle.resume()
+            counts, said = json.loads(emitting.stdout.read()), emitting.stderr.read().decode()
+        assert (emitting.returncode, counts["written"], counts["skip"], counts["repeated"]) == (143, 30, 30, 0)
+        assert counts["uncertain"] + counts["rejected"] <= 10
+        assert "interrupted: 30 events were written" in said
+        assert rig.emit(events(1, start=40)) == 1
+        assert 31 <= sum(rig.ends().values()) <= 31 + counts["uncertain"]
 
 
 def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(

@@ -99,18 +99,23 @@ def assert_each_once(rig: Rig, count: int) -> None:
     rig.assert_clean()
 
 
-@pytest.mark.parametrize("end", ["killed", "overtaken"])
-def test_a_replay_goes_on_where_one_was_that_is_killed_or_still_runs(make_rig: MakeRig, end: str) -> None:
+@pytest.mark.parametrize("end", ["killed", "overtaken", "stopped"])
+def test_a_replay_goes_on_where_one_was_that_ended_or_still_runs(make_rig: MakeRig, end: str) -> None:
     rig = broken(make_rig, 300)
     mended(rig)
     first = Program([command("scorer"), "replay", str(rig.path), "--rate", "20"], rig.folder / "said")
     until(lambda: noted(rig) >= 10, "a part")
     if end == "killed":
         first.kill()
+    if end == "stopped":
+        assert first.stop() == 143
     rest = replay(rig)
+    if end == "stopped":
+        assert f"interrupted: {rest['replayed_before']} dead letters were replayed" in first.said
     if end == "overtaken":
         assert first.wait() == 3
         assert "another replay" in first.said
+        assert "dead letters were replayed" in first.said
     assert rest["replayed"] + rest["replayed_before"] == 300
     assert 0 < rest["replayed_before"] < 300
     assert_each_once(rig, 300)

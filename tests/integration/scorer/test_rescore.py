@@ -80,6 +80,8 @@ def test_each_wrong_score_is_corrected_once_through_a_kill_and_a_second_process(
     rest = rescored(rig, "--digest", digest)
     assert second.wait() == 3
     assert "another process does this job" in second.said
+    assert "scores were corrected" in second.said
+    assert "run it again: the job continues where it was" in second.said
     assert 0 < rest["run"]["corrected"] < COUNT
     assert rest["total"]["corrected"] == COUNT
     assert_each_once(rig, digest, COUNT)

@@ -236,7 +236,7 @@ def test_prune() -> None:
     [
         (["push", "v2", f"{REPO}:1.0.0"], 3, "version 1.0.0 of "),
         (["push", "v1", f"{REPO}:prod"], 3, "'prod' is a channel"),
-        (["push", "absent", f"{REPO}:3.0.0"], 3, "absent has no model.onnx"),
+        (["push", "absent", f"{REPO}:3.0.0"], 3, "there is no folder absent"),
         (["push", "v1", REPO], 2, "which version?"),
         (["push", "v1", "flight-delay:1.0.0"], 2, "neither oci:FOLDER nor HOST/PATH"),
         (["inspect", REPO], 2, "which version?"),

@@ -25,6 +25,15 @@ def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, told: bool
     assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, found)] == [True] * wrong
 
 
+def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_do_not_name() -> None:
+    settings = minimal(input={"topics": ["flihgts"]}, output={"topic": "scores"}, dead_letter={"topic": "flihgts.dead"})
+    found = {name: topics.Topic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
+    assert topics.faults(settings, found, ["flights", "flihgts.dead", "scores"]) == [
+        "topic flihgts does not exist: did you mean 'flights'?"
+    ]
+    assert topics.faults(settings, found, ["flihgts.dead", "scores"]) == ["topic flihgts does not exist"]
+
+
 def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:
     settings = minimal(shadow={"share": 5, "listen": "127.0.0.1:7"}, replica="a")
     shadow = Shadowing.of(settings)

@@ -8,8 +8,8 @@ from publisher.errors import USAGE, Fatal
 from scorer.commands.emitted_lines import Kind, events, kind_of
 
 
-def read(data: bytes, kind: Kind = "object") -> list[tuple[int, bytes]]:
-    return list(events(io.BytesIO(data), kind))
+def read(data: bytes, kind: Kind = "object", skip: int = 0) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line, _ in events(io.BytesIO(data), kind, skip)]
 
 
 def test_lines_are_written_as_they_are_with_their_numbers_in_the_file() -> None:
@@ -48,7 +48,7 @@ def test_what_is_no_event_is_named_with_the_way_to_events(data: bytes, what: str
 
 def test_the_lines_before_a_bad_one_are_events() -> None:
     lines = events(io.BytesIO(b'{"a": 1}\n{"a": 2}\nnull\n'), "object")
-    assert [next(lines), next(lines)] == [(1, b'{"a": 1}'), (2, b'{"a": 2}')]
+    assert [next(lines), next(lines)] == [(1, b'{"a": 1}', {"a": 1}), (2, b'{"a": 2}', {"a": 2})]
     with pytest.raises(Fatal, match="line 3 is 'null'"):
         next(lines)
 
@@ -62,3 +62,28 @@ def test_the_format_of_the_input_says_what_a_line_must_be() -> None:
     for format_ in ("avro", "protobuf", "float32", "bytes"):
         with pytest.raises(Fatal, match=f"input.format is {format_}, and the lines of emit are JSON"):
             kind_of(format_, own=True, raw=False, part=False)
+
+
+def test_raw_lines_lose_their_end_alone_and_are_parsed_only_for_their_fields() -> None:
+    assert read(b"a\r\r\nb\r\n\nc", "raw") == [(1, b"a\r"), (2, b"b"), (4, b"c")]
+    (line,) = events(io.BytesIO(b'{"a": 1}'), "raw", fields=True)
+    assert line.event == {"a": 1}
+    with pytest.raises(Fatal, match="line 2 is not JSON"):
+        list(events(io.BytesIO(b"1\n{"), "raw", fields=True))
+
+
+def test_skipped_lines_are_not_read_and_the_others_keep_their_numbers() -> None:
+    assert read(b'[\n{\n\n{"a": 1}\n', skip=2) == [(4, b'{"a": 1}')]
+    assert read(b"[\n", skip=7) == []
+
+
+class Endless:
+    """A file that never ends a line."""
+
+    def readline(self, size: int, /) -> bytes:
+        return b"x" * size
+
+
+def test_a_file_without_lines_is_rejected_before_it_fills_the_memory() -> None:
+    with pytest.raises(Fatal, match=r"line 1 has more than 268,435,456 bytes"):
+        next(events(Endless(), "raw"))

@@ -2,13 +2,11 @@
 
 import io
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from publisher.errors import Fatal
-from scorer.commands.emit import TICK, Pace, key_of
+from scorer.commands.emit import TICK, Pace
 from scorer.commands.status import table
 from scorer.console.scorers import Heard
 from scorer.observe.status import PartitionStatus
@@ -86,24 +84,3 @@ def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate:
 
 def test_without_a_rate_nothing_waits() -> None:
     assert [Pace(None, 0.0).pause(number, 0.0) for number in range(3)] == [0.0, 0.0, 0.0]
-
-
-def test_the_key_is_a_template_over_the_event() -> None:
-    assert key_of("{carrier}-{flight}", b'{"carrier": "UA", "flight": 15}', 1) == b"UA-15"
-    assert key_of(None, b"not json", 1) is None
-    nested = b'{"after": {"id": 7, "is new": true}, "items": [{"sku": "s-1"}]}'
-    assert key_of("{after.id}/{items[0].sku}/{after[id]:03d}", nested, 1) == b"7/s-1/007"
-    assert key_of('{after."is new"}', nested, 1) == b"true"
-    for template, said in (
-        ("{after.no}", r"no field 'after\.no' for the key"),
-        ("{items[1].sku}", r"no field 'items\[1\]\.sku' for the key"),
-        ("{items.sku}", "items is an array, not an object with 'sku'"),
-    ):
-        with pytest.raises(Fatal, match=said):
-            key_of(template, nested, 1)
-
-
-@pytest.mark.parametrize("line", [b'{"carrier": "UA"}', b"[1]", b"not json"])
-def test_an_event_without_the_keys_fields_is_named(line: bytes) -> None:
-    with pytest.raises(Fatal, match="line 7"):
-        key_of("{carrier}-{flight}", line, 7)

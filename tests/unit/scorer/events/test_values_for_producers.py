@@ -1,15 +1,12 @@
 """What producers and commands are told of fields from elsewhere and of bytes."""
 
-import base64
 import json
 
 import jsonschema
 import pytest
 
 from model_registry.package import raw
-from publisher.errors import Fatal
 from scorer.commands.bench import example
-from scorer.commands.emit import MAX_TIME, filled, time_of, value_of
 from scorer.events import formats
 from scorer.events.for_producers.compatibility import breaks
 from scorer.events.for_producers.records import record
@@ -93,51 +90,5 @@ def test_another_place_or_kind_breaks_events() -> None:
     assert [one.change for one in breaks(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
 
 
-def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
-    line = json.dumps({"store": 3, "image": base64.b64encode(b"\0\1").decode(), "text": "é", "n": [1]}).encode()
-    assert filled("s-{store}", "header", line, 1) == b"s-3"
-    assert value_of("image", True, line, 1) == b"\0\1"
-    assert value_of("text", False, line, 1) == "é".encode()
-    assert value_of("n", False, line, 1) == b"[1]"
-    for field, base, said in (
-        ("imagine", True, "line 7: the event has no field 'imagine' for its value"),
-        ("text", True, "line 7: field 'text': 'é' is no base64 (standard alphabet, padded)"),
-    ):
-        with pytest.raises(Fatal) as caught:
-            value_of(field, base, line, 7)
-        assert str(caught.value) == said
-    with pytest.raises(Fatal, match=r"line 7: the event has no field 'shop' for the header 'x\{shop\}'"):
-        filled("x{shop}", "header", line, 7)
-
-
 def test_base64_is_read_as_it_is_written() -> None:
     assert raw.from_base64(raw.to_base64(bytes(range(256)))) == bytes(range(256))
-
-
-@pytest.mark.parametrize(
-    ("event", "time"),
-    [
-        ({"at": 0}, 0),
-        ({"at": "1970-01-01"}, 0),
-        ({"at": "1970-01-01T00:00:01.5"}, 1_500),
-        ({"at": "1970-01-01T01:00:00+01:00"}, 0),
-        ({"at": "2025-03-01T12:00:00Z"}, 1_740_830_400_000),
-        ({"at": -1}, None),
-        ({"at": MAX_TIME}, None),
-        ({"at": True}, None),
-        ({"at": None}, None),
-        ({"at": "soon"}, None),
-        ({"at": 1.5}, None),
-        ({"at": []}, None),
-        ({}, None),
-        ([], None),
-    ],
-)
-def test_the_time_of_an_event_is_its_own_or_told_to_be_none(event: object, time: int | None) -> None:
-    line = json.dumps(event).encode()
-    if time is not None:
-        assert time_of("at", line, 1) == time
-        return
-    with pytest.raises(Fatal, match=r"line 3: .* 'at'") as raised:
-        time_of("at", line, 3)
-    assert (raised.value.exit_code, raised.value.hint) == (2, "check --time and the event: ISO 8601, or Unix milliseconds")

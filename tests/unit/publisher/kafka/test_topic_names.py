@@ -1,0 +1,18 @@
+"""Names of topics that the client cannot take."""
+
+import pytest
+
+from publisher.errors import USAGE, Fatal
+from publisher.kafka import topic_names
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.rights import DESCRIBE
+from publisher.kafka.topics import Topics
+
+
+def test_a_name_that_is_not_utf_8_is_rejected_before_the_client_gets_it() -> None:
+    topic_names.check(["flights", "flüge"])
+    asked = Topics(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "test", "the broker", 0.1)
+    for ask in (lambda: topic_names.check(["a", "\udcff"]), lambda: asked.allowed({"\udcff": frozenset({DESCRIBE})})):
+        with pytest.raises(Fatal, match="is no name of a topic") as raised:
+            ask()
+        assert raised.value.exit_code == USAGE

@@ -1,0 +1,53 @@
+"""What became of the events of emit, and the line from which another run continues."""
+
+from scorer.commands.emitted_counts import Confirmations, Counts
+
+
+def given(*lines: int, skipped: int = 0) -> Confirmations:
+    confirmations = Confirmations(skipped)
+    for line in lines:
+        confirmations.give(line)
+    return confirmations
+
+
+def test_everything_confirmed_is_done_with_up_to_its_last_line() -> None:
+    counts = given(1, 2, 4)
+    for line in (4, 1, 2):
+        counts.confirm(line)
+    assert counts.complete
+    assert counts.counts() == Counts(written=3, uncertain=0, rejected=0, skip=4, repeated=0)
+    assert counts.counts().progress() == ("3 events were written", "to continue, add --skip 4")
+
+
+def test_another_run_continues_before_the_first_event_that_is_not_confirmed() -> None:
+    counts = given(11, 13, 14, 15, skipped=10)
+    for line in (11, 14, 15):
+        counts.confirm(line)
+    assert not counts.complete
+    assert counts.counts() == Counts(written=3, uncertain=1, rejected=0, skip=12, repeated=2)
+    assert counts.counts().progress() == (
+        "3 events were written, 1 are uncertain: sent, but not confirmed",
+        "to continue, add --skip 12, which writes 1 uncertain events and 2 confirmed events behind them again",
+    )
+
+
+def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries_it_again() -> None:
+    counts = given(1, 2, 3)
+    counts.confirm(1)
+    counts.fail(rejected=True)
+    counts.fail(rejected=False)
+    assert counts.complete
+    assert counts.counts() == Counts(written=1, uncertain=1, rejected=1, skip=1, repeated=0)
+
+
+def test_an_event_that_the_producer_did_not_take_was_not_given() -> None:
+    counts = given(1, 2)
+    counts.confirm(1)
+    counts.withdraw(2)
+    assert counts.complete
+    assert counts.counts() == Counts(written=1, uncertain=0, rejected=0, skip=1, repeated=0)
+
+
+def test_nothing_written_leaves_nothing_to_continue() -> None:
+    assert given().counts().progress() == ("0 events were written", "")
+    assert given(skipped=5).counts().skip == 5
