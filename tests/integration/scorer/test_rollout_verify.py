@@ -139,5 +139,5 @@ def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> No
         look = looked(judging, rollout, 300)
     end(rollout, look)
     bus.rig.delete_records(f"{bus.rig.name}.labels")
-    with pytest.raises(Fatal, match="has 0 of the 300 labels that this decision rests on"):
+    with pytest.raises(Fatal, match="has 0 of the 300 labels that it rests on"):
         verify(settings, rollout, 2)
