@@ -51,9 +51,7 @@ def _write(path: Path, text: str) -> None:
 
 def shown(found: Assessment) -> Group:
     """Counts, a row of figures each version, and their matrices."""
-    refused = [
-        (reason, f"{count:,}", f"first: {found.refused.first(reason)}") for reason, count in found.refused.counts.most_common()
-    ]
+    refused = [(reason, f"{count:,}", f"first: {found.refused.first(reason)}") for reason, count in found.refused.ordered()]
     counts = [
         ("scores", f"{found.answered:,}", f"{found.labelled:,} have a label"),
         ("labels of other events", f"{found.unmatched:,}", ""),

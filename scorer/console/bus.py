@@ -113,6 +113,7 @@ class BusFeed:
         with state.lock:
             state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
             state.arms, state.rollouts = fresh.arms, fresh.rollouts
+            state.outputs.waiting.clear()
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
@@ -221,10 +222,8 @@ class BusFeed:
         if record is None:
             self._skip(message, "it is no score record")
         else:
-            record = self._state.outputs.decided(record)
-            self._state.scores.hear(record)
+            self._state.hear_score(record)
             self._state.arms.hear(record)
-            self._state.labelled.hear(record)
             self._state.flow.hear(record, time.time(), live=live)
 
     def _rollout(self, message: Message) -> None:
@@ -234,3 +233,5 @@ class BusFeed:
         label = self._read_label(message)
         if isinstance(label, Label):
             self._state.labelled.hear_label(label)
+        else:
+            self._state.labelled.unusable[label] += 1

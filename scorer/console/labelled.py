@@ -1,5 +1,6 @@
 """How good the sampled answers of each version were, by the labels heard so far: a sample of ids, in bounded memory."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,7 +8,7 @@ from scorer.console.records import ScoreRecord
 from scorer.rollout.labels.assessment import Assessment, assess
 from scorer.rollout.labels.classes import known
 from scorer.rollout.labels.columns import Answers, Labels
-from scorer.rollout.labels.label import Label
+from scorer.rollout.labels.label import Label, Unusable
 from scorer.rollout.labels.newest import digest, from_digests
 
 KEPT = 100_000
@@ -19,12 +20,13 @@ NOWHERE = ("labels", 0)
 @dataclass(slots=True)
 class LabelledFold:
     """At most `most` answers and as many labels are kept. Of more, those whose ids hash low: the same of both, so that they
-    meet however late a label comes."""
+    meet however late a label comes. `unusable` counts the labels without an id or an outcome, by reason."""
 
     most: int = KEPT
     configured: tuple[str, ...] = ()
     answers: dict[bytes, tuple[Any, str | None, str]] = field(default_factory=dict)
     labels: dict[bytes, Label] = field(default_factory=dict)
+    unusable: Counter[Unusable] = field(default_factory=Counter)
     _bound: bytes = HIGHEST
     _found: Assessment | None = None
     _next: float = 0.0

@@ -7,12 +7,14 @@ from typing import Any
 
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CANARY
+from model_registry.commands.output import short
 from scorer.console.distribution import quantiles
 from scorer.console.paging import Page, page
 from scorer.console.records import DeadLetter
 from scorer.console.rollout_view import tones
 from scorer.console.scorers import Heard
 from scorer.console.state import Channel, State
+from scorer.rollout.decided_outputs import UNKNOWN
 from scorer.rollout.labels.assessment import Quality
 
 ALIKE, ANOTHER = 0.1, 0.25  # population stability index, see distribution.psi
@@ -110,6 +112,16 @@ def qualities(state: State, now: float) -> list[tuple[int, Quality]]:
     """How good each sampled version was on events with a label, with its tone."""
     found, colours = state.labelled.assessed(now), tones(state)
     return [(colours.get(each.version, 0), each) for each in found.versions] if found else []
+
+
+def label_notes(state: State, now: float) -> list[tuple[str, int, str]]:
+    """Return why labels and scores are not in the figures: a reason, how many, and an explanation if there is one."""
+    found = state.labelled.assessed(now)
+    refused = [] if found is None else found.refused.ordered()
+    explained = {} if found is None else found.refused.explanations
+    notes = [(str(reason), count, explained.get(reason, "")) for reason, count in refused]
+    notes += [(str(reason), count, "") for reason, count in sorted(state.labelled.unusable.items())]
+    return notes + [(f"scores of {short(digest)}", count, UNKNOWN) for digest, count in sorted(state.outputs.unknown.items())]
 
 
 def scores_data(state: State) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class RegistryFeed:
                     raise
                 name = None
             with self._state.lock:
-                self._state.outputs.found(digest, name)
+                self._state.found_output(digest, name)
 
     def _look(self) -> RegistryView:
         there = self._store.tags()

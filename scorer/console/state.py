@@ -20,7 +20,7 @@ from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
 from scorer.console.labelled import LabelledFold
 from scorer.console.outputs import OutputsFold
-from scorer.console.records import DeadLetter, SwapRecord
+from scorer.console.records import DeadLetter, ScoreRecord, SwapRecord
 from scorer.console.scorers import ScorersFold
 from scorer.console.training.evidence import Library
 from scorer.dead_letters.headers import NO_REASON
@@ -135,8 +135,12 @@ class LetterFold:
         return +found
 
     def unfit(self) -> int:
-        """Return how many letters cannot be replayed."""
-        return sum(offsets.count(self._lows.get(partition, 0)) for partition, offsets in self._unfit.items())
+        """Return how many letters were not replayed and cannot be."""
+        found = 0
+        for partition, offsets in self._unfit.items():
+            waiting = offsets.minus(self._replayed.get(partition, Bitmap()))
+            found += waiting.count(self._lows.get(partition, 0))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +188,21 @@ class State:
 
     def changed(self) -> None:
         self.sequence += 1
+
+    def hear_score(self, record: ScoreRecord) -> None:
+        """Take in a score for the figures, as soon as it is known which of its outputs decides."""
+        if (decided := self.outputs.decided(record)) is not None:
+            self._add(decided)
+
+    def found_output(self, digest: str, name: str | None) -> None:
+        """Take in the output that a version decides on, None if it is unknown, and the scores that waited for it."""
+        for record in self.outputs.found(digest, name):
+            self._add(record)
+        self.changed()
+
+    def _add(self, record: ScoreRecord) -> None:
+        self.scores.hear(record)
+        self.labelled.hear(record)
 
     def trouble(self, source: str, text: str, hint: str, now: float) -> None:
         """The source `bus`, `registry` or `attestations` does not answer. The first time counts."""

@@ -98,7 +98,8 @@ class Console:
         with self.state.lock:
             rows, comparison = pages.scores(self.state, self.tag)
             qualities, pairs = pages.qualities(self.state, self.clock()), steps.pairs(self.state)
-        return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs)
+            notes = pages.label_notes(self.state, self.clock())
+        return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs, notes=notes)
 
     def flow(self, request: Request) -> Response:
         now = self.clock()

@@ -4,7 +4,8 @@ Score records do not name it; the version's signature in the registry does. Depe
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -36,12 +37,18 @@ def part_of(score: Any, name: str | None) -> Any:
 
 
 class DecidedOutputs:
-    """Look up each version once, when a score of it has several outputs. `unknown` counts scores without a known output."""
+    """Look up each version once, when a score of it has several outputs. `names` has the output of each version that was looked
+    up, None if unknown; `unknown` counts scores without a known output. Both are by digest."""
 
-    def __init__(self, find: Callable[[str], str | None]) -> None:
-        """`find` returns the name of the output that the version with a digest decides on, or None."""
+    def __init__(self, find: Callable[[str], str | None], names: Mapping[str, str | None] = MappingProxyType({})) -> None:
+        """Start with the versions of which the output is known.
+
+        Args:
+            find: returns the name of the output that the version with a digest decides on, or None.
+            names: the outputs by digest that are not looked up.
+        """
         self._find = find
-        self._names: dict[str, str | None] = {}
+        self.names = dict(names)
         self.unknown: Counter[str] = Counter()
 
     def score(self, digest: str, score: Any) -> Any:
@@ -54,9 +61,9 @@ class DecidedOutputs:
             return score
         if len(score) == 1:
             return next(iter(score.values()))
-        if digest not in self._names:
-            self._names[digest] = self._find(digest)
-        name = self._names[digest]
+        if digest not in self.names:
+            self.names[digest] = self._find(digest)
+        name = self.names[digest]
         if name is None:
             self.unknown[digest] += 1
         return part_of(score, name)

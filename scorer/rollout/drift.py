@@ -25,7 +25,7 @@ def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
 
 def psi_of_names(expected: Mapping[str | None, int], actual: Mapping[str | None, int]) -> float:
     """The same of counts by name, such as decisions: each name is a bin."""
-    names = sorted(expected.keys() | actual.keys(), key=str)
+    names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are apart
     counts = [np.array([counted.get(name, 0) for name in names]) for counted in (expected, actual)]
     return _without_bias(*counts)
 

@@ -1,20 +1,20 @@
 """The judge of the step that a rollout is at: its watch, its bake clock, its verdict."""
 
-import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from model_registry.errors import RegistryError
-from publisher.kafka.partitions import Offsets, Spans
+from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS
 from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.controller.plan import Plan, Step
 from scorer.rollout.judgement.baking import BEHIND_SECONDS, Bake, Sight
-from scorer.rollout.judgement.labelled import LabelledSums
+from scorer.rollout.judgement.cells import Cells
+from scorer.rollout.judgement.differences import Tally
 from scorer.rollout.judgement.verdict import Verdict, decide
 from scorer.rollout.judgement.watch import Pace, Watch
 from scorer.rollout.progress import FLIPPED
@@ -74,9 +74,9 @@ class Judging:
         margins = rollout.plan.rules.margins()
         alone = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
         obstacles = (*alone, *self._bake.obstacles(step.seconds, sight), *margins.obstacles(watch.sample))
-        verdict = judged(rollout.plan, watch, obstacles)
-        told = watch.judged(rollout.rivals, verdict, pace.behind).to_dict()
-        return Look(verdict, self._bake, pace, obstacles, told)
+        found = judged(rollout.plan, watch, obstacles)
+        told = watch.judged(rollout.rivals, found, pace.behind).to_dict()
+        return Look(found, self._bake, pace, obstacles, told)
 
     def close(self) -> None:
         if self._watch is not None:
@@ -112,33 +112,20 @@ class Judging:
 
 def judged(plan: Plan, watch: Watch, obstacles: Sequence[str]) -> Verdict:
     """By the rules of the plan, whose steps share the chance of an error."""
-    rules = plan.rules.margins().rules(decided=watch.tally.decided)
-    cells = watch.cells(time.monotonic())
-    return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=watch.reasons())
+    return verdict(plan, watch.tally, watch.cells(time.monotonic()), watch.reasons(), obstacles)
 
 
-def sums_by_label(settings: Settings, rollout: Rollout, stretch: Spans, labels: Offsets) -> LabelledSums:
-    """Measure the errors by label of the pairs of exactly this stretch, by the labels before the ends `labels`.
+def verdict(
+    plan: Plan, tally: Tally, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
+) -> Verdict:
+    """Decide by the rules of the plan. Pure.
 
-    Raises:
-        Fatal: if the answers or the labels cannot be read.
+    Args:
+        plan: has the rules, and how many steps share the chance of an error.
+        tally: whether the versions decide.
+        cells: the sums of each rule, by name.
+        reasons: why a rule has no pairs, by name.
+        obstacles: why the candidate must not pass, whatever the rules come to.
     """
-    with contextlib.closing(Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=True)) as watch:
-        for _ in watch.to_end():
-            pass
-        return watch.labelled_sums(labels)
-
-
-def again(settings: Settings, rollout: Rollout, stretch: Spans, sums: LabelledSums | None) -> Watch:
-    """Return a watch that has read exactly this stretch and that has these sums by label; the caller closes it.
-
-    Raises:
-        Fatal: if the answers cannot be read.
-    """
-    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, sums=sums)
-    with contextlib.ExitStack() as undo:
-        undo.callback(watch.close)
-        for _ in watch.to_end():
-            pass
-        undo.pop_all()
-    return watch
+    rules = plan.rules.margins().rules(decided=tally.decided)
+    return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=reasons)

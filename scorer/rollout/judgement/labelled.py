@@ -4,7 +4,7 @@ Of two classes and scores that are probabilities: one number, or two that belong
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class LabelledSums:
         labels: for each partition of labels, the offsets that were read.
         records: how many labels each of these partitions had between these offsets.
         reason: why there is no pair; empty if there is one.
+        settings: how labels are read, and how many events are kept, by the names of the settings `labels`.
     """
 
     cells: Cells
@@ -38,6 +39,7 @@ class LabelledSums:
     labels: Spans
     records: Mapping[Partition, int]
     reason: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the sums rest on, as JSON."""
@@ -46,7 +48,7 @@ class LabelledSums:
             {"topic": at[0], "partition": at[1], "from": low, "to": high, "records": self.records.get(at, 0)}
             for at, (low, high) in sorted(self.labels.items())
         ]
-        return {"answers": answers, "labels": labels}
+        return {"answers": answers, "labels": labels, "settings": dict(self.settings)}
 
 
 class LabelledPairs:
@@ -93,16 +95,16 @@ class LabelledPairs:
         Raises:
             Fatal: with code 2 if no topic of labels is configured or if it does not exist.
         """
-        answered = self.newest()
+        answered, said = self.newest(), settings.labels.model_dump()
         if not len(answered):
             reading.labels_topic(settings)
-            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions")
+            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", said)
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         classes = known(settings.labels.classes, columns, self._decisions)
         labels, spans = reading.join(bus, settings, classes, answered, until)
         cells = losses(answered, labels)
         reason = "" if cells.pairs else missing(answered, labels)
-        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason)
+        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, said)
 
     def newest(self) -> Newest:
         """Return one row an id, the same for the same pairs in any order of their partitions."""

@@ -44,7 +44,8 @@ def joined(every: Sequence[Pairs]) -> Pairs:
 
 class Dropped(NamedTuple):
     """Records without a partner. `unsampled`: the shadow did not score the event. `orphans`: the shadow did, and no answer was
-    there, such as of events before the window. `crowded`: they waited while too many others did."""
+    there, such as of events before the window. `crowded`: they waited while too many others did, or came after a partner
+    that was dropped; which records these are depends on the pace of reading."""
 
     unsampled: int
     orphans: int
@@ -91,8 +92,8 @@ class Waiting:
 
 @dataclass(slots=True)
 class _Lane:
-    """What waits of one source partition, for each side. Offsets, -1 before the first: `passed` is the last of each side,
-    `seen` what that was when last settled, and scores up to `closed` wait no more."""
+    """What waits of one source partition, for each side. Offsets, -1 before the first: `passed` is the last of each side, late
+    records left out, `seen` what that was when the side was last settled, and scores up to `closed` wait no more."""
 
     waiting: tuple[Waiting, Waiting] = field(default_factory=lambda: (Waiting(), Waiting()))
     passed: list[int] = field(default_factory=lambda: [-1, -1])
@@ -128,30 +129,43 @@ class MergeJoin:
         lane = self._lanes.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
-    def add(self, side: Side, partition: Partition, offsets: Offsets, records: Tickets) -> Pairs:
-        """The pairs that these records of a source partition complete."""
+    def add(self, side: Side, partition: Partition, offsets: Offsets, records: Tickets, *, late: bool = False) -> Pairs:
+        """Take in records of a source partition, and return the pairs that they complete.
+
+        Args:
+            side: the side of all these records.
+            partition: the partition of their events.
+            offsets: the offsets of their events, (n,).
+            records: their tickets, (n,).
+            late: whether they are of another topic, so that records of earlier events may still come.
+        """
         lane = self._lanes.setdefault(partition, _Lane())
         rows, theirs = lane.waiting[side.other].matched(offsets)
         alone = np.ones(len(offsets), np.bool_)
         alone[rows] = False
-        if side is Side.ANSWERED:
-            alone &= offsets > lane.closed
-            self._dropped["unsampled"] += len(offsets) - len(rows) - int(alone.sum())
+        closed = alone & (offsets <= lane.closed)
+        if side is Side.SHADOW:  # an answer that was passed may have been dropped as it waited for this one
+            closed &= offsets <= lane.passed[Side.ANSWERED]
+        self._dropped["unsampled" if side is Side.ANSWERED else "crowded"] += int(closed.sum())
+        alone &= ~closed
         lane.waiting[side].add(offsets[alone], records[alone])
-        lane.passed[side] = max(lane.passed[side], int(offsets.max(initial=-1)))
+        if not late:
+            lane.passed[side] = max(lane.passed[side], int(offsets.max(initial=-1)))
         if side is Side.SHADOW:
             self._close(lane, lane.passed[side] - self.late)
         self._make_room()
         found, mine = offsets[rows], records[rows]
         return Pairs(found, mine, theirs) if side is Side.ANSWERED else Pairs(found, theirs, mine)
 
-    def settle(self) -> None:
-        """Give up the records that the other side had passed at the last call already. To be called every few seconds, in which
-        what failed comes too."""
+    def settle(self, side: Side) -> None:
+        """Drop the other side's records that this side had passed at the last call. Everything that this side had by then must
+        be taken in between two calls, what failed too."""
         for lane in self._lanes.values():
-            self._close(lane, lane.seen[Side.SHADOW])
-            self._dropped["orphans"] += lane.waiting[Side.SHADOW].drop(lane.seen[Side.ANSWERED])
-            lane.seen = list(lane.passed)
+            if side is Side.SHADOW:
+                self._close(lane, lane.seen[side])
+            else:
+                self._dropped["orphans"] += lane.waiting[Side.SHADOW].drop(lane.seen[side])
+            lane.seen[side] = lane.passed[side]
 
     def _close(self, lane: _Lane, until: int) -> None:
         if until > lane.closed:

@@ -1,10 +1,10 @@
 """What a judgement comes to, as a document. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from publisher.kafka.partitions import Offsets
+from publisher.kafka.partitions import Partition
 from scorer.rollout.judgement.labelled import LabelledSums
 from scorer.rollout.judgement.sample import Sample
 from scorer.rollout.judgement.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
@@ -19,6 +19,14 @@ DROPPED = {
 }
 """What is in no pair, by the reasons of a judgement, for people."""
 MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
+
+
+class Stretch(NamedTuple):
+    """Offsets of a partition, `start` inclusive and `end` exclusive, and how many committed records it had between them."""
+
+    start: int
+    end: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +55,18 @@ class Margins:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `reached`: how far was read.
-    `labelled` are the sums by label, which rest on offsets of their own; None: no rule asks for labels."""
+    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `read`: the records that were
+    taken in, by partition. `labelled` are the sums by label, which rest on offsets of their own; None: no rule asks for labels.
+    `outputs` are the outputs that versions of several outputs decide on, by digest."""
 
     rivals: Rivals
     verdict: Verdict
     sample: Sample
     dropped: Mapping[str, int]
-    reached: Offsets
+    read: Mapping[Partition, Stretch]
     behind: float | None = None
     labelled: LabelledSums | None = None
+    outputs: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
@@ -78,6 +88,10 @@ class Judgement:
             "decisions": [{"champion": a, "candidate": b, "events": count} for (a, b), count in self.flips],
             "dropped": dict(self.dropped),
             "behind_seconds": None if self.behind is None else round(self.behind, 3),
-            "read": [{"topic": t, "partition": p, "to": offset} for (t, p), offset in sorted(self.reached.items())],
+            "read": [
+                {"topic": topic, "partition": number, "from": start, "to": end, "records": count}
+                for (topic, number), (start, end, count) in sorted(self.read.items())
+            ],
             **({} if self.labelled is None else {"labelled": self.labelled.to_dict()}),
+            **({"outputs": dict(self.outputs)} if self.outputs else {}),
         }

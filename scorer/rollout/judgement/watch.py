@@ -1,49 +1,37 @@
 """Watches a candidate: reads scores, dead letters and the shadow's answers, joins them, and keeps the sums. It joins no group
 and writes nothing."""
 
-import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.skipped import SkippedRecords
 from publisher.kafka.topics import Bounds
-from publisher.process.time_window import ALWAYS, TimeWindow
-from scorer.events.native.texts import Column, some
-from scorer.rollout.decided_outputs import UNKNOWN, DecidedOutputs, decided_output
-from scorer.rollout.judgement import records
-from scorer.rollout.judgement.cells import Cells, cell
-from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
+from publisher.process.time_window import TimeWindow
+from scorer.rollout.decided_outputs import DecidedOutputs, decided_output
+from scorer.rollout.judgement.cells import Cells
+from scorer.rollout.judgement.differences import Contest
 from scorer.rollout.judgement.feed import Feed, Lag
-from scorer.rollout.judgement.labelled import LabelledPairs, LabelledSums
-from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side, joined
-from scorer.rollout.judgement.records import Unreadable
-from scorer.rollout.judgement.report import Judgement
-from scorer.rollout.judgement.sample import Sample
-from scorer.rollout.judgement.shelf import Shelf, Told
+from scorer.rollout.judgement.labelled import LabelledSums
+from scorer.rollout.judgement.pair_sums import PairSums
+from scorer.rollout.judgement.report import Judgement, Stretch
 from scorer.rollout.judgement.taken import Batch, Taken
 from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
-from scorer.scores import formats
 from scorer.servables.source import open_source
 from scorer.settings import Settings
 
-log = logging.getLogger(__name__)
-
-MOST = 60_000  # answers that wait for another, of 500 bytes or so
 TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
 LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
-MANY_UNREADABLE = 100  # records that are no score, before the first that is one
-HINT = "check output.topic, output.format and schema_registry.url"
 
 
 def spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Partition, Bounds]:
@@ -90,6 +78,7 @@ class Watch:
         *,
         labels: bool = False,
         sums: LabelledSums | None = None,
+        outputs: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         """Start to read.
 
@@ -100,26 +89,22 @@ class Watch:
             stretch: where reading starts, and where `to_end` stops.
             labels: whether the errors by label are measured, now and then.
             sums: errors by label that were measured before and that hold; with them nothing is measured.
+            outputs: the outputs that versions decide on, by digest, as far as they are known; others are looked up.
         """
-        self._labelled = LabelledPairs(settings.labels.max_events) if labels and sums is None else None
-        self._settings, self._window, self._sums, self._measured = settings, window, sums, 0.0
-        self._outputs = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
-        self._comparer = Comparer(contest)
-        self._as_json = formats.as_json(settings)
+        decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
+        self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
+        self._settings, self._sums, self._measured = settings, sums, 0.0
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
-        starts = {partition: start for partition, (start, _) in stretch.items()}
+        self._starts = {partition: start for partition, (start, _) in stretch.items()}
+        self.records: Counter[Partition] = Counter()
+        """How many records were taken in, by partition."""
         self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
-        self._join, self._shelf = MergeJoin(MOST, 0), Shelf()
-        self._most_held = 0
-        self._share_room()
-        self._lanes: dict[Partition, set[Partition]] = {}
-        self._slow: set[Partition] = set()
+        self._pairs.share_room(self._stops)
         now = time.monotonic()
         self._lag, self._noted, self._settled, self._looked = Lag(now, self._stops), now, now, now
         self._paired: float | None = None
-        self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
-        self._skipped, self._read_any = SkippedRecords(log), False
-        self.tally, self.sample = Tally(), Sample()
+        self._feed = Feed(settings.kafka, f"{settings.name}.judge", self._starts)
+        self.tally, self.sample = self._pairs.tally, self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
         """Read everything up to the stops. Gives how many offsets are left, now and then."""
@@ -127,7 +112,8 @@ class Watch:
         while left := self._left():
             taken = self._feed.take(TAKE_SECONDS)
             self._take_in(replace(taken, batches=[cut for each in taken.batches if len((cut := self._cut(each)).rows)]))
-            self._feed.hold(self._slow | {each for each, stop in self._stops.items() if self._feed.reached[each] >= stop})
+            self._settle(self._stops)
+            self._feed.hold(self._held())
             if taken.batches:
                 quiet = time.monotonic()
             elif time.monotonic() > quiet + STALL_SECONDS:
@@ -143,7 +129,8 @@ class Watch:
         self._look()
         while (now := time.monotonic()) < until:
             self._take_in(self._feed.take(min(TAKE_SECONDS, until - now)))
-            self._feed.hold(self._slow)
+            self._settle()
+            self._feed.hold(self._pairs.slow)
         if now >= self._noted + seconds:
             self._lag.note(now, self._bus.visible(self._stops))
             self._noted = now
@@ -156,7 +143,7 @@ class Watch:
         Labels are read as a whole, so the sums by label are measured every LABEL_SECONDS only. In between they rest on older
         offsets than the other sums; the judgement names both.
         """
-        if self._labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
+        if self._pairs.labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
             self._sums, self._measured = self.labelled_sums(), now
         return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
 
@@ -170,22 +157,24 @@ class Watch:
         Raises:
             Fatal: if labels are not asked for, or as `LabelledPairs.differences` does.
         """
-        if self._labelled is None:
+        if self._pairs.labelled is None:
             raise Fatal("no rule asks for labels", "add the rule brier", USAGE)
-        sums = self._labelled.differences(self._bus, self._settings, self._feed.reached, until)
-        unknown = ", ".join(sorted(self._outputs.unknown))
-        return replace(sums, reason=f"{sums.reason}; of {unknown} {UNKNOWN}") if sums.reason and unknown else sums
+        sums = self._pairs.labelled.differences(self._bus, self._settings, self._feed.reached, until)
+        unknown = self._pairs.unknown
+        return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums
 
     def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
         """This verdict, with what it rests on."""
-        labels = {} if self._sums is None else {at: bounds[1] for at, bounds in self._sums.labels.items()}
-        return Judgement(rivals, verdict, self.sample, self.dropped, self._feed.reached | labels, behind, self._sums)
+        reached, sums = self._feed.reached, self._sums
+        read = {at: Stretch(self._starts[at], end, self.records[at]) for at, end in reached.items()}
+        if sums is not None:
+            read |= {at: Stretch(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+        return Judgement(rivals, verdict, self.sample, self.dropped, read, behind, sums, self._pairs.outputs.names)
 
     @property
     def dropped(self) -> dict[str, int]:
         """Answers that are in no pair, and pairs that do not count, by why."""
-        unreadable = self._skipped.counts.total()
-        return {**self._join.dropped._asdict(), "foreign": self.tally.foreign, "unreadable": unreadable}
+        return self._pairs.dropped
 
     def close(self) -> None:
         self._feed.close()
@@ -198,158 +187,51 @@ class Watch:
         added = self._bus.earliest(at for at in self._bus.partitions(topics) if at not in self._stops)
         if added:
             self._feed.add(added)
+            self._starts |= added
             self._stops |= added
-            self._share_room()
+            self._pairs.share_room(self._stops)
         self._looked = time.monotonic()
 
-    def _share_room(self) -> None:
-        """Each partition's share of the answers that may wait."""
-        width = max(1, sum(topic == self._settings.output.topic for topic, _ in self._stops))
-        self._most_held, self._join.late = MOST // (2 * width), MOST // (4 * width)
-
     def _left(self) -> Offsets:
-        """The offsets that are missing, by partition. What one side holds back is of no use once the other side has ended."""
-        reached = self._feed.reached
-        left = {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
+        """The offsets that are missing, by partition. Those of a slow partition are of no use once the other side has ended, if
+        none of its answers waits."""
+        left = self._missing()
         return {
             partition: missing
             for partition, missing in left.items()
-            if partition not in self._slow or self._awaited(partition, left)
+            if partition not in self._pairs.slow or self._awaited(partition, left) or self._pairs.awaited(partition)
         }
+
+    def _missing(self) -> Offsets:
+        reached = self._feed.reached
+        return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
+
+    def _held(self) -> set[Partition]:
+        """The partitions to hold back on the way to the stops: slow ones while the other side may come up to them."""
+        left = self._missing()
+        return {each for each in self._stops if each not in left or (each in self._pairs.slow and self._awaited(each, left))}
 
     def _awaited(self, held: Partition, left: Collection[Partition]) -> bool:
         """Whether the other side may still bring what the answers of a partition that is held back wait for."""
         mine = held[0] == self._settings.shadow_topic
-        return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in self._slow for topic, p in left)
+        slow = self._pairs.slow
+        return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in slow for topic, p in left)
 
     def _cut(self, batch: Batch) -> Batch:
         count = int(np.searchsorted(batch.offsets, self._stops[batch.partition]))
         return Batch(batch.partition, batch.rows[:count], batch.offsets[:count])
 
     def _take_in(self, taken: Taken) -> None:
-        letters = [batch for batch in taken.batches if batch.partition[0] == self._settings.dead_letter.topic]
-        answers = [batch for batch in taken.batches if batch.partition[0] != self._settings.dead_letter.topic]
-        for batch in letters:
-            self._letters(taken, batch)
-        if answers:
-            self._records(taken, answers)
-        now = time.monotonic()
-        if now >= self._settled + SETTLE_SECONDS and self._letters_read():
-            self._join.settle()
-            self._settled = now
-        self._shelf.keep(self._join.tickets())
-        self._find_slow()
-
-    def _records(self, taken: Taken, batches: Sequence[Batch]) -> None:
-        values, lanes = taken.values, []
-        for batch in batches:
-            rows = batch.rows
-            try:
-                values = records.in_json(values, rows, self._as_json)
-                lanes.append(records.lanes(values, rows))
-            except Unreadable:
-                rows = self._readable(values, batch)
-                values = records.in_json(values, rows, self._as_json)
-                lanes.append(records.lanes(values, rows))
-            self._read_any |= len(rows) > 0
-        first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, Pairs]]()
-        for batch, found in zip(batches, lanes, strict=True):
-            side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
-            self._lanes.setdefault(batch.partition, set()).update(found)
-            pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in found.items()]
-        self._pairs(pairs)
-
-    def _readable(self, values: Column, batch: Batch) -> NDArray[np.int64]:
-        """Return the rows of a batch that are scores, (n,). The others are counted and named.
-
-        Raises Fatal (2) if there are many others and not one score: then the configuration names another topic or format.
-        """
-        faults = records.faults(values, batch.rows, self._as_json)
-        for row, fault in faults.items():
-            self._skipped.skip(*batch.partition, int(batch.offsets[np.searchsorted(batch.rows, row)]), fault)
-        rows = batch.rows[~np.isin(batch.rows, np.fromiter(faults, np.int64, len(faults)))]
-        if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
-            topic, partition = batch.partition
-            raise Fatal(f"{unreadable:,} records of {topic}[{partition}] and others are read, and none is a score", HINT, USAGE)
-        return rows
-
-    def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: Pairs) -> NDArray[np.bool_]:
-        """Tell which pairs have two readable answers, (n,). The others are counted and named."""
-        found = np.ones(len(pairs.offsets), np.bool_)
-        for row in range(len(found)):
-            try:
-                self._shelf.answers(pairs.answered[row : row + 1])
-                self._shelf.answers(pairs.shadow[row : row + 1])
-            except Unreadable as error:
-                found[row] = False
-                topic, partition = lanes[of[row]]
-                told = f"an answer to {topic}[{partition}]@{pairs.offsets[row]}: {error}"
-                self._skipped.skip(topic, partition, int(pairs.offsets[row]), told)
-        return found
-
-    def _letters_read(self) -> bool:
-        """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
-        letters = self._settings.dead_letter.topic
-        return all(self._feed.reached[each] >= stop for each, stop in self._stops.items() if each[0] == letters)
-
-    def _letters(self, taken: Taken, batch: Batch) -> None:
-        for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
-            if (letter := records.letter(headers or [])) is not None:
-                lane, offset, answer = letter
-                ticket = self._shelf.put_one(Told(answer, key))
-                self._pairs([(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket])))])
-
-    def _pairs(self, found: Sequence[tuple[Partition, Pairs]]) -> None:
-        """Count the pairs of several source partitions."""
-        found = [(lane, pairs) for lane, pairs in found if len(pairs.offsets)]
-        if not found:
-            return
-        lanes, pairs = [lane for lane, _ in found], joined([pairs for _, pairs in found])
-        of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in found])
-        try:
-            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
-        except Unreadable:
-            readable = self._readable_pairs(of, lanes, pairs)
-            of, pairs = of[readable], Pairs(*(column[readable] for column in pairs))
-            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
-        if self._window != ALWAYS:
-            inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
-            if len(inside) < len(shadow):
-                answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
-                of, pairs = of[inside], Pairs(*(column[inside] for column in pairs))
-        self._count(lanes, of, pairs, self._outputs.answers(answered), self._outputs.answers(shadow))
-
-    def _count(
-        self,
-        lanes: Sequence[Partition],
-        of: NDArray[np.intp],
-        pairs: Pairs,
-        answered: Sequence[Answer],
-        shadow: Sequence[Answer],
-    ) -> None:
-        """Count pairs of the window. `of` says which source partition each is of."""
-        found, keys = self._comparer.differences(answered, shadow), self._shelf.hashes(pairs.answered)
-        places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)
-        cells = np.array([cell(key, lanes[at], offset) for key, at, offset in places], np.intp)
-        self.tally.add(cells, found)
-        for at, lane in enumerate(lanes):
-            rows = np.flatnonzero(of == at)
-            self.sample.add(lane, pairs.offsets[rows], found.part(rows))
-            if self._labelled is not None:
-                both = rows[found.where(lambda kind: kind.scored)[rows]].tolist()
-                sides = found.ordered(both, answered, shadow)
-                self._labelled.add(
-                    lane, [(int(pairs.offsets[n]), int(cells[n]), *side) for n, side in zip(both, sides, strict=True)]
-                )
-        if any(kind is not None for kind in found.kinds):
+        pairs = self._pairs.pairs
+        for batch in taken.batches:
+            self.records[batch.partition] += len(batch.rows)
+        self._pairs.take_in(taken)
+        self._pairs.release()
+        if self._pairs.pairs > pairs:
             self._paired = time.monotonic()
 
-    def _find_slow(self) -> None:
-        """Which partitions are to be held back, because their side is far ahead of the other."""
-        for partition, lanes in self._lanes.items():
-            side = Side.SHADOW if partition[0] == self._settings.shadow_topic else Side.ANSWERED
-            held = max((self._join.held(side, lane) for lane in lanes), default=0)
-            if held > self._most_held:
-                self._slow.add(partition)
-            elif held <= self._most_held // 2:
-                self._slow.discard(partition)
+    def _settle(self, ends: Offsets | None = None) -> None:
+        """Drop now and then what waits in vain, with all that is written now, or these `ends`, as the measure."""
+        if (now := time.monotonic()) >= self._settled + SETTLE_SECONDS:
+            self._pairs.settle(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
+            self._settled = now

@@ -75,16 +75,17 @@ class Place(NamedTuple):
 
 @dataclass
 class Refusals:
-    """Labels that do not count, by reason; the position of the first of each, and an explanation where there is one."""
+    """Labels that do not count, by reason; the first position of each, and an explanation if there is one. In any order of the
+    partitions the same labels give the same."""
 
     counts: Counter[Unusable] = field(default_factory=Counter)
     examples: dict[Unusable, Place] = field(default_factory=dict)
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
     def add(self, reason: Unusable, place: Place, explain: Callable[[], str] = str) -> None:
-        """Count a label; `explain` is called for the first of a reason."""
+        """Count a label; `explain` is called if its position is the first of a reason so far."""
         self.counts[reason] += 1
-        if reason not in self.examples:
+        if reason not in self.examples or place < self.examples[reason]:
             self.examples[reason], self.explanations[reason] = place, explain()
 
     def copied(self) -> "Refusals":
@@ -97,7 +98,11 @@ class Refusals:
 
     def lines(self) -> list[str]:
         """Return a line for each reason, the most frequent first."""
-        return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.counts.most_common()]
+        return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.ordered()]
+
+    def ordered(self) -> list[tuple[Unusable, int]]:
+        """Return the counts, the most frequent reason first."""
+        return sorted(self.counts.items(), key=lambda each: (-each[1], each[0]))
 
 
 class Labels:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from scorer.rollout.judgement.watch import MANY_UNREADABLE
+from scorer.rollout.judgement.pair_sums import MANY_UNREADABLE
 from tests.integration.scorer.lethal import KILLS_CANDIDATE
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, events, until
 from tests.integration.scorer.test_lethal_events import LOADING, lethal
@@ -284,6 +284,7 @@ def test_a_candidate_that_kills_scorers_is_taken_back(make_rig: MakeRig) -> None
     scorer, controller = rig.start("a").ready(), Controller(rig).ready()
     begin(rig, "2.0.0", [{"canary": "50%"}, {"promote": True}])
     waits(rig, "no shadow runs")
+    until(lambda: "(revision 2), and" in scorer.said, "the canary")
     rig.emit({**event, "a": KILLS_CANDIDATE} for event in events(20))
     until(lambda: LOADING in scorer.said, "the end of the examination")
     until(lambda: "canary" in rig.fleet()[0]["versions"], "the candidate in the process")

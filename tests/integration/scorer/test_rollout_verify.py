@@ -139,5 +139,21 @@ def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> No
         look = looked(judging, rollout, 300)
     end(rollout, look)
     bus.rig.delete_records(f"{bus.rig.name}.labels")
-    with pytest.raises(Fatal, match="has 0 of the 300 labels that this decision rests on"):
+    with pytest.raises(Fatal, match="has 0 of the 300 labels that it rests on"):
+        verify(settings, rollout, 2)
+
+
+def test_a_decision_of_a_controller_that_began_after_retention_is_verified(bus: Bus) -> None:
+    """It rests on the answers that were left, and its entry says so. When these are removed too, that is an error."""
+    settings, rollout = load(bus.rig.path, []).settings, rollout_of(bus, RULES["errors"][0])
+    answered = Answered(bus, "errors", 2)
+    answered.answer(300)
+    bus.rig.delete_records(bus.rig.scores_topic)
+    answered.answer(300)
+    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+        end(rollout, looked(judging, rollout, 300))
+    changed = load(bus.rig.path, ["labels.value=other"]).settings
+    assert verify(changed, rollout, 2).differs == ()
+    bus.rig.delete_records(bus.rig.scores_topic)
+    with pytest.raises(Fatal, match="begins at 200 by now, and it rests on the records from 100 on"):
         verify(settings, rollout, 2)

@@ -71,6 +71,8 @@ def test_letters_wait_until_they_were_put_back() -> None:
     assert fold.letters[0].offset == LETTERS_KEPT + 4
     assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2 + 2, "malformed": LETTERS_KEPT // 2 + 1}
     assert fold.unfit() == 1
+    fold.hear_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # while its topic was an input still
+    assert fold.unfit() == 0
     assert [fold.put_back(told.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
 

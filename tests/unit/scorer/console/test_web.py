@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import call, create_autospec
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,7 +19,7 @@ from scorer.console.web import VIEWS, Console
 from scorer.observe.status import VersionStatus
 from scorer.rollout.controller.entries import Kind, Planned, Verb
 from scorer.rollout.judgement.report import DROPPED
-from scorer.rollout.labels.label import Label
+from scorer.rollout.labels.label import Label, Unusable
 from tests.support import rollouts, trained
 from tests.unit.scorer.console import told
 from tests.unit.scorer.minimal import minimal
@@ -362,3 +363,15 @@ def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
     assert "1 cannot be replayed and are not counted here" in page
     assert "not possible: it came from elsewhere" in page
     assert "3 older offsets were not read" in page
+
+
+def test_labels_that_do_not_count_are_shown_with_the_words_of_the_command() -> None:
+    state = State(loaded=True)
+    for n in range(4):
+        state.hear_score(msgspec.structs.replace(told.score(n / 4), id=f"e{n}", decision="late" if n > 1 else "on time"))
+    state.labelled.hear_label(Label("e0", "cancelled"))
+    state.labelled.unusable[Unusable.NO_ID] += 1
+    page = text_of(client(state).get("/scores").text)
+    assert "No sampled score has a label that counts." in page
+    assert "1 unknown-class: &#39;cancelled&#39; is none of the classes on time, late; check labels.value" in page
+    assert "1 no-id" in page

@@ -9,7 +9,7 @@ from scorer.rollout.judgement.differences import Answer
 from scorer.rollout.judgement.labelled import LabelledPairs, losses, missing
 from scorer.rollout.labels.classes import BINARY, Classes
 from scorer.rollout.labels.columns import Labels
-from scorer.rollout.labels.label import Label
+from scorer.rollout.labels.label import Label, Unusable
 from scorer.rollout.labels.newest import hashed
 
 COUNT = 500
@@ -99,3 +99,16 @@ def test_why_there_is_no_pair_is_named() -> None:
     no_numbers = held(np.full((4, 2), 7.0))
     assert "no score of theirs is a probability" in missing(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
     assert "none has the outcome 0 or 1" in missing(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))
+
+
+def test_why_there_is_no_pair_is_the_same_in_any_order_of_the_partitions() -> None:
+    pairs, reasons = held(np.full((2, 2), 0.5)), set()
+    for order in ((0, 1), (1, 0)):
+        labels = Labels("labels", Classes(("low", "high")))
+        for partition in order:
+            of = hashed([f"e{partition}"])
+            labels.add(pairs.newest(), partition, [5 - partition], [1], of, [Label(f"e{partition}", 7.0 + partition)])
+            labels.add(pairs.newest(), partition, [9], [1], of, [(Unusable.NO_VALUE, Unusable.NOT_JSON)[partition]])
+        reasons.add(missing(pairs.newest(), labels))
+    (reason,) = reasons
+    assert "2 are unknown-class, the first labels[0]@5: 7 is" in reason

@@ -37,8 +37,8 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
         pairs += zip(*add(join, side, PLACE, some, [1_000 * (side + 1) + offset for offset in some]), strict=True)
         assert len(join.tickets()) == join.waiting
     assert sorted(pairs) == [(o, 1_000 + o, 2_000 + o) for o in sorted(scores & shadow)]
-    join.settle()
-    join.settle()
+    for side in (*Side, *Side):
+        join.settle(side)
     behind = [offset for offset in scores - shadow if offset > max(shadow, default=-1)]
     ahead = [offset for offset in shadow - scores if offset > max(scores, default=-1)]
     assert sorted(join.tickets().tolist()) == sorted([*(1_000 + o for o in behind), *(2_000 + o for o in ahead)])
@@ -61,7 +61,8 @@ def test_what_failed_may_stand_a_little_behind() -> None:
     assert add(join, Side.SHADOW, PLACE, [60], [7]) == [[60], [60], [7]]
     add(join, Side.SHADOW, PLACE, [100, 101, 103], [8, 8, 8])
     assert len(add(join, Side.ANSWERED, PLACE, [101, 102, 103], [9, 9, 9])[0]) == 2
-    join.settle()
+    for side in Side:
+        join.settle(side)
     assert add(join, Side.ANSWERED, PLACE, [100], [5]) == [[100], [5], [8]]
 
 
