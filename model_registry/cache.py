@@ -24,15 +24,15 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry import files, package
+from model_registry import atomic_files, package
 from model_registry.channels.channel import Resolution
+from model_registry.default_limits import MAX_BYTES, MAX_VERSION_BYTES
 from model_registry.errors import RegistryError
-from model_registry.limits import MAX_BYTES, MAX_VERSION_BYTES
 from model_registry.oci import digests
 from model_registry.oci.manifest import Version
 from model_registry.package import Package
-from model_registry.stores import Store, select
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores import Store, resolve_index
+from model_registry.stores.oci_layout import LayoutStore
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.files import open_regular
 
@@ -76,11 +76,11 @@ class Cache:
         be fetched and could not be, Refused where it is too large, or `package.read` refuses its files.
         """
         entry = self.root / "versions" / digests.hex_of(digest)
-        with files.reported("the model cache"):
+        with atomic_files.reported("the model cache"):
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
-                named = partial(select.describe, digest=digest, version=version, repository=store.repository)
+                named = partial(resolve_index.describe, digest=digest, version=version, repository=store.repository)
                 found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
                 stated = {"name": found.name, "version": found.version, "annotations": found.annotations}
@@ -98,9 +98,9 @@ class Cache:
         """Note that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
         known = _Known(key, resolution.digest, resolution.version, resolution.revision)
         path = self._known(key)
-        with files.reported("the model cache"):
+        with atomic_files.reported("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            files.replace(path, [msgspec.json.encode(known)])
+            atomic_files.replace(path, [msgspec.json.encode(known)])
 
     def recall(self, key: str) -> Resolution | None:
         """What `remember` noted last, or None where nothing that can be read is there."""
@@ -109,7 +109,7 @@ class Cache:
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], Version]) -> Version:
         """Make the entry new, unless another process has just done it."""
-        with files.locked(entry.with_suffix(".lock")):
+        with atomic_files.locked(entry.with_suffix(".lock")):
             if there := self._intact(entry, described):
                 return there
             found = described(store)
@@ -119,13 +119,13 @@ class Cache:
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
-                for data in {store.manifest(digest), select.chosen(store, digest)}:
-                    files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
+                for data in {store.manifest(digest), resolve_index.chosen(store, digest)}:
+                    atomic_files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
                 package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
                 shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
                 part.rename(entry)
-                files.sync_directory(entry.parent)
+                atomic_files.sync_directory(entry.parent)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         self._make_room(0)  # an image is larger than its layers say
@@ -149,7 +149,7 @@ class Cache:
         if digest in self._held:
             return
         try:
-            self._held[digest] = files.lock(entry.with_suffix(".use"), fcntl.LOCK_SH)
+            self._held[digest] = atomic_files.lock(entry.with_suffix(".use"), fcntl.LOCK_SH)
         except OSError as error:
             if error.errno not in READ_ONLY:
                 raise  # else nobody else removes anything either
@@ -157,7 +157,7 @@ class Cache:
     def _make_room(self, wanted: int) -> None:
         """Remove entries until `wanted` bytes more are within the limit (and on the disk), or all that are left are needed."""
         for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
-            with files.locked_if_free(part.with_suffix(".lock")) as free:
+            with atomic_files.locked_if_free(part.with_suffix(".lock")) as free:
                 if free:
                     shutil.rmtree(part, ignore_errors=True)
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
@@ -191,7 +191,7 @@ def _read_known(path: Path) -> _Known | None:
 
 def _remove(entry: Path) -> bool:
     """Remove an entry that nobody uses; whether it is gone."""
-    with files.locked_if_free(entry.with_suffix(".use")) as free:
+    with atomic_files.locked_if_free(entry.with_suffix(".use")) as free:
         if free:
             gone = entry.with_suffix(".part")  # not there any more from one moment to the next
             shutil.rmtree(gone, ignore_errors=True)

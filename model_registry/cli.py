@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from model_registry.commands import channels, options, trust, versions
+from model_registry.commands import channels, options, signing, versions
 from model_registry.commands.init import init
 from model_registry.commands.output import talk
 from model_registry.commands.push import push
@@ -44,10 +44,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "watch": channels.watch,
     "status": channels.status,
     "prune": channels.prune,
-    "keygen": trust.keygen,
-    "sign": trust.sign,
-    "verify": trust.verify,
-    "attest": trust.attest,
+    "keygen": signing.keygen,
+    "sign": signing.sign,
+    "verify": signing.verify,
+    "attest": signing.attest,
 }
 for name, verb in VERBS.items():
     app.command(name)(verb)

@@ -1,6 +1,6 @@
 """The program `scorer`."""
 
-from publisher.process import command_line
+from publisher.runtime import command_line
 
 VERBS = {
     "run": "scorer.commands.run:run",
@@ -20,8 +20,8 @@ VERBS = {
     "bench": "scorer.commands.bench:bench",
     "console": "scorer.commands.console:console",
     "explain": "scorer.commands.explain:explain",
-    "promote": "scorer.rollout.command:promote",
-    "rollback": "scorer.rollout.command:rollback",
+    "promote": "scorer.commands.promote:promote",
+    "rollback": "scorer.commands.promote:rollback",
     "rollout": "scorer.commands.rollout:app",
     "demo": "scorer.demo.command:demo",
 }

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from model_registry import nearest
+from model_registry import suggestions
 from publisher.errors import USAGE, Fatal, Retriable, answered
-from publisher.kafka import rights
+from publisher.kafka import acls
 from publisher.kafka import topics as kafka_topics
+from publisher.kafka.acls import DESCRIBE, READ, WRITE, Operations
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.rights import DESCRIBE, READ, WRITE, Operations
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
@@ -58,7 +58,7 @@ def required(settings: Settings) -> dict[str, Operations]:
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
-    return rights.to_read(*settings.input.topics) | written
+    return acls.to_read(*settings.input.topics) | written
 
 
 def optional(settings: Settings) -> dict[str, str]:
@@ -99,7 +99,7 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
     """Return a line for each missing topic, with an existing one of a similar name that the settings do not name. Pure."""
     used = known(settings)
     others = [name for name in existing if name not in used]
-    questions = {name: nearest.question(name, others) for name in absent}
+    questions = {name: suggestions.question(name, others) for name in absent}
     return [f"topic {name} does not exist" + (f": {question}" if question else "") for name, question in questions.items()]
 
 

@@ -2,7 +2,7 @@
 
 Resolves Apache Kafka with jgo from Maven Central (or the mirror of the user's Maven settings) and prints one line a jar:
 SHA-256, size in bytes, `group:artifact:version`. The output without a version is committed as `scorer/demo/broker_jars.txt`,
-that for another version as `tests/proofs/brokers/kafka-VERSION.txt`.
+that for another version as `tests/benchmarks/brokers/kafka-VERSION.txt`.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 import sys
 from importlib.util import find_spec
 
-from publisher.process import command_line
+from publisher.runtime import command_line
 from training import environment
 
 VERBS = {

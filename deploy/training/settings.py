@@ -1,5 +1,5 @@
 """Every setting of `training.yaml`. Events, labels and the model's repository are the scorer's (`scorer.yaml`).
-How a file, the environment (`TRAINING_...`) and flags are merged: publisher/process/configuration.py."""
+How a file, the environment (`TRAINING_...`) and flags are merged: publisher/runtime/configuration.py."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,13 +10,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, fi
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
-from model_registry.package import paths
+from model_registry.package import json_path
 from publisher.errors import USAGE, Fatal
-from publisher.process import configuration
-from publisher.process.configuration import Configuration, Section, SettingsError
-from publisher.process.time_window import UNITS, seconds
+from publisher.runtime import configuration
+from publisher.runtime.configuration import Configuration, Section, SettingsError
+from publisher.runtime.time_range import UNITS, seconds
 from scorer import settings as scorer_settings
-from scorer.rollout.labels.reading import labels_topic
+from scorer.evaluation.join_labels import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
 BLOCKS = (5, 1_000)
@@ -98,7 +98,7 @@ class GateSection(Section):
     @classmethod
     def _paths(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
         for each in slices:
-            paths.of_object(each)
+            json_path.of_object(each)
         return slices
 
 

@@ -18,15 +18,15 @@ from datetime import UTC, datetime
 
 from model_registry.channels import roles
 from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode, sign
+from model_registry.channels.move_target import Target, beside, check_complete, shadowed, whole
 from model_registry.channels.roles import Role
-from model_registry.channels.standing import Standing, read, stands
-from model_registry.channels.targets import Target, beside, check_complete, shadowed, whole
+from model_registry.channels.state import Standing, read, stands
 from model_registry.errors import BadReference, Conflict, Corrupt, Denied, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store, select
-from model_registry.trust import bundle
-from model_registry.trust.keys import PrivateKey
+from model_registry.signing import bundle
+from model_registry.signing.keys import PrivateKey
+from model_registry.stores import Store, resolve_index
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def resolve(store: Store, tag: str) -> Resolution:
         move = read(store, tag, revision)
         if move.to_digest == digest:
             return Resolution(champion, move.to_version, revision, parts)
-    version = select.describe(store, champion, version="" if pinned else tag).version
+    version = resolve_index.describe(store, champion, version="" if pinned else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)

@@ -11,8 +11,8 @@ from model_registry.channels.roles import Role
 from model_registry.errors import Corrupt, NotFound, Refused
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
-from model_registry.trust import bundle
-from model_registry.trust.keys import PrivateKey
+from model_registry.signing import bundle
+from model_registry.signing.keys import PrivateKey
 from model_registry.untrusted_input import documents
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"

@@ -16,11 +16,11 @@ from model_registry.channels.channel import Resolution
 from model_registry.channels.history import EVIDENCE, NAMES, Move, decode, model_name, stated
 from model_registry.errors import Conflict, Corrupt, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
+from model_registry.signing import bundle, signatures
+from model_registry.signing.policy import Policy, read
+from model_registry.signing.signature_cache import Proofs
+from model_registry.signing.signatures import TrustedKey
 from model_registry.stores import Store
-from model_registry.trust import bundle, signing
-from model_registry.trust.policy import Policy, read
-from model_registry.trust.proofs import Proofs
-from model_registry.trust.signing import TrustedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
         raise _unsigned(move, "its history entry has no signature" if not layers else "its signature is not one small bundle")
     data = b"".join(store.blob(layers[0]))
     try:
-        statement, key_id = signing.check(data, move.to_digest, keys, now)
+        statement, key_id = signatures.check(data, move.to_digest, keys, now)
     except (Corrupt, Refused) as error:
         raise _unsigned(move, str(error)) from None
     if statement.predicate_type != bundle.MOVED:
@@ -145,7 +145,7 @@ class MoveGate(MoveAdmission):
         """The predicate of a kept statement about this channel; None where no trusted key signed it."""
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)
-            statement, _ = signing.check(data, str(claimed.predicate.get("to")), self._policy.move_keys, now)
+            statement, _ = signatures.check(data, str(claimed.predicate.get("to")), self._policy.move_keys, now)
             int(statement.predicate["revision"])
         except (RegistryError, KeyError, ValueError, TypeError):
             return None

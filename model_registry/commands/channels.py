@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from model_registry.channels.history import Move
-    from model_registry.channels.prune import Removal
+    from model_registry.channels.retention import Removal
     from model_registry.stores import Store
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
@@ -236,7 +236,7 @@ def prune(
     json: Json = False,
 ) -> None:
     """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""
-    from model_registry.channels import prune as pruning
+    from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)
     found = pruning.survey(store)

@@ -7,7 +7,7 @@ import typer
 
 from model_registry.commands import output
 from model_registry.commands.options import Json
-from model_registry.limits import DEFAULT_DOMAINS
+from model_registry.default_limits import DEFAULT_DOMAINS
 
 Example = Annotated[
     Path | None,
@@ -31,10 +31,10 @@ def init(
     json: Json = False,
 ) -> None:
     """Write a model's package, to be completed: what only a person knows is marked FILL IN. Overwrites nothing."""
-    from model_registry.commands import drafted
+    from model_registry.commands import draft_package
 
     folder = into or Path(f"{model.stem}-1.0.0")
-    made = drafted.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
+    made = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
     value = {"folder": str(folder), "files": made.files, "notes": made.notes, "gaps": made.gaps, "next": made.commands}
     lines = [("wrote", str(folder / name)) for name in made.files]
     lines += [("note", note) for note in made.notes] + [("open", gap) for gap in made.gaps]

@@ -17,9 +17,9 @@ from model_registry.oci import reference, tags
 from model_registry.oci.reference import Reference
 
 if TYPE_CHECKING:
+    from model_registry.signing.keys import PrivateKey
+    from model_registry.signing.signatures import TrustedKey
     from model_registry.stores import Progress, Store
-    from model_registry.trust.keys import PrivateKey
-    from model_registry.trust.signing import TrustedKey
 
 TIMEOUT_SECONDS = 30.0
 NAMELESS = "?"  # no tag, and so no version, is called so
@@ -113,12 +113,12 @@ def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
     Raises BadReference for a digest whose manifest does not say its version.
     """
     from model_registry.channels import channel
-    from model_registry.stores import select
+    from model_registry.stores import resolve_index
 
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):
         called = channel.resolve(store, called).version
-    stated = select.describe(store, digest, version=called or NAMELESS).version
+    stated = resolve_index.describe(store, digest, version=called or NAMELESS).version
     if stated == NAMELESS:
         raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]
@@ -126,7 +126,7 @@ def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
 
 def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | None":
     """The key that signs a move; None where no key is named. Raises BadFile, BadReference."""
-    from model_registry.trust import keys
+    from model_registry.signing import keys
 
     if path is None:
         if password_file is not None:
@@ -137,8 +137,8 @@ def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | 
 
 def trusted_keys(paths: list[Path] | None) -> "list[TrustedKey]":
     """Public keys, each under the name of its file. Raises BadFile."""
-    from model_registry.trust import keys
-    from model_registry.trust.signing import TrustedKey
+    from model_registry.signing import keys
+    from model_registry.signing.signatures import TrustedKey
 
     return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
 

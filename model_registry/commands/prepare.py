@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from model_registry import files, package
+from model_registry import atomic_files, package
 from model_registry.errors import Refused
-from model_registry.oci import plan
-from model_registry.onnx import derive_signature, golden_run, requirements, safety, tensors
-from model_registry.onnx.file import OnnxFile
-from model_registry.package import Package, gaps, golden
-from model_registry.package.gaps import BLANK
+from model_registry.oci import build_artifact
+from model_registry.onnx_tools import derive_signature, run_golden, runtime_requirements, safety, tensors
+from model_registry.onnx_tools.file import OnnxFile
+from model_registry.package import Package, golden, placeholders
+from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
 
 CLOSE = 1e-4
@@ -60,7 +60,7 @@ def prepare(
 
     Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered.
     """
-    gaps.check(folder)
+    placeholders.check(folder)
     path, stated = package.find_model(folder), package.read_signature(folder)
     if path.name != package.MODEL:
         if stated is None:
@@ -83,7 +83,7 @@ def prepare(
     golden.check_shown(signature, found.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
     members, others = _members(folder, (one.location for one in model.external))
-    needs = requirements.of(model, tuple(devices))
+    needs = runtime_requirements.of(model, tuple(devices))
     return Prepared(found, more, needs, stated is None, _ran(found, signature, model, run), files=members, left_out=others)
 
 
@@ -92,8 +92,8 @@ def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]
 
     A package consists of its model with the files of its weights, the signature, the golden examples, and what people read.
     """
-    with files.reported(f"the package {folder}"):
-        paths = sorted(plan.walk(folder, hidden=False))
+    with atomic_files.reported(f"the package {folder}"):
+        paths = sorted(build_artifact.walk(folder, hidden=False))
     known = {package.SIGNATURE, package.GOLDEN, *weights}
     members = [path for path in paths if path in known or path.split("/")[0] in package.MODELS or _is_for_people(path)]
     others = {path if "/" not in path else f"{path.split('/')[0]}/" for path in paths if path not in members}
@@ -121,7 +121,7 @@ def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[.
         if _unanswered(found):
             events = [one.event for one in found.golden]
             raise Unanswered(found.folder, run(answered_by, found.model_path, signature, stated, events))
-        return str(run(golden_run.run, found.model_path, signature, found.golden, stated))
+        return str(run(run_golden.run, found.model_path, signature, found.golden, stated))
     except ImportError:
         if _unanswered(found):
             raise Unanswered(found.folder) from None
@@ -129,10 +129,10 @@ def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[.
 
 
 def _unanswered(found: Package) -> bool:
-    return any(gaps.is_gap(example.score) for example in found.golden)
+    return any(placeholders.is_gap(example.score) for example in found.golden)
 
 
-def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:
+def answered(model: run_golden.Loaded, events: Sequence[dict[str, Any]]) -> str:
     """Lines of golden.jsonl: these events with the model's own answers to each alone, where those are finite. Raises
     Refused."""
     found = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
@@ -142,7 +142,7 @@ def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:
 
 def answered_by(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
     """As `answered`, by a model that is loaded for it. Raises ImportError too."""
-    return answered(golden_run.Loaded(model, signature, stated), events)
+    return answered(run_golden.Loaded(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:

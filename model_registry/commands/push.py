@@ -12,8 +12,8 @@ import typer
 
 from model_registry.commands import output
 from model_registry.commands.options import Json, Ref, champion_of, open_repository
+from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.errors import BadReference
-from model_registry.limits import DEFAULT_DOMAINS
 
 MountFrom = Annotated[
     list[str] | None,
@@ -21,7 +21,7 @@ MountFrom = Annotated[
 ]
 if TYPE_CHECKING:
     from model_registry.commands.prepare import Prepared
-    from model_registry.image.build import Base
+    from model_registry.container_image.build import Base
 
 
 class Device(StrEnum):
@@ -90,7 +90,7 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 def _explained(folder: Path) -> Iterator[None]:
     """Where the signature or scores have to be written: as far as they are known on stdout, the rest on stderr. Ends with 3."""
     from model_registry.commands.prepare import Unanswered
-    from model_registry.onnx.derive_signature import Underivable
+    from model_registry.onnx_tools.derive_signature import Underivable
 
     try:
         yield
@@ -112,7 +112,7 @@ def _explained(folder: Path) -> Iterator[None]:
 
 
 def _base(ctx: typer.Context, text: str) -> "Base":
-    from model_registry.image.build import Base, open_base
+    from model_registry.container_image.build import Base, open_base
 
     if text == "scratch":
         return Base()

@@ -39,7 +39,7 @@ def pull(
 def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     """Show the versions, and which of them the channels name."""
     from model_registry.channels import roles
-    from model_registry.stores import select
+    from model_registry.stores import resolve_index
 
     store, _ = open_repository(ctx, repo)
     there = store.tags()
@@ -52,7 +52,7 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(there):
         digest = store.resolve(tag).digest
-        size = sum(blob.size for blob in select.describe(store, digest, version=tag).blobs)
+        size = sum(blob.size for blob in resolve_index.describe(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
     shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
     table = output.table(["version", "digest", "bytes", "channels"], shown)
@@ -65,8 +65,8 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
     from model_registry import package
     from model_registry.channels import channel
-    from model_registry.commands import trust
-    from model_registry.stores import select
+    from model_registry.commands import signing
+    from model_registry.stores import resolve_index
 
     store, target = open_repository(ctx, ref)
     if diff is not None:
@@ -76,13 +76,13 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
         return
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
-    version = select.describe(store, digest, version=target.tag or "")
+    version = resolve_index.describe(store, digest, version=target.tag or "")
     signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
     value["signature"] = msgspec.json.decode(signature.to_json()) if signature else None
-    value["attestations"] = trust.attested(store, digest, key)
+    value["attestations"] = signing.attested(store, digest, key)
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
@@ -95,17 +95,19 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """What a version reads of an event, and what its score is."""
-    from model_registry.package import compare, paths, sources
+    from model_registry.package import compatibility, field_sources, json_path
 
-    where = {one.name: f" at {paths.written(one.path)}" if one.path else sources.told(one) for one in signature.fields}
-    lines = [("input", f"{one.name}: {compare.kind(one)}{where[one.name]}") for one in signature.fields]
-    lines += [("constant", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.value is not None]
-    lines += [("made", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.mask_of or one.length_of]
-    lines += [("output", f"{one.name or 'score'}: {compare.told_output(signature, one)}") for one in signature.outputs]
+    where = {
+        one.name: f" at {json_path.written(one.path)}" if one.path else field_sources.told(one) for one in signature.fields
+    }
+    lines = [("input", f"{one.name}: {compatibility.kind(one)}{where[one.name]}") for one in signature.fields]
+    lines += [("constant", f"{one.tensor}: {compatibility.told(one)}") for one in signature.inputs if one.value is not None]
+    lines += [("made", f"{one.tensor}: {compatibility.told(one)}") for one in signature.inputs if one.mask_of or one.length_of]
+    lines += [("output", f"{one.name or 'score'}: {compatibility.told_output(signature, one)}") for one in signature.outputs]
     if signature.labels is not None:
-        lines.append(("labels", compare.told_labels(signature.labels)))
+        lines.append(("labels", compatibility.told_labels(signature.labels)))
     if signature.decision is not None:
-        lines.append(("decision", compare.told_decision(signature)))
+        lines.append(("decision", compatibility.told_decision(signature)))
     if signature.batch_tolerance is not None:
         lines.append(("batch", f"numbers of a score may depend on its batch by {signature.batch_tolerance:g}"))
     return lines
@@ -113,10 +115,10 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
 
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from model_registry import package
-    from model_registry.package.compare import difference
-    from model_registry.stores import select
+    from model_registry.package.compatibility import difference
+    from model_registry.stores import resolve_index
 
-    (before, after) = (select.describe(store, digest) for store, digest in (old, new))
+    (before, after) = (resolve_index.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}

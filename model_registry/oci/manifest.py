@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
+from model_registry.atomic_files import check_paths
 from model_registry.errors import BadReference, Corrupt
-from model_registry.files import check_paths
 from model_registry.oci import digests
 from model_registry.untrusted_input import documents
 

@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from model_registry import files, nearest
+from model_registry import atomic_files, suggestions
+from model_registry.container_image import build, unpack
+from model_registry.container_image.layers import Limits
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
-from model_registry.image import build, unpack
-from model_registry.image.layers import Limits
-from model_registry.oci import digests, manifest, plan, tags
+from model_registry.oci import build_artifact, digests, manifest, tags
+from model_registry.oci.build_artifact import Plan
 from model_registry.oci.manifest import Descriptor, Version
-from model_registry.oci.plan import Plan
 from model_registry.package import golden
 from model_registry.package import signature as signatures
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
-from model_registry.stores import Store, select, transfer
+from model_registry.stores import Store, parallel_transfer, resolve_index
 from model_registry.untrusted_input.files import open_regular
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
@@ -55,7 +55,7 @@ def read(folder: Path, signature: Signature | None = None, **stated: Any) -> Pac
     """
     model_path = find_model(folder)
     signature = signature or read_signature(folder)
-    with files.reported(f"the package {folder}"):
+    with atomic_files.reported(f"the package {folder}"):
         lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
     return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **stated)
 
@@ -64,7 +64,7 @@ def find_model(folder: Path) -> Path:
     """The file or folder of the model. Raises Refused where there is none."""
     found = next((folder / name for name in MODELS if (folder / name).exists()), None)
     if found is None and not folder.is_dir():
-        raise Refused(f"there is no folder {folder}", nearest.file_question(folder) or "check the path")
+        raise Refused(f"there is no folder {folder}", suggestions.file_question(folder) or "check the path")
     if found is None:
         hint = "export the model as ONNX into that file, or see deploy/backends.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)
@@ -73,7 +73,7 @@ def find_model(folder: Path) -> Path:
 
 def read_signature(folder: Path) -> Signature | None:
     """What signature.json states, if the folder has one. Raises SignatureError."""
-    with files.reported(f"the package {folder}"):
+    with atomic_files.reported(f"the package {folder}"):
         data = _read_up_to(folder / SIGNATURE, signatures.MAX_BYTES)
     return None if data is None else Signature.parse(data)
 
@@ -107,10 +107,10 @@ def push(
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
-    with files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
-        found = plan.of(folder, more or {}, only)
+    with atomic_files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
+        found = build_artifact.of(folder, more or {}, only)
         if base is None:
-            return _send(store, version, plan.artifact(name, version, at, found, annotations or {}))
+            return _send(store, version, build_artifact.artifact(name, version, at, found, annotations or {}))
         stated = manifest.annotations_of(name, version, at, annotations or {})
         scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
         return _send(store, version, build.plan(base, found, stated, Path(scratch) / "layer"))
@@ -143,7 +143,7 @@ def write(
         return
     for file in found.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-    transfer.download(store, [(file.content, folder / file.path) for file in found.files])
+    parallel_transfer.download(store, [(file.content, folder / file.path) for file in found.files])
 
 
 def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
@@ -152,8 +152,8 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     None of them is there under its name before all are. Raises NotFound, Corrupt, Refused (the folder is not empty, or `read`
     refuses it) and Unreachable. See `select.describe` for `version`.
     """
-    found = select.describe(store, digest, version=version)
-    with files.reported(f"the folder {folder}"):
+    found = resolve_index.describe(store, digest, version=version)
+    with atomic_files.reported(f"the folder {folder}"):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -170,7 +170,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
                 folder.rmdir()
             raise
         part.rmdir()
-        files.sync_directory(folder)
+        atomic_files.sync_directory(folder)
     return replace(checked, folder=folder, model_path=folder / checked.model_path.name)
 
 
@@ -180,9 +180,9 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
     Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
     """
     expected = found.files or unpack.unpack(store.blob, found, None, Limits(), max_bytes)
-    with files.reported(f"the folder {folder}"):
+    with atomic_files.reported(f"the folder {folder}"):
         wanted = {file.path: file.content for file in expected}
-        if odd := set(plan.walk(folder)) ^ wanted.keys():
+        if odd := set(build_artifact.walk(folder)) ^ wanted.keys():
             raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
         for path, stated in wanted.items():
             with open_regular(folder / path) as stream:
@@ -194,7 +194,7 @@ def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
     target = manifest.describe(artifact.manifest)
     store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # makes the repository
     _is_there(store, version, target)  # refused before anything large is sent
-    transfer.upload(store, artifact.blobs)
+    parallel_transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)
     pauses, written = store.settle(), False
     while not _is_there(store, version, target, written=written):

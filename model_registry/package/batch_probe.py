@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
-from model_registry.package import answers
-from model_registry.package.feeding import Tensors, neutral_rows, ragged
-from model_registry.package.lengths import Lengths
+from model_registry.package import model_outputs
+from model_registry.package.model_inputs import Tensors, neutral_rows, ragged
+from model_registry.package.padding import Lengths
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
@@ -133,7 +133,7 @@ class _Probe:
             for exact in ways:
                 try:
                     answer = self._answers(_stacked(self._signature, one) if exact else one)
-                except (self._failed, answers.Unreadable):
+                except (self._failed, model_outputs.Unreadable):
                     continue
                 events.append(_Event(name, one, self._lengths_of(one), answer, exact))
                 break
@@ -162,7 +162,7 @@ class _Probe:
         axis = "or export the model with this axis dynamic: tools fix the length of the example that they are given"
         try:
             self._answers(longest)
-        except (self._failed, answers.Unreadable) as error:
+        except (self._failed, model_outputs.Unreadable) as error:
             if events:
                 said = f"the model does not answer an event of the largest length, {lengths}: {error}"
                 raise Refused(said, f'correct "max_length", {axis}') from error
@@ -185,7 +185,7 @@ class _Probe:
             rows = _joined([one.rows for one in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
-            except (self._failed, answers.Unreadable) as error:
+            except (self._failed, model_outputs.Unreadable) as error:
                 raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
             found += self._differences(batch, together)
         if worst := max(found, key=lambda one: one.excess, default=None):
@@ -203,7 +203,7 @@ class _Probe:
                     yield _Difference(excess, size, allowed, f"{of}{event.name} {numbers}")
 
     def _answers(self, rows: Tensors) -> dict[str | None, NDArray[Any]]:
-        return answers.columns(self._signature, self._run(rows))
+        return model_outputs.columns(self._signature, self._run(rows))
 
     def _lengths_of(self, rows: Tensors) -> tuple[int, ...]:
         return () if self._lengths is None else tuple(self._lengths.of(rows)[0].tolist())

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from model_registry.package.documents import nearest
+from model_registry.package.validation import nearest
 
 FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
 INTEGER_LIMITS = {f"{kind}{bits}": integer for bits in (8, 16, 32, 64) for kind, integer in (

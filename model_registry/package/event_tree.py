@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from model_registry.package.paths import Step, written
+from model_registry.package.json_path import Step, written
 
 Tree = dict[Step, "Tree | str"]
 """The parts of an object (by name) or of an array (by place), down to the names of fields."""

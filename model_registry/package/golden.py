@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any, NoReturn
 
 from model_registry.errors import Refused
-from model_registry.package import dtypes, paths, raw
+from model_registry.package import binary_fields, dtypes, json_path
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import MAX_RANK, array_fault
 from model_registry.package.signature import InputField, Signature
@@ -62,7 +62,7 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
     """Why an event is none of a signature's, with the field, or None if it is one."""
     for field in signature.fields:
         if fault := _field_fault(field, event):
-            where = f" ({paths.written(field.path)})" if field.path else ""
+            where = f" ({json_path.written(field.path)})" if field.path else ""
             return f"event field {field.name!r}{where}{fault}"
     return None
 
@@ -101,7 +101,7 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     if value is None:
         return ": it is required, but missing or null" if field.required else None
     if field.raw or field.array is None:
-        fault = raw.golden_fault(value, field) if field.raw else dtypes.event_fault(value, field.dtype)
+        fault = binary_fields.golden_fault(value, field) if field.raw else dtypes.event_fault(value, field.dtype)
         return fault and f": {fault}"
     found = array_fault(value, field.array, field.shape, lambda one: dtypes.event_fault(one, field.dtype))
     return found and f"{found[0]}: {found[1]}"

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from model_registry.package.documents import whole
 from model_registry.package.dtypes import value_fault
+from model_registry.package.validation import whole
 
 MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
 MAX_RANK = 8  # dimensions beside the batch

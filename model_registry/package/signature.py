@@ -8,7 +8,7 @@ import msgspec
 from pydantic import ValidationError
 
 from model_registry.errors import Refused
-from model_registry.package import documents, paths, shapes
+from model_registry.package import json_path, shapes, validation
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
 from model_registry.untrusted_input import documents as json_documents
@@ -28,8 +28,8 @@ class InputField:
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
     stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. Where it
     has a length that varies (-1), `array` is the most elements, and what is absent is empty. `path` leads to the value where
-    it is not at the top under the name. `source`: the value is not in the event's, but where sources.py says. `raw`: the
-    elements come as bytes, see raw.py.
+    it is not at the top under the name. `source`: the value is not in the event's, but where field_sources.py says. `raw`: the
+    elements come as bytes, see binary_fields.py.
     """
 
     name: str
@@ -38,12 +38,12 @@ class InputField:
     default: Scalar | None = None
     array: int | None = None
     shape: Shape | None = None
-    path: tuple[paths.Step, ...] | None = None
+    path: tuple[json_path.Step, ...] | None = None
     source: str | None = None
     raw: bool = False
 
     @property
-    def steps(self) -> tuple[paths.Step, ...]:
+    def steps(self) -> tuple[json_path.Step, ...]:
         """Where the event has the value."""
         return self.path or (self.name,)
 
@@ -204,7 +204,7 @@ class Signature:
         """Read signature.json. Raises SignatureError, naming the place, the value and what may stand there."""
         if len(data) > MAX_BYTES:
             raise SignatureError(f"signature.json has {len(data)} bytes; at most {MAX_BYTES} are read")
-        from model_registry.package.signature_document import Document
+        from model_registry.package.signature_schema import Document
 
         try:
             found = Document.model_validate(json_documents.ANY.decode(data))
@@ -212,7 +212,7 @@ class Signature:
             raise SignatureError(f"signature.json is no JSON: {error}") from None
         except ValidationError as error:
             raise SignatureError(
-                documents.fault(error, "signature.json"), "model_registry/README.md describes signature.json"
+                validation.fault(error, "signature.json"), "model_registry/README.md describes signature.json"
             ) from None
         return cls(
             inputs=tuple(tensor.read() for tensor in found.inputs),
@@ -251,7 +251,7 @@ def _field_json(one: InputField) -> Any:
     if one == InputField(one.name, one.dtype):
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
-    document |= {"path": one.path and paths.written(one.path), "from": one.source}
+    document |= {"path": one.path and json_path.written(one.path), "from": one.source}
     kind: dict[str, Any] = {"bytes" if one.raw else "array": True} if one.raw or one.array else {}
     kind |= {"max_length": one.max_length} if one.varies else {"length": one.array}
     return _without_none(document | kind)

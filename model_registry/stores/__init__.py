@@ -103,16 +103,16 @@ class Store(Protocol):
         """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API,
         whatever it answers then.
 
-        The list is unchecked. Only `model_registry.trust.referrers` calls this.
+        The list is unchecked. Only `model_registry.signing.referrers` calls this.
         """
 
 
 def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:
     """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Misconfigured."""
     if reference.kind == "oci":
-        from model_registry.stores.layout import LayoutStore
+        from model_registry.stores.oci_layout import LayoutStore
 
         return LayoutStore(Path(reference.repository))
-    from model_registry.stores.remote import RemoteStore
+    from model_registry.stores.oci_registry import RemoteStore
 
     return RemoteStore(reference, options)

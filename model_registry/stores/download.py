@@ -11,7 +11,7 @@ from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Progress
-from model_registry.stores.http import Broken, Call, Client, broken, encoding, plain, read_answer
+from model_registry.stores.http_client import Broken, Call, Client, broken, encoding, plain, read_answer
 from model_registry.stores.retry import PROGRESS_BYTES
 
 NO_RANGES = frozenset({400, 405, 406, 416, 501})  # of registries that do not send a part of a blob

@@ -21,7 +21,7 @@ from model_registry.errors import Corrupt, RegistryError, Unreachable
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Progress
-from model_registry.stores.http import Answer, Body, Broken, Call, Client
+from model_registry.stores.http_client import Answer, Body, Broken, Call, Client
 from model_registry.stores.retry import PROGRESS_BYTES
 
 WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory

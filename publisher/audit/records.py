@@ -7,14 +7,14 @@ import msgspec
 import numpy as np
 
 from model_registry.untrusted_input.documents import Decoder
-from publisher import positions
 from publisher.audit.assignment import CHAMPION, Answered
-from publisher.audit.ledger import Answers, Audit, Kind
-from publisher.audit.revisions import Swap
+from publisher.audit.event_audit import Answers, Audit, Kind
+from publisher.audit.version_order import Swap
+from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch, Range
-from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
+from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
@@ -129,9 +129,9 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
     source, first = None, None
     for name, value in headers:
         if name == "dead.source":
-            source, first = positions.parse(value or b""), None
+            source, first = source_position.parse(value or b""), None
         elif name == "dead.first" and source is not None:
-            first = positions.parse_offset(value or b"")
+            first = source_position.parse_offset(value or b"")
     if source is None or (first is not None and first > source.offset):
         raise ValueError("not an offset up to that of dead.source, or no dead.source")
     return DeadSource(source.offset if first is None else first, source, first is not None)

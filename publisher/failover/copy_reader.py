@@ -5,15 +5,15 @@ from typing import cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from publisher import positions
 from publisher.errors import Fatal, Retriable
-from publisher.failover.translation import Read, Seen
+from publisher.failover.offset_translation import Read, Seen
 from publisher.kafka import clients as kafka
+from publisher.kafka import source_position
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import END
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
-from publisher.positions import Position, origin_of
+from publisher.kafka.source_position import Position, origin_of
 
 CALL_SECONDS = 0.1
 FETCH_BYTES = 16_384  # one record is wanted: the broker sends the batch that it lies in, however large that is
@@ -82,6 +82,6 @@ class CopyReader:
 def _origin(message: Message, copy: Partition) -> Position | None:
     first = origin_of(headers_of_one(message), copy)
     try:
-        return None if first is None else positions.parse(first)
+        return None if first is None else source_position.parse(first)
     except ValueError:
         return None

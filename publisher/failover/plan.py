@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from publisher.errors import Fatal, Retriable, answered
 from publisher.failover.copy_reader import CopyReader
-from publisher.failover.translation import in_copy, in_source
+from publisher.failover.offset_translation import in_copy, in_source
 from publisher.kafka.groups import ConsumerGroups, GroupPosition
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
+from publisher.relay.clusters import ANSWER_SECONDS, groups_of, log_of, topics_of
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import ANSWER_SECONDS, groups_of, log_of, topics_of
 from publisher.relay.start_position import Refused, recreated
 
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import handshake
+from publisher.kafka import diagnose_connection
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import NO_TRUST, WRONG_LOGIN
 
@@ -39,7 +39,7 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
             raise refused(settings, watch.fatal)
         if watch.last is not seen:
             seen = watch.last
-            if (found := handshake.why(settings)) is not None and found.certain:
+            if (found := diagnose_connection.why(settings)) is not None and found.certain:
                 raise Fatal(found.problem, found.hint, 3)
         if time.monotonic() > deadline:
             raise _unreachable(settings, watch.last or failure)
@@ -53,13 +53,13 @@ def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
-    if error in NO_TRUST and (found := handshake.why(settings)):
+    if error in NO_TRUST and (found := diagnose_connection.why(settings)):
         return Fatal(found.problem, found.hint, 3)
     return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 
 
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    if found := handshake.why(settings):
+    if found := diagnose_connection.why(settings):
         return Fatal(f"no Kafka broker answers: {found.problem}", found.hint)
     return Fatal(
         f"no Kafka broker answers at {settings.bootstrap_servers}: {error.str()}",

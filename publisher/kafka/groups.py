@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, MemberDescription
 
 from publisher.errors import Fatal, Retriable
+from publisher.kafka import acls
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka.acls import DESCRIBE, GROUP, READ, TOPIC, Right
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import EVICTED, NO_ANSWER, NO_SUCH_GROUP, REFUSED, no_answer
 from publisher.kafka.partitions import Partition
-from publisher.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right
 
 TOLD_SECONDS = 0.3  # by then the positions of decided transactions are told
 NO_PARTITION = 2**31 - 1
@@ -195,11 +195,11 @@ def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str)
         allowed = asked[group].result().authorized_operations
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
-            raise rights.refused(settings, lacking) from None
+            raise acls.refused(settings, lacking) from None
         log.info("the rights to group %s are not known yet: %s", group, exception.args[0])
         return
     if allowed and READ not in allowed:
-        raise rights.refused(settings, lacking)
+        raise acls.refused(settings, lacking)
 
 
 def _positions(found: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
@@ -211,5 +211,5 @@ def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: 
     """What an error means; of the rights that are `needed` those are told that the broker may have missed."""
     if error in REFUSED:
         kind = REFUSED.why(error)
-        return rights.refused(settings, [right for right in needed if right.kind == kind] or needed)
+        return acls.refused(settings, [right for right in needed if right.kind == kind] or needed)
     return Retriable(f"{cluster} does not answer: {error.str()}")

@@ -14,16 +14,16 @@ from typing import NamedTuple, TypeVar, cast
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from model_registry import nearest
+from model_registry import suggestions
 from publisher.errors import Fatal
+from publisher.kafka import acls, topic_names
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights, topic_names
+from publisher.kafka.acls import DESCRIBE, READ, Right
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, UNDECODABLE, UNDECODABLE_HINT
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
-from publisher.kafka.rights import DESCRIBE, READ, Right
-from publisher.kafka.sandboxed import messages_of, sandboxed
+from publisher.kafka.sandboxed_reads import messages_of, sandboxed
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
@@ -81,9 +81,9 @@ class TopicReader:
         known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
         unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
         if hidden := self._hidden(unlisted):
-            raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic) for topic in hidden])
+            raise acls.refused(self._settings, [Right(READ, acls.TOPIC, topic) for topic in hidden])
         for topic in unlisted:
-            hint = nearest.question(topic, known) or f"topics there: {', '.join(sorted(known)) or 'none'}"
+            hint = suggestions.question(topic, known) or f"topics there: {', '.join(sorted(known)) or 'none'}"
             raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
         return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
 
@@ -239,7 +239,7 @@ class TopicReader:
         """Raises NotAllowed where the broker does not let us: a consumer that asks for offsets would wait in vain."""
         asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(asked[group].exception()):
-            raise rights.refused(self._settings, [Right(DESCRIBE, rights.GROUP, group)])
+            raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         deadline = time.monotonic() + self._answer_seconds

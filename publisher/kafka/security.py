@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from publisher.kafka import pem
+from publisher.kafka import tls_files
 
 FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
 LOGIN = ("mechanism", "username", "password", "password_file")
@@ -131,7 +131,7 @@ def properties(security: SecuritySettings) -> dict[str, str]:
         found |= {
             "sasl.mechanism": str(security.mechanism),
             "sasl.username": str(security.username),
-            "sasl.password": given.get_secret_value() if given else pem.secret(file),
+            "sasl.password": given.get_secret_value() if given else tls_files.secret(file),
         }
     if security.tls:
         files = {
@@ -142,7 +142,7 @@ def properties(security: SecuritySettings) -> dict[str, str]:
         found |= {name: str(path) for name, path in files.items() if path is not None}
         found["ssl.endpoint.identification.algorithm"] = "https" if security.verify_hostname else "none"
         if security.key_password_file is not None:
-            found["ssl.key.password"] = pem.secret(security.key_password_file)
+            found["ssl.key.password"] = tls_files.secret(security.key_password_file)
     return found
 
 
@@ -166,12 +166,14 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
         return
     try:
         if name.endswith("password_file"):
-            pem.secret(path)
+            tls_files.secret(path)
         elif name == "key_file":
             locked_by = security.key_password_file
-            pem.check_key(path, pem.secret(locked_by) if locked_by else None, cast("Path", security.certificate_file))
+            tls_files.check_key(
+                path, tls_files.secret(locked_by) if locked_by else None, cast("Path", security.certificate_file)
+            )
         else:
-            pem.certificates(path)
+            tls_files.certificates(path)
     except OSError as error:
         _wrong(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
     except ValueError as error:

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from model_registry import nearest
+from model_registry import suggestions
 from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
+from publisher.kafka import acls, connection, topic_names
 from publisher.kafka import clients as kafka
-from publisher.kafka import connection, rights, topic_names
+from publisher.kafka.acls import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, LIMITED, PASSING, REFUSED, Codes
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
-from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
 from publisher.kafka.topic_ids import topic_id
 
 LOOK_SECONDS = 0.25
@@ -102,7 +102,7 @@ class Topics:
             valid = [name for name in self.names() if name not in used]
         except (Retriable, Fatal):
             valid = []
-        return f"{nearest.question(missing, valid)} {remedy}".strip()
+        return f"{suggestions.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
@@ -119,15 +119,15 @@ class Topics:
             try:
                 described = self._wait(answer)
             except KafkaException as exception:
-                if REFUSED.why(exception.args[0]) == rights.TOPIC:
+                if REFUSED.why(exception.args[0]) == acls.TOPIC:
                     may[name] = frozenset()
                 elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
                 continue
             found[name] = Topic(topic_id(described), len(described.partitions))
             may[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
-        if lacking := rights.missing(needed, may):
-            raise rights.refused(self._settings, lacking)
+        if lacking := acls.missing(needed, may):
+            raise acls.refused(self._settings, lacking)
         return found
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
@@ -194,7 +194,7 @@ class Topics:
         except KafkaException as exception:
             error = exception.args[0]
             if error in REFUSED:
-                raise rights.refused(self._settings, [right]) from exception
+                raise acls.refused(self._settings, [right]) from exception
             if error in already:
                 return
             if error.retriable() or error in PASSING:

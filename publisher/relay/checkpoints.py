@@ -19,8 +19,8 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
-from publisher.positions import LARGEST_PARTITION
-from publisher.session.protocol import Record
+from publisher.kafka.source_position import LARGEST_PARTITION
+from publisher.transactions.protocol import Record
 
 log = logging.getLogger(__name__)
 

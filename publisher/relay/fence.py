@@ -13,10 +13,10 @@ import msgspec
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import CheckpointLog, Registration
+from publisher.relay.clusters import now_ms, session_of
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import now_ms, session_of
-from publisher.session.exactly_once import TransactionSession
-from publisher.session.protocol import Record
+from publisher.transactions.exactly_once import TransactionSession
+from publisher.transactions.protocol import Record
 
 Opening = Callable[[Record], None]
 """Takes the transactional ids of a lane over; each of its producers commits this record."""

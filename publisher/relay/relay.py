@@ -12,12 +12,12 @@ import uuid
 from confluent_kafka import KafkaException
 
 from publisher.errors import UNREACHABLE, Aborted, Fatal, Retriable
+from publisher.relay.clusters import reach
 from publisher.relay.fence import registration
-from publisher.relay.life import Life
+from publisher.relay.run_once import Life
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import reach
 from publisher.relay.start_position import OutOfRange, Refused
-from publisher.relay.state import RelayState
+from publisher.relay.status import RelayState
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from pydantic_settings import SettingsConfigDict
 from publisher.kafka import client_properties, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.security import SecuritySettings
-from publisher.positions import renamed
-from publisher.process import configuration
-from publisher.process.configuration import TOPIC, Configuration, Listen, Loaded, Name, Section, TopicName
+from publisher.kafka.source_position import renamed
+from publisher.runtime import configuration
+from publisher.runtime.configuration import TOPIC, Configuration, Listen, Loaded, Name, Section, TopicName
 
 PRODUCERS = 2  # of a lane: one writes while the broker ends the other's last transaction
 

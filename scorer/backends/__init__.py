@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
-from publisher.process.outages import MODEL_SERVERS, Away
-from publisher.process.watchdog import BROKEN
+from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from publisher.runtime.watchdog import BROKEN
 from scorer.settings.sections import ModelSettings
 
 
@@ -79,11 +79,11 @@ def check_rows(outputs: Mapping[str, Any], rows: int) -> None:
 def find(model: ModelSettings) -> Backend:
     """The backend of a configuration. Raises BackendMissing."""
     if model.backend == "tf-serving":  # each import asks for an optional dependency
-        from scorer.backends.servers.tf_serving import TensorFlowServing
+        from scorer.backends.remote.tf_serving import TensorFlowServing
 
         return TensorFlowServing(model)
     if model.backend == "open-inference":
-        from scorer.backends.servers.open_inference import OpenInference
+        from scorer.backends.remote.open_inference import OpenInference
 
         return OpenInference(model)
     from scorer.backends.onnx.onnx_runtime import OnnxRuntime

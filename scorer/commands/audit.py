@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from publisher.audit import regions_topics, topics, view
-from publisher.audit.regions_topics import Side
-from publisher.audit.topics import Plan
-from publisher.process.command_line import Config, From, Json, Set, To, time_window
-from publisher.process.time_window import ALWAYS, TimeWindow
+from publisher.audit import cli_view, region_audit_io, scorer_audit
+from publisher.audit.region_audit_io import Side
+from publisher.audit.scorer_audit import Plan
+from publisher.runtime.command_line import Config, From, Json, Set, To, time_window
+from publisher.runtime.time_range import ALWAYS, TimeWindow
 from scorer.scores import formats
 from scorer.settings import Settings, load
 
@@ -33,13 +33,13 @@ def audit(
     scorers = [load(one, flags or []).settings for one in (path, *(regions or ()))]
     if len({settings.region for settings in scorers}) < len(scorers):
         raise typer.BadParameter("two of the configurations have the same region")
-    with view.progress() as progress:
+    with cli_view.progress() as progress:
         report = (
-            regions_topics.audit([Side(each.region, each.kafka, plan(each)) for each in scorers], progress)
+            region_audit_io.audit([Side(each.region, each.kafka, plan(each)) for each in scorers], progress)
             if regions
-            else topics.audit(scorers[0].kafka, plan(scorers[0], window), progress)
+            else scorer_audit.audit(scorers[0].kafka, plan(scorers[0], window), progress)
         )
-    view.show(report, as_json)
+    cli_view.show(report, as_json)
 
 
 def plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:

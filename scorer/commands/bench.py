@@ -22,25 +22,25 @@ from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digests import of_bytes
-from model_registry.package import Package, raw, sources
+from model_registry.package import Package, binary_fields, field_sources
 from model_registry.package.event_tree import placed
-from model_registry.package.paths import Step
+from model_registry.package.json_path import Step
 from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, USAGE, Fatal
-from publisher.process.command_line import Json, Set, print_data
+from publisher.runtime.command_line import Json, Set, print_data
 from scorer import backends
 from scorer.backends.cost_curve import measured
-from scorer.backends.onnx.buckets import CANDIDATES, choose
+from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
 from scorer.commands.check import pulled
-from scorer.crashes.trial import tried_loader
-from scorer.events.batch import Batch
-from scorer.events.for_producers.records import WrittenRecord, record
-from scorer.events.native.bus import in_words
-from scorer.events.record_parts import BatchParts
-from scorer.loop.score_records import Target
-from scorer.loop.scoring import Scoring
-from scorer.servables.servable import Servable, make
+from scorer.crash_isolation.trial_load import tried_loader
+from scorer.decoding.batch import Batch
+from scorer.decoding.record_metadata import BatchParts
+from scorer.models.servable import Servable, make
+from scorer.native.librdkafka import in_words
+from scorer.schema_export.example_records import WrittenRecord, record
 from scorer.settings import Settings, load
+from scorer.worker.score_batch import Scoring
+from scorer.worker.score_records import Target
 
 ROUNDS = 5
 SIZES = (2, 4, 16, 64, 256, 1_024, 4_096)
@@ -117,7 +117,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
     """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
     try:
         found = folder or pulled(settings)[0]
-        parsed = found.signature is None or sources.inside(found.signature).fields or settings.output.carry
+        parsed = found.signature is None or field_sources.inside(found.signature).fields or settings.output.carry
         stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
         settings = settings.model_copy(update={"input": stated})
         servable = make(
@@ -157,7 +157,7 @@ def example(signature: Signature) -> dict[str, Any]:
 
 def _example(field: InputField, value: Any) -> Any:
     if field.raw:
-        return raw.to_base64(b"a" if field.dtype == "string" else bytes(raw.size(field)))
+        return binary_fields.to_base64(b"a" if field.dtype == "string" else bytes(binary_fields.size(field)))
     return [value] * field.array if field.array else value
 
 

@@ -17,25 +17,25 @@ from model_registry.channels.channel import Resolution
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
 from model_registry.package import Package
-from model_registry.trust.gate import admission
+from model_registry.signing.admission import admission
 from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
-from publisher.process.command_line import Config, Finding, Json, Set, print_findings
-from publisher.session.transactional_ids import initialised
+from publisher.runtime.command_line import Config, Finding, Json, Set, print_findings
+from publisher.transactions.transactional_ids import initialised
 from scorer import backends, topics
-from scorer.crashes.trial import tried_loader
-from scorer.events.decoder import decode_patiently
-from scorer.events.native.bus import in_words
-from scorer.events.record_parts import ListedParts
-from scorer.observe import foreign_members
-from scorer.rollout.labels.classes import Classes
-from scorer.rollout.labels.label import Unusable
-from scorer.rollout.labels.reading import labels_of
-from scorer.servables.servable import Servable, make
-from scorer.servables.source import open_cache, open_source
+from scorer.crash_isolation.trial_load import tried_loader
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import decode_patiently
+from scorer.evaluation.class_names import Classes
+from scorer.evaluation.join_labels import labels_of
+from scorer.evaluation.label_record import Unusable
+from scorer.models.registry_access import open_cache, open_source
+from scorer.models.servable import Servable, make
+from scorer.native.librdkafka import in_words
+from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
 from scorer.topics import Topic

@@ -16,17 +16,17 @@ from rich.text import Text
 from model_registry import package
 from model_registry.oci.digests import of_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
-from publisher.process import time_window as times
-from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, talk, time_window
+from publisher.runtime import time_range as times
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, talk, time_window
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
 from scorer.commands.labels import TITLES, number
-from scorer.crashes.trial import tried_loader
-from scorer.rollout.comparison import reading
-from scorer.rollout.comparison.differences import Differences
-from scorer.rollout.comparison.report import Comparison, Limits, differences, judge
-from scorer.rollout.labels.assessment import FIGURES, Assessment
-from scorer.servables.loaded import LoadedModel
+from scorer.crash_isolation.trial_load import tried_loader
+from scorer.evaluation import compare_versions
+from scorer.evaluation.assessment import FIGURES, Assessment
+from scorer.evaluation.comparison_report import Comparison, Limits, differences, judge
+from scorer.evaluation.score_differences import Differences
+from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings, load
 
 NEWEST = 100_000  # events, where nobody says which
@@ -76,7 +76,7 @@ def compare(
         champion_name, champion = opened.enter_context(_loaded(settings, settings.model.tag))
         name, model = opened.enter_context(_loaded(settings, candidate))
         progress = opened.enter_context(_progress())
-        compared = reading.compare(settings, champion, model, window, newest, progress)
+        compared = compare_versions.compare(settings, champion, model, window, newest, progress)
     report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: shown(report))
     if not as_json:
@@ -106,7 +106,7 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[reading.Progress]:
+def _progress() -> Iterator[compare_versions.Progress]:
     """A bar on stderr, where that is a terminal."""
     columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from publisher.process.command_line import Config, Json, Set, print_data, table
-from publisher.process.configuration import flatten, shown
+from publisher.runtime.command_line import Config, Json, Set, print_data, table
+from publisher.runtime.configuration import flatten, shown
 from scorer.settings import load, registry_properties
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from publisher.process import logs
-from publisher.process.command_line import Config, Set, talk
+from publisher.runtime import logs
+from publisher.runtime.command_line import Config, Set, talk
 from scorer.console.serve import serve
 from scorer.settings import load
 

@@ -14,13 +14,13 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from model_registry import nearest
+from model_registry import suggestions
 from publisher.errors import USAGE, Fatal
-from publisher.process.command_line import Config, Json, Set, print_data, talk
-from publisher.process.interruption import counted
+from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from publisher.runtime.interruption import counted
 from scorer.commands.emitted_counts import Confirmations
-from scorer.commands.emitted_lines import Line, events, kind_of
 from scorer.commands.emitted_records import Template
+from scorer.commands.event_lines import Line, events, kind_of
 from scorer.commands.event_writer import EventWriter
 from scorer.settings import load
 
@@ -109,7 +109,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
                 talk.print("reading events from the terminal; Ctrl-D ends them")
             yield sys.stdin.buffer
     except OSError as error:
-        question = nearest.file_question(file) if isinstance(error, FileNotFoundError) else ""
+        question = suggestions.file_question(file) if isinstance(error, FileNotFoundError) else ""
         name = "stdin" if file == STDIN else file
         raise Fatal(f"{name}: {error.strerror}", question or "check the path and its permissions", USAGE) from error
 

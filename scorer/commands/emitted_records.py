@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from model_registry.package import paths, raw
+from model_registry.package import binary_fields, json_path
 from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
-from scorer.commands.emitted_lines import Line
+from scorer.commands.event_lines import Line
 
 MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
 
@@ -77,7 +77,7 @@ def key_of(template: str | None, event: Any, number: int) -> bytes | None:
 @lru_cache(256)
 def _steps(path: str) -> tuple[str | int, ...]:
     """Return the steps of a path. Raises ValueError."""
-    return tuple(paths.of_object(path))
+    return tuple(json_path.of_object(path))
 
 
 class _Formatter(string.Formatter):
@@ -111,7 +111,7 @@ def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
     try:
         value = event[field]
         if base64:
-            return raw.from_base64(value)
+            return binary_fields.from_base64(value)
         return value.encode() if isinstance(value, str) else orjson.dumps(value)
     except (KeyError, TypeError, IndexError):
         fault = f"line {number}: the event has no field {field!r} for its value"

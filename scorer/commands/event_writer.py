@@ -8,12 +8,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from publisher.errors import Fatal
+from publisher.kafka import acls, topics
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights, topics
+from publisher.kafka.acls import WRITE, Right
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOT_WRITTEN, REFUSED
-from publisher.kafka.rights import WRITE, Right
-from publisher.process.interruption import Interruption
+from publisher.runtime.interruption import Interruption
 from scorer.commands.emitted_counts import Confirmations
 from scorer.commands.emitted_records import Record
 from scorer.settings import Settings
@@ -135,7 +135,7 @@ class EventWriter:
     def _failed(self, error: KafkaError) -> Fatal:
         """Return the error for the first event that failed."""
         if error in REFUSED:
-            return rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
+            return acls.refused(self._settings, [Right(WRITE, acls.TOPIC, self._topic)])
         if self._too_large:
             return self._over_limit()
         return Fatal(f"writing to {self._topic} failed: {error.str()}", "check that the topic exists and the broker answers")

@@ -13,14 +13,14 @@ from rich.text import Text
 from model_registry.channels import roles
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.headers import headers_of_one
-from publisher.process.command_line import Config, From, Json, Set, To, print_data, talk, time_window
-from scorer.rollout import explanation
-from scorer.rollout.explainer import Explainer
-from scorer.rollout.explanation import Explanation
+from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, talk, time_window
+from scorer.lineage import document as lineage_document
+from scorer.lineage.document import Explanation
+from scorer.lineage.reader import Explainer
 from scorer.settings import Settings, load
 
 if TYPE_CHECKING:
-    from scorer.rollout.recomputation import Proof
+    from scorer.lineage.recompute import Proof
 
 TOLERANCE = 1e-6
 LATEST_MS = 253_402_300_800_000  # the year 10000
@@ -45,7 +45,7 @@ def explain(
     search for an id."""
     settings = load(path, flags or []).settings
     explainer = Explainer(settings)
-    place = explanation.place_of(event, settings) or explainer.with_id(event, time_window(start, end))
+    place = lineage_document.place_of(event, settings) or explainer.with_id(event, time_window(start, end))
     found = explainer.explain(place)
     proof = _proof(settings, found, tolerance) if again else None
     document = as_document(found, proof)
@@ -60,8 +60,8 @@ def _proof(settings: Settings, found: Explanation, tolerance: float) -> "Proof":
     """Raises Fatal, RegistryError, and Away where a model server is."""
     from scorer.backends import ModelRefused
     from scorer.commands.check import pulled
-    from scorer.crashes.trial import tried_loader
-    from scorer.rollout.recomputation import recompute
+    from scorer.crash_isolation.trial_load import tried_loader
+    from scorer.lineage.recompute import recompute
 
     if found.answer is None:
         raise Fatal(f"{found.place} has no answer to compute again", "see scorer status for how far the scorers are")

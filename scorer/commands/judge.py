@@ -21,18 +21,18 @@ from publisher.errors import FINDING
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
-from publisher.process.memory import few_arenas, keep_tidy
-from publisher.process.time_window import TimeWindow, seconds
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
+from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
+from publisher.runtime.time_range import TimeWindow, seconds
 from scorer.commands.compare import fraction
 from scorer.commands.labels import NOTHING
-from scorer.rollout.judgement import versions
-from scorer.rollout.judgement.baking import Bake, Sight
-from scorer.rollout.judgement.report import DROPPED, Judgement, Margins
-from scorer.rollout.judgement.verdict import Decision, Verdict, decide
-from scorer.rollout.judgement.versions import Named, Rivals
-from scorer.rollout.judgement.watch import Watch, spans
-from scorer.rollout.labels.reading import labels_topic
+from scorer.evaluation.join_labels import labels_topic
+from scorer.rollout.canary_analysis import contestants
+from scorer.rollout.canary_analysis.analysis_report import DROPPED, Judgement, Margins
+from scorer.rollout.canary_analysis.analyzer import Watch, spans
+from scorer.rollout.canary_analysis.bake_time import Bake, Sight
+from scorer.rollout.canary_analysis.contestants import Named, Rivals
+from scorer.rollout.canary_analysis.verdict import Decision, Verdict, decide
 from scorer.settings import Settings, load
 
 USUAL = Margins()
@@ -76,7 +76,7 @@ def judge(
     if max_brier is not None:
         labels_topic(settings)
     window = time_window(start, end, last if last or start or end else LAST)
-    given = [None if wanted is None else versions.named(settings, wanted) for wanted in (champion, candidate)]
+    given = [None if wanted is None else contestants.named(settings, wanted) for wanted in (champion, candidate)]
     stretch, rivals = _begun(settings, window, given, follow)
     if rivals is None:
         if as_json:
@@ -113,7 +113,7 @@ def _begun(
     bus = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:
         stretch = spans(bus, settings, window)
-        rivals = versions.rivals(bus, settings, stretch, *given)
+        rivals = contestants.rivals(bus, settings, stretch, *given)
         if rivals is not None or not follow:
             return stretch, rivals
         time.sleep(LOOK_SECONDS)

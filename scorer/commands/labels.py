@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 
 from model_registry.commands.output import short
 from publisher.errors import FINDING, Fatal
-from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
-from scorer.rollout.decided_outputs import UNKNOWN
-from scorer.rollout.labels import picture, reading, report
-from scorer.rollout.labels.assessment import FIGURES, Assessment, Quality
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
+from scorer.evaluation import calibration_plot, join_labels, quality_report
+from scorer.evaluation.assessment import FIGURES, Assessment, Quality
+from scorer.evaluation.decision_output import UNKNOWN
 from scorer.settings import load
 
 NOTHING = "\N{EN DASH}"
@@ -31,11 +31,11 @@ def labels(
     """Join scores with what came true since, however late: confusion matrix, AUC, calibration and Brier score by version.
     Exit code 1 where no score has a label."""
     settings = load(path, flags or []).settings
-    found, spans = reading.measure(settings, time_window(start, end, last))
+    found, spans = join_labels.measure(settings, time_window(start, end, last))
     if svg is not None:
-        _write(svg, picture.draw(found))
+        _write(svg, calibration_plot.draw(found))
     read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]
-    print_data(as_json, {"read": read, **report.to_dict(found)}, lambda: shown(found))
+    print_data(as_json, {"read": read, **quality_report.to_dict(found)}, lambda: shown(found))
     if not found.labelled:
         talk.print("no score of this time has a label that counts")
         raise typer.Exit(FINDING)

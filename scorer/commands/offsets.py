@@ -6,11 +6,11 @@ import typer
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import REFUSED, USAGE, Fatal, answered
-from publisher.kafka import rights
+from publisher.kafka import acls
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
 from publisher.kafka.topics import Bounds, Topics
-from publisher.process.command_line import Config, Json, Set, print_data, table
+from publisher.runtime.command_line import Config, Json, Set, print_data, table
 from scorer import topics
 from scorer.settings import Settings, load
 from scorer.settings.shadowing import Shadowing
@@ -61,7 +61,7 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
     a running scorer would go on from where it is and overwrite the move."""
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
-    topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))
+    topics.describe(admin, settings.kafka, acls.to_read(*settings.input.topics))
     with answered("see the broker's log", "the group was not moved: "):
         if live := groups.members(settings.name):
             running = "scorer run --shadow" if isinstance(settings, Shadowing) else "the scorers"

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
-from publisher.process.configuration import nearest
-from publisher.process.interruption import counted
-from scorer.dead_letters.letter import Selection
+from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from publisher.runtime.configuration import nearest
+from publisher.runtime.interruption import counted
+from scorer.dead_letters.parse import Selection
 from scorer.dead_letters.replay import Summary
 from scorer.dead_letters.replay import replay as put_back
-from scorer.events.decoder import Reason
+from scorer.decoding.types import Reason
 from scorer.settings import load
 
 

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from publisher.audit import view
+from publisher.audit import cli_view
 from publisher.errors import FINDING, REFUSED, Fatal
-from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
-from publisher.process.interruption import counted
+from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from publisher.runtime.interruption import counted
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
-from scorer.crashes.trial import tried_loader
+from scorer.crash_isolation.trial_load import tried_loader
+from scorer.models.servable import Servable, make
 from scorer.rescore import job as jobs
 from scorer.rescore.job import Job, Summary
 from scorer.rescore.selection import USUAL, Selection
-from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 
 STATUSES = ("scored", "fallback", "expired")
@@ -54,7 +54,7 @@ def rescore(
         raise typer.BadParameter(f"{name!r} is no name; use letters, digits, '.', '_' and '-'", param_hint="--job")
     if dry_run:
         wanted = _resolved(settings, version) if version else None
-        with view.progress() as progress:
+        with cli_view.progress() as progress:
             summary = jobs.preview(settings, Job(name, selection, wanted), progress)
         print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: shown(summary, "to correct"))
         return
@@ -69,7 +69,7 @@ def rescore(
         def counts() -> dict[str, Any]:
             return {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
 
-        with counted(as_json, counts, summary.progress) as interruption, view.progress() as progress:
+        with counted(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
             jobs.rescore(settings, Job(name, selection, wanted), servable, summary, interruption, rate, progress)
     print_data(as_json, counts(), lambda: shown(summary, "corrected"))
     for line in summary.findings.lines():

@@ -12,14 +12,14 @@ from model_registry.commands import options
 from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.process.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
-from scorer.commands.rollout_shown import shown, told
-from scorer.rollout.controller import controller, starting, topic, verifying
+from publisher.runtime.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
+from scorer.commands.rollout_view import shown, told
+from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
-from scorer.rollout.controller.course import Next
-from scorer.rollout.controller.entries import Verb
-from scorer.rollout.controller.ledger import SILENT_SECONDS, Ledger, Rollout
-from scorer.rollout.controller.verifying import Verification
+from scorer.rollout.controller.decide import Next
+from scorer.rollout.controller.event_log import SILENT_SECONDS, Ledger, Rollout
+from scorer.rollout.controller.log_records import Verb
+from scorer.rollout.controller.reproduce_verdict import Verification
 from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
@@ -43,7 +43,7 @@ def start(
 ) -> None:
     """Begin a rollout. A controller (`scorer rollout run`) does the rest. Exit code 3 where another one runs."""
     settings, wanted = load(path, flags or []).settings, plans.read(plan)
-    name, rivals = starting.start(settings, wanted, options.actor(), reason)
+    name, rivals = preconditions.start(settings, wanted, options.actor(), reason)
     text = f"{name}: {rivals.candidate.version} beside {rivals.champion.version}, in {len(wanted.steps)} steps"
     print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
 
@@ -52,7 +52,7 @@ def start(
 def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = False) -> None:
     """Show a rollout: its steps, what it waits for, its rules, and its log."""
     settings = load(path, flags or []).settings
-    with topic.reading(settings) as ledger:
+    with log_topic.reading(settings) as ledger:
         rollout = _found(ledger, name)
         print_data(as_json, told(rollout), lambda: shown(rollout, time.time()))
 
@@ -94,11 +94,11 @@ def abort(path: Config, flags: Set = None, reason: Reason = "") -> None:
 
 def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
     settings = load(path, flags or []).settings
-    with topic.reading(settings, writes=True) as ledger:
+    with log_topic.reading(settings, writes=True) as ledger:
         rollout = _found(ledger, None)
     if rollout.outcome is not None:
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
-    topic.ask(settings, rollout, verb, options.actor(), reason)
+    log_topic.ask(settings, rollout, verb, options.actor(), reason)
     step = rollout.at()
     talk.print(f"asked to {verb} {rollout.id}" + ("" if step is None else f", which is at the step {step}"), markup=False)
     if (silent := rollout.silent(time.time())) > SILENT_SECONDS:
@@ -115,9 +115,9 @@ def verify(
 ) -> None:
     """Make a decision again from the topics, bit for bit. Exit code 1 where it differs."""
     settings = load(path, flags or []).settings
-    with topic.reading(settings) as ledger:
+    with log_topic.reading(settings) as ledger:
         rollout = _found(ledger, name)
-    found = verifying.verify(settings, rollout, seq)
+    found = reproduce_verdict.verify(settings, rollout, seq)
     print_data(as_json, found.to_dict(), lambda: _verified(found))
     if found.differs:
         raise typer.Exit(FINDING)

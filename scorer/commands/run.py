@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.command_line import Config, LogLevel, Set
+from publisher.runtime.command_line import Config, LogLevel, Set
 
 
 def run(
@@ -27,8 +27,8 @@ def run(
 ) -> None:
     """Score events until SIGTERM. With --shadow nobody is answered: a group of its own compares versions."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
-    from publisher.process import logs
-    from scorer.process import cores, devices, service, shadow_service, supervisor
+    from publisher.runtime import logs
+    from scorer.service import cpu_limit, gpu_assignment, shadow_worker_main, supervisor, worker_main
     from scorer.settings import load
     from scorer.settings.shadowing import Shadowing
 
@@ -39,8 +39,8 @@ def run(
     if shadow:
         settings = Shadowing.of(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
-    gpus = devices.of_workers(settings.model)
-    default = cores.allowed() if settings.model.device == "cpu" else len(gpus) or 1
+    gpus = gpu_assignment.of_workers(settings.model)
+    default = cpu_limit.allowed() if settings.model.device == "cpu" else len(gpus) or 1
     count = workers or default
-    work = partial(shadow_service.run if shadow else service.run, workers=count)
+    work = partial(shadow_worker_main.run if shadow else worker_main.run, workers=count)
     supervisor.run(settings, count, work, log_level.upper(), gpus)

@@ -13,10 +13,10 @@ from model_registry.package.signature import Signature
 from model_registry.stores import open_store
 from model_registry.untrusted_input.text import printable
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
-from publisher.process.command_line import Json, print_json
-from scorer.events.decoder import Unsuited
-from scorer.events.for_producers.compatibility import breaks
-from scorer.events.for_producers.schemas import GENERATORS
+from publisher.runtime.command_line import Json, print_json
+from scorer.decoding.types import Unsuited
+from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.generate import GENERATORS
 from scorer.scores import formats
 from scorer.settings import load
 from scorer.settings.carry import check_record

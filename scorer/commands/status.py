@@ -17,10 +17,10 @@ from model_registry.commands.output import short
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges
-from publisher.process.command_line import Config, Json, Set, print_data, talk
+from publisher.runtime.command_line import Config, Json, Set, print_data, talk
 from scorer.commands.tail import read_to_end
-from scorer.console.scorers import RUNNING, Heard, ScorersFold
-from scorer.observe.foreign_members import HINT, foreign, in_words
+from scorer.console.scorer_fold import RUNNING, Heard, ScorersFold
+from scorer.observability.foreign_members import HINT, foreign, in_words
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")

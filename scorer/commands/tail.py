@@ -15,12 +15,12 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import USAGE, Fatal
-from publisher.kafka import rights
+from publisher.kafka import acls
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
-from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.skipped import SkippedRecords
-from publisher.process.command_line import Config, Set
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.kafka.tail import Following
+from publisher.runtime.command_line import Config, Set
 from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
 from scorer.settings import Settings, load
@@ -63,7 +63,7 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """The committed records of a topic from `start` on; for ever, or by time up to its end as it is now. Raises Fatal."""
     passing = Codes(*PASSING.items(), *ABSENT.items())
-    following = Following(settings.kafka, f"{settings.name}.tail", rights.to_read(topic), [topic], passing)
+    following = Following(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], passing)
     with contextlib.closing(following):
         following.begin(start)
         while follow:

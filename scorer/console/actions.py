@@ -17,16 +17,16 @@ from model_registry.channels.history import Move
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from publisher.errors import Aborted, Fatal
-from publisher.process.interruption import Interruption
+from publisher.runtime.interruption import Interruption
 from scorer.console.command_lines import CommandLines
 from scorer.console.state import Deed, State
 from scorer.dead_letters import replay
-from scorer.dead_letters.letter import Selection
-from scorer.rollout.controller import topic
-from scorer.rollout.controller.entries import Verb
-from scorer.rollout.controller.ledger import Rollout
+from scorer.dead_letters.parse import Selection
+from scorer.models.registry_access import move_key
+from scorer.rollout.controller import log_topic
+from scorer.rollout.controller.event_log import Rollout
+from scorer.rollout.controller.log_records import Verb
 from scorer.rollout.status_topic import notify
-from scorer.servables.source import move_key
 from scorer.settings import Settings
 
 UNFIT_SHOWN = 3
@@ -80,7 +80,7 @@ class Actions:
         """Ask the controller of a rollout, of the step that it is at."""
 
         def work() -> str:
-            topic.ask(self._settings, rollout, verb, actor, reason)
+            log_topic.ask(self._settings, rollout, verb, actor, reason)
             return f"{rollout.id} was asked to {verb}; its controller does so when it looks next"
 
         self._do(actor, self._lines.ask(verb, reason), work)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.channels.history import Move
-from scorer.console.paging import Page, page
+from scorer.console.pagination import Page, page
 from scorer.console.records import SwapRecord
-from scorer.console.scorers import Heard
+from scorer.console.scorer_fold import Heard
 from scorer.console.state import Channel, State
-from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Verdict
+from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, Verdict
 
 SQUARES = 600  # partitions that are drawn one by one
 FLIPS = 12  # newest cut-overs on the first page

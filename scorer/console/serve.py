@@ -7,15 +7,15 @@ from pathlib import Path
 
 from model_registry.commands.options import actor
 from model_registry.extras import install_command
-from model_registry.trust import policy
+from model_registry.signing import policy
 from publisher.errors import USAGE, Fatal
 from scorer.console.actions import Actions
-from scorer.console.bus import BusFeed
 from scorer.console.command_lines import CommandLines
-from scorer.console.registry import RegistryFeed
+from scorer.console.kafka_feed import BusFeed
+from scorer.console.registry_feed import RegistryFeed
 from scorer.console.state import State
-from scorer.console.training.reading import TrainingFeed
-from scorer.servables.source import open_source
+from scorer.console.training.feed import TrainingFeed
+from scorer.models.registry_access import open_source
 from scorer.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -12,19 +12,19 @@ import numpy as np
 
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION, Role
-from publisher import positions
-from publisher.audit.bitmap import Bitmap
+from publisher.audit.offset_set import Bitmap
+from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
-from scorer.console.arms import ArmsFold
-from scorer.console.distribution import ScoresFold
-from scorer.console.flow import FlowFold
-from scorer.console.labelled import LabelledFold
-from scorer.console.outputs import OutputsFold
+from scorer.console.decision_outputs_fold import OutputsFold
+from scorer.console.label_quality_fold import LabelledFold
 from scorer.console.records import DeadLetter, ScoreRecord, SwapRecord
-from scorer.console.scorers import ScorersFold
-from scorer.console.training.evidence import Library
+from scorer.console.score_distribution_fold import ScoresFold
+from scorer.console.scorer_fold import ScorersFold
+from scorer.console.split_fold import ArmsFold
+from scorer.console.throughput_fold import FlowFold
+from scorer.console.training.attestations import Library
 from scorer.dead_letters.headers import NO_REASON
-from scorer.rollout.controller.ledger import Ledger
+from scorer.rollout.controller.event_log import Ledger
 
 DEEDS = 20  # that are remembered
 SWAPS_KEPT = 500  # changes of version that are shown at all
@@ -104,7 +104,7 @@ class LetterFold:
     def hear_replayed(self, topic: str, key: bytes | None) -> None:
         """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""
         try:
-            place = positions.parse(key or b"")
+            place = source_position.parse(key or b"")
         except ValueError:
             return
         if place.topic == topic:

@@ -19,22 +19,22 @@ from starlette.staticfiles import StaticFiles
 
 from model_registry.errors import RegistryError
 from model_registry.oci.tags import check_channel, check_version
-from scorer.console import pages, rendering, rollout_view, steps
+from scorer.console import rendering, rollout_plan_view, rollout_view, views
 from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
-from scorer.console.guard import StrictHeaders, Tokens, form
+from scorer.console.http_security import StrictHeaders, Tokens, form
 from scorer.console.state import State
 from scorer.console.training import view as training_view
-from scorer.console.training.reading import SOURCE
-from scorer.events.decoder import Reason
-from scorer.rollout.controller.entries import Verb
+from scorer.console.training.feed import SOURCE
+from scorer.decoding.types import Reason
+from scorer.rollout.controller.log_records import Verb
 from scorer.settings import Settings
 
 LOOK_SECONDS = 0.5  # how late a browser hears of a change
 SILENCE_SECONDS = 15.0  # proxies end streams that say nothing for longer
 VIEWS = (
     ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"),
-    ("/regions", "regions", "Regions"), ("/dead-letters", "letters", "Dead letters"), ("/history", "history", "History"),
+    ("/regions", "regions", "Regions"), ("/dead-letters", "dead_letters", "Dead letters"), ("/history", "history", "History"),
     ("/training", "training", "Training"),
 )  # fmt: skip
 MAX_REASON = 500
@@ -80,7 +80,7 @@ class Console:
     def rollout(self, request: Request) -> Response:
         now, query = self.clock(), dict(request.query_params)
         with self.state.lock:
-            view, plan = rollout_view.rollout(self.state, self.tag, query, now), steps.panel(self.state, now)
+            view, plan = rollout_view.rollout(self.state, self.tag, query, now), rollout_plan_view.panel(self.state, now)
             versions = self.state.registry.versions
         revision = view.channel.revision if view.channel else 0
         commands = {
@@ -96,34 +96,34 @@ class Console:
 
     def scores(self, request: Request) -> Response:
         with self.state.lock:
-            rows, comparison = pages.scores(self.state, self.tag)
-            qualities, pairs = pages.qualities(self.state, self.clock()), steps.pairs(self.state)
-            notes = pages.label_notes(self.state, self.clock())
+            rows, comparison = views.scores(self.state, self.tag)
+            qualities, pairs = views.qualities(self.state, self.clock()), rollout_plan_view.pairs(self.state)
+            notes = views.label_notes(self.state, self.clock())
         return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs, notes=notes)
 
     def flow(self, request: Request) -> Response:
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
-            live, canary = len(self.state.scorers.live(now)), pages.canary(self.state, self.tag)
+            live, canary = len(self.state.scorers.live(now)), views.canary(self.state, self.tag)
         most = self.settings.batching.max_events
         return self._page(request, "flow", point=point, live=live, most=most, canary=canary)
 
     def regions(self, request: Request) -> Response:
         with self.state.lock:
-            rows, registry = pages.regions(self.state, self.clock()), self.state.registry
+            rows, registry = views.regions(self.state, self.clock()), self.state.registry
         return self._page(request, "regions", rows=rows, channels=list(registry.channels.values()))
 
-    def letters(self, request: Request) -> Response:
+    def dead_letters(self, request: Request) -> Response:
         query = dict(request.query_params)
         with self.state.lock:
-            letters, reasons = pages.letters(self.state, query)
+            letters, reasons = views.letters(self.state, query)
             back = {(letter.partition, letter.offset) for letter in letters.rows if self.state.letters.put_back(letter)}
             unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out()
         command = self.lines.replay(["REASON"], dry_run=False)
         return self._page(
             request,
-            "letters",
+            "dead_letters",
             letters=letters,
             reasons=reasons,
             back=back,
@@ -136,7 +136,7 @@ class Console:
     def history(self, request: Request) -> Response:
         query = dict(request.query_params)
         with self.state.lock:
-            names, name, moves = pages.history(self.state, self.tag, query)
+            names, name, moves = views.history(self.state, self.tag, query)
             channel = self.state.registry.channels.get(name)
         revision = channel.revision if channel else 0
         command = self.lines.rollback(name, 4711, "REASON", revision).replace("4711", "REVISION")
@@ -153,7 +153,7 @@ class Console:
         return self._page(request, "training", found=view, shown=shown, query=query, trouble=trouble)
 
     def data(self, request: Request) -> Response:
-        figures = pages.scores_data if request.url.path.endswith("scores") else pages.flow_data
+        figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data
         with self.state.lock:
             found = figures(self.state)
         return Response(orjson.dumps(found), media_type="application/json")

@@ -5,7 +5,7 @@ One is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`)
 
 from collections.abc import Mapping, Sequence
 
-from publisher.positions import Position
+from publisher.kafka.source_position import Position
 
 HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut

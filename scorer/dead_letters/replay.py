@@ -16,24 +16,23 @@ import numpy as np
 import orjson
 from confluent_kafka import Message, Producer
 
-from publisher import positions
-from publisher.audit.bitmap import Bitmap
+from publisher.audit.offset_set import Bitmap
 from publisher.errors import REFUSED, Aborted, Fatal, Fenced
+from publisher.kafka import acls, source_position
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka.acls import READ, WRITE, Operations
 from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.rights import READ, WRITE, Operations
-from publisher.positions import Position
-from publisher.process.interruption import Interruption
-from publisher.session.exactly_once import TransactionSession
-from publisher.session.open_transactions import OpenTransactions
-from publisher.session.protocol import Record
-from publisher.session.transactional_ids import transactional_ids
+from publisher.kafka.source_position import Position
+from publisher.runtime.interruption import Interruption
+from publisher.transactions.exactly_once import TransactionSession
+from publisher.transactions.protocol import Record
+from publisher.transactions.transactional_ids import transactional_ids
+from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
-from scorer.dead_letters import letter as letters
-from scorer.dead_letters.letter import Letter, Selection, Unfit
-from scorer.events import formats
+from scorer.dead_letters import parse as letters
+from scorer.dead_letters.parse import Letter, Selection, Unfit
+from scorer.decoding import decoder_factory
 from scorer.settings import Settings
 
 CHUNK_EVENTS = 500  # of one transaction
@@ -115,9 +114,9 @@ def replay(
 
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
     if dry_run:
-        return rights.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
+        return acls.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
     inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))
-    return inputs | rights.to_read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
+    return inputs | acls.to_read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
 
 
 def _name(settings: Settings) -> str:
@@ -172,7 +171,7 @@ class _Run:
         self._selection = selection
         self._inputs = inputs
         self._reader = TopicReader(settings.kafka, _name(settings))
-        self._ids = formats.id_reader(settings)
+        self._ids = decoder_factory.id_reader(settings)
         self._done: dict[int, Bitmap] = {}
 
     def chunks(self, most: int) -> Iterator[list[tuple[Position, Letter]]]:
@@ -195,7 +194,7 @@ class _Run:
     def _read_done(self) -> None:
         for message in self._messages(self._settings.replayed_topic):
             with contextlib.suppress(ValueError):  # a key that this command did not write
-                place = positions.parse(message.key() or b"")
+                place = source_position.parse(message.key() or b"")
                 if place.topic == self._settings.dead_letter.topic:
                     self._done.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
 

@@ -9,7 +9,7 @@ import typer
 
 from model_registry.extras import install_command
 from publisher.errors import FINDING, USAGE, Fatal
-from publisher.process.command_line import Json, print_data
+from publisher.runtime.command_line import Json, print_data
 
 
 def demo(
@@ -33,7 +33,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Score real flights on a real broker: a live swap, a kill, and the count of lost and doubled events."""
-    from scorer.demo import regions, run, stage
+    from scorer.demo import regions, run, sandbox
     from scorer.demo import rollouts as acting
     from scorer.demo.options import Options
     from scorer.demo.view import View
@@ -41,7 +41,7 @@ def demo(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     if only_kafka:
         with View() as view:
-            stage.kafka(only_kafka, view)
+            sandbox.kafka(only_kafka, view)
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
     if copied and rollouts:

@@ -1,7 +1,7 @@
 """The demo's events: real flights out of New York in September and October 2013, and how each of them ended.
 
 Only what is known at departure stands in an event; how the flight ended is kept apart in `outcomes()`. Reads one file that
-lies beside this module, and nothing else: deploy/training/flights makes it, and says there what the fields mean.
+lies beside this module, and nothing else: deploy/training/demo_dataset makes it, and says there what the fields mean.
 """
 
 import lzma

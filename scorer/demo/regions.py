@@ -7,14 +7,14 @@ from typing import Any
 
 from rich.console import Group
 
-from publisher.audit.copies import CopyReport
-from publisher.relay.commands.audit import count_copies
+from publisher.audit.relay_audit import CopyReport
+from publisher.commands.audit import count_copies
 from publisher.relay.settings import load as load_relay
-from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
-from scorer.demo.broker.node import HOST, free_ports
+from scorer.demo.broker.kraft_config import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, Options
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
-from scorer.demo.stage import Stage, going_on, stage
+from scorer.demo.sandbox import Stage, going_on, stage
+from scorer.demo.score_reader import Arrivals, LiveReader, now_ms
 from scorer.demo.summary import Counted, Marks, Summary, VersionResult, by_version, latency, measured
 from scorer.demo.view import View
 

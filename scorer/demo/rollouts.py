@@ -12,15 +12,15 @@ import yaml
 from rich.table import Table
 
 from scorer.demo import flights
-from scorer.demo.arrivals import now_ms
 from scorer.demo.options import Options
 from scorer.demo.run import NEW, Demo
-from scorer.demo.stage import going_on, stage
+from scorer.demo.sandbox import going_on, stage
+from scorer.demo.score_reader import now_ms
 from scorer.demo.summary import Summary
 from scorer.demo.view import View
-from scorer.rollout.controller.entries import Entry, Kind, Outcome
-from scorer.rollout.controller.ledger import Rollout
-from scorer.rollout.controller.topic import LedgerTopic
+from scorer.rollout.controller.event_log import Rollout
+from scorer.rollout.controller.log_records import Entry, Kind, Outcome
+from scorer.rollout.controller.log_topic import LedgerTopic
 
 BAD = "2.1.0"
 SWAPPED = "dep_delay", "hour"

@@ -8,17 +8,17 @@ from itertools import islice
 
 import orjson
 
-from publisher.audit import topics as audit_topics
+from publisher.audit import scorer_audit as audit_topics
 from publisher.errors import Fatal
 from scorer.commands.audit import plan
 from scorer.commands.status import scorers
 from scorer.commands.tail import lines as tail
 from scorer.commands.tail import read_to_end
 from scorer.demo import flights
-from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options
 from scorer.demo.processes import Feed
-from scorer.demo.stage import MORE_FLIGHTS, Stage, going_on, stage
+from scorer.demo.sandbox import MORE_FLIGHTS, Stage, going_on, stage
+from scorer.demo.score_reader import Arrivals, LiveReader, now_ms
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
 from scorer.settings import Settings

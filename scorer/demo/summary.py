@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
-from publisher.audit.ledger import EventReport
-from scorer.demo.arrivals import Arrivals, percentiles
+from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
+from scorer.demo.score_reader import Arrivals, percentiles
 
 BEFORE_MS, AFTER_MS = 1_000, 10_000  # a pause is looked for among events sent this long around its cause
 

@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from scorer.demo.arrivals import Arrivals, now_ms, percentiles
+from scorer.demo.score_reader import Arrivals, now_ms, percentiles
 
 RECENT_MS = 2_000
 

@@ -15,27 +15,27 @@ from confluent_kafka import Producer
 
 from publisher.audit.report import Progress as Report
 from publisher.errors import REFUSED, Aborted, Fatal, Fenced
+from publisher.kafka import acls
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka.acls import READ, WRITE, Operations
 from publisher.kafka.connection import connect
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.rights import READ, WRITE, Operations
 from publisher.kafka.topics import Bounds
-from publisher.process.interruption import Interruption
-from publisher.session.exactly_once import TransactionSession
-from publisher.session.open_transactions import OpenTransactions
-from publisher.session.transactional_ids import transactional_ids
+from publisher.runtime.interruption import Interruption
+from publisher.transactions.exactly_once import TransactionSession
+from publisher.transactions.transactional_ids import transactional_ids
+from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
-from scorer.loop.score_records import Target
-from scorer.rescore.chunks import Chunk, chunks
-from scorer.rescore.correcting import Correcting, Findings
-from scorer.rescore.progress import Progress, definition
+from scorer.models.servable import Servable
+from scorer.rescore.counts import Tally
+from scorer.rescore.job_progress import Progress, definition
+from scorer.rescore.rescore_chunk import Correcting, Findings
 from scorer.rescore.selection import Selection, Source
-from scorer.rescore.tally import Tally
+from scorer.rescore.transactions import Chunk, chunks
 from scorer.scores import formats
-from scorer.servables.servable import Servable
 from scorer.settings import Settings
+from scorer.worker.score_records import Target
 
 CHUNK_RECORDS = 5_000  # corrections of one transaction
 CHUNKS_A_SECOND = 10.0  # where a rate is asked for
@@ -147,7 +147,7 @@ def rescore(
 def preview(settings: Settings, job: Job, progress: Report) -> Summary:
     """What the job would still look at; nothing is scored or written. Of `run` only `others`, `not_retained` and what is to be
     corrected (`corrected`) are known then. Raises Fatal."""
-    needed = rights.to_read(settings.output.topic, settings.rollouts_topic)
+    needed = acls.to_read(settings.output.topic, settings.rollouts_topic)
     described(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
     known = Progress(settings, job.name)
@@ -235,7 +235,7 @@ class _Writer:
 
 
 def _needed(settings: Settings) -> dict[str, Operations]:
-    read = rights.to_read(settings.output.topic, *settings.input.topics)
+    read = acls.to_read(settings.output.topic, *settings.input.topics)
     return read | {settings.corrections_topic: frozenset({WRITE}), settings.rollouts_topic: frozenset({READ, WRITE})}
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 
 from model_registry.untrusted_input.documents import Decoder
-from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
-from publisher.process.time_window import ALWAYS, TimeWindow
+from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION
+from publisher.runtime.time_range import ALWAYS, TimeWindow
 
 SHOWN_DIGITS = 12  # of a digest in a job's name
 LATEST_MS = 1 << 60

@@ -11,13 +11,13 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING
 
 from model_registry.channels.history import Move
-from publisher.kafka.following import Following
+from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.partitions import Partition
-from publisher.kafka.rights import READ, WRITE
-from scorer.observe import status
-from scorer.rollout import progress
-from scorer.rollout.progress import Fleet, Verdict
-from scorer.rollout.telling import tell
+from publisher.kafka.tail import Following
+from scorer.observability import status_record
+from scorer.rollout import fleet_status
+from scorer.rollout.fleet_status import Fleet, Verdict
+from scorer.rollout.produce_one import tell
 from scorer.settings import Settings
 
 POLL_SECONDS = 0.1
@@ -52,7 +52,7 @@ class StatusTopic:
             if verdict != shown:
                 changed(verdict)
                 shown = verdict
-            if verdict.outcome != progress.WAITING or time.time() >= deadline:
+            if verdict.outcome != fleet_status.WAITING or time.time() >= deadline:
                 return verdict
 
     def look(self, move: Move, seconds: float = 0.0) -> Verdict:
@@ -62,8 +62,8 @@ class StatusTopic:
         now = time.time()
         if self._wanted[0] != move.revision:
             self._wanted = move.revision, set()
-        progress.widen(self._wanted[1], progress.partitions(move, self._fleet, now))
-        return progress.judge(move, self._fleet, self._wanted[1], now)
+        fleet_status.widen(self._wanted[1], fleet_status.partitions(move, self._fleet, now))
+        return fleet_status.judge(move, self._fleet, self._wanted[1], now)
 
     def shadowed(self) -> bool:
         """Whether a shadow runs."""
@@ -80,4 +80,4 @@ def notify(settings: Settings, move: Move, repository: str) -> None:
     """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
     value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
     value |= {"digest": move.to_digest, "at": move.at}
-    tell(settings, settings.status_topic, status.notice_key(move.channel).encode(), msgspec.json.encode(value))
+    tell(settings, settings.status_topic, status_record.notice_key(move.channel).encode(), msgspec.json.encode(value))

@@ -11,7 +11,7 @@ import orjson
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
-from publisher.process.outages import silent_registry
+from publisher.runtime.dependencies import silent_registry
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings

@@ -1,4 +1,4 @@
-"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/process/configuration.py."""
+"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/runtime/configuration.py."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from model_registry.errors import RegistryError
 from model_registry.oci import reference
 from publisher.kafka import security
 from publisher.kafka.clients import KafkaSettings
-from publisher.process import configuration
-from publisher.process.configuration import Configuration, Loaded, Name, SettingsError
+from publisher.runtime import configuration
+from publisher.runtime.configuration import Configuration, Loaded, Name, SettingsError
 from scorer.settings.carry import check_source
 from scorer.settings.labels import LabelSettings
 from scorer.settings.sections import (

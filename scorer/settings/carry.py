@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
 
-from model_registry.package import paths
+from model_registry.package import json_path
 
 TYPES = ("string", "long", "double", "boolean")
 """What a carried value may be in Avro's language. `long` has 64 bits."""
@@ -33,7 +33,7 @@ class CarriedField:
     """`path` is where the value stands in an event, `name` what it is called in the record. `type` is one of TYPES, or None for
     any of them."""
 
-    path: tuple[paths.Step, ...]
+    path: tuple[json_path.Step, ...]
     name: str
     type: str | None = None
 
@@ -47,24 +47,24 @@ class CarriedField:
             raise ValueError(f"this is no carried field; {WRITTEN}")  # noqa: TRY004 - told by pydantic
         if unknown := [str(key) for key in told if key not in KEYS]:
             raise ValueError(f"{unknown[0]!r} is no key of a carried field; {WRITTEN}")
-        path, type_ = paths.of_object(told["path"]), told.get("type")
+        path, type_ = json_path.of_object(told["path"]), told.get("type")
         if type_ is not None and type_ not in TYPES:
             raise ValueError(f"type {type_!r} is none of {', '.join(TYPES)}")
         name = told.get("as")
         if name is None:
-            name = path[0] if len(path) == 1 else paths.written(path)
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not (name + paths.written(path)).isprintable():
+            name = path[0] if len(path) == 1 else json_path.written(path)
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not (name + json_path.written(path)).isprintable():
             raise ValueError(f"{name!r:.100} is no name; give one of 1 to {LONGEST_NAME} printable characters with `as`")
         return cls(path, name, type_)
 
     def written(self) -> dict[str, str | None]:
         """What `read` reads as this field."""
-        return {"path": paths.written(self.path), "as": self.name, "type": self.type}
+        return {"path": json_path.written(self.path), "as": self.name, "type": self.type}
 
     @property
     def words(self) -> str:
         """The path, and what has to stand there."""
-        return f"{paths.written(self.path)!r} ({self.type or 'string, number or boolean'})"
+        return f"{json_path.written(self.path)!r} ({self.type or 'string, number or boolean'})"
 
     def fitted(self, value: Any) -> Scalar:
         """The value as it is carried; None for what is no scalar of the type, or too long."""
@@ -97,11 +97,11 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
     """Raises ValueError where the fields cannot stand in one record of this format."""
     seen: dict[str, CarriedField] = {}
     for one in fields:
-        where = f"{paths.written(one.path)!r}"
+        where = f"{json_path.written(one.path)!r}"
         key = one.name if format_ == "json" else one.name.replace("_", "").lower()
         if key in seen:
             alike = "" if one.name == seen[key].name else " but for case and underscores"
-            raise ValueError(f"{where} has the name of {paths.written(seen[key].path)!r}{alike}; say another with `as`")
+            raise ValueError(f"{where} has the name of {json_path.written(seen[key].path)!r}{alike}; say another with `as`")
         seen[key] = one
         if format_ == "json":
             continue

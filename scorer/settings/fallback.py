@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from publisher.process.configuration import Section
+from publisher.runtime.configuration import Section
 
 MOST_VALUES = 10_000
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.configuration import nearest
+from publisher.runtime.configuration import nearest
 
 Client = TypeVar("Client")
 

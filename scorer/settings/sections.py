@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 
-from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.package import paths
-from publisher.kafka import pem
-from publisher.process.configuration import Listen, Section, TopicName
+from model_registry.default_limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
+from model_registry.package import json_path
+from publisher.kafka import tls_files
+from publisher.runtime.configuration import Listen, Section, TopicName
 from scorer.settings import registry_properties
 from scorer.settings.carry import CarriedFields
 from scorer.settings.fallback import FallbackSettings
@@ -31,7 +31,7 @@ class InputSettings(Section):
     """The schema of `avro` or `protobuf` events that come without a registry: `.avsc`, `.proto`, or a descriptor set."""
     message: str | None = Field(default=None, min_length=1)
     """The Protobuf message, where `schema_file` has several."""
-    id: Annotated[str, AfterValidator(paths.canonical)] = Field(default="header:ce_id", min_length=1)
+    id: Annotated[str, AfterValidator(json_path.canonical)] = Field(default="header:ce_id", min_length=1)
     """The path of the id in an event (`after.id`, `"a.b"`), or header `ce_id`; else `<region>/<topic>/<partition>/<offset>`."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where a group that has never read a topic begins. A partition that is added later is read from its beginning."""
@@ -51,7 +51,7 @@ class InputSettings(Section):
     def _consistent(self) -> "InputSettings":
         if self.format in NAMELESS and self.id_field:
             raise ValueError(f"format {self.format} has no named fields to find the id {self.id!r} in; use header:ce_id")
-        if self.format == "json-envelope" and len(paths.parse(self.id)) > 1:
+        if self.format == "json-envelope" and len(json_path.parse(self.id)) > 1:
             raise ValueError(f"format json-envelope has the id beside the features: a name, and no path as {self.id!r}")
         if self.schema_file and self.format not in SCHEMA_FORMATS:
             raise ValueError(f"format {self.format} has no schema; leave schema_file out")
@@ -112,9 +112,9 @@ class ServerTlsSettings(Section):
         for name, path in files.items():
             try:
                 if path is not None and name != "key_file":
-                    pem.certificates(path)
+                    tls_files.certificates(path)
                 elif path is not None and self.certificate_file is not None:
-                    pem.check_key(path, None, self.certificate_file)
+                    tls_files.check_key(path, None, self.certificate_file)
             except OSError as error:
                 raise ValueError(f"{name}: cannot read {path}: {error.strerror}") from None
             except ValueError as error:

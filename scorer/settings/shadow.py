@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from publisher.process.configuration import Listen, Section
+from publisher.runtime.configuration import Listen, Section
 
 
 class ShadowSection(Section):

@@ -1,7 +1,7 @@
 """The settings of a process that shadows scorers: theirs, but for a group and an output topic of its own."""
 
-from publisher.process import configuration
-from publisher.process.configuration import Name
+from publisher.runtime import configuration
+from publisher.runtime.configuration import Name
 from scorer.settings import Settings
 
 TARGET_MS = 1_000.0  # nobody waits: few transactions, which brokers pay for

@@ -11,13 +11,13 @@ from onnx import TensorProto, helper
 
 from model_registry import package
 from model_registry.package.signature import Signature
-from scorer.events.decoder import Decoded
-from scorer.events.for_producers.schemas import GENERATORS
-from scorer.servables.loaded import LoadedModel, loader
+from scorer.decoding.types import Decoded
+from scorer.models.loaded_model import LoadedModel, loader
+from scorer.schema_export.generate import GENERATORS
 from scorer.settings import Settings, load
 from tests.support import models
 from tests.support.graphs import encoder_inputs
-from tests.unit.scorer.events.schema_events import avro_encoder, proto_class, settings_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, proto_class, settings_of
 
 LONGEST, VOCABULARY = 200, 50
 IDS, TYPES, MASK = encoder_inputs(LONGEST)

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.errors import Aborted
-from publisher.session.protocol import Session
-from tests.unit.publisher.session.scripted import ERRORS, Fails, Log
+from publisher.transactions.protocol import Session
+from tests.unit.publisher.transactions.scripted import ERRORS, Fails, Log
 
 CALLS = ("offsets", "commit", "produce", "deliver", "flush")
 PLACE = ("events", 0)

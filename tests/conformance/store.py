@@ -10,8 +10,8 @@ import pytest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
+from model_registry.signing import referrers
 from model_registry.stores import Store
-from model_registry.trust import referrers
 
 CONTENT = b"content " * 100_000  # several times what fits into small buffers
 ABSENT = digests.of_bytes(b"never stored")

@@ -14,16 +14,16 @@ from hypothesis.extra import numpy as arrays
 from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
-from model_registry.package import answers
+from model_registry.package import model_outputs
 from model_registry.package.golden import agrees
 from model_registry.package.signature import Signature
 from scorer.backends import ModelRefused
+from scorer.models.loaded_model import LoadedModel, loader
 from scorer.scores import formats
 from scorer.scores.outputs import Scores
-from scorer.servables.loaded import LoadedModel, loader
 from scorer.settings import Settings
 from tests.support import detector
-from tests.unit.scorer.events.schema_events import settings_of
+from tests.unit.scorer.decoding.schema_events import settings_of
 
 PROVENANCE = {"model": "m", "version": "1", "digest": "sha256:0", "role": "champion", "region": "eu"}
 OUTPUTS: dict[str, dict[str, Any]] = {str(one["name"]): one for one in detector.OUTPUTS}
@@ -152,7 +152,7 @@ def test_nested_answers_survive_every_record(found: list[Any]) -> None:
     alone = len(found) == 1
     read = {"tensor": "o0"} if alone else [{"name": name, "tensor": name} for name in names]
     scores = Scores(signature(read), outputs)
-    expected = answers.values(signature(read), outputs)
+    expected = model_outputs.values(signature(read), outputs)
     rows = len(scores)
     columns = (
         [f"e{row}" for row in range(rows)],

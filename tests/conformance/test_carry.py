@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
-from scorer.events import formats
-from scorer.events.batch import Batch, Headers
-from scorer.loop.score_records import Target
-from scorer.loop.scoring import Scored, Scoring
+from scorer.decoding import decoder_factory
+from scorer.decoding.batch import Batch, Headers
+from scorer.models.servable import Servable
 from scorer.scores import formats as score_formats
 from scorer.scores.outputs import Scores
-from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.topics import RECORD_OVERHEAD
-from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
 CARRY = [
@@ -108,7 +108,7 @@ class Case:
     def __init__(self, found: Settings, encode: Callable[[Mapping[str, Any]], bytes]) -> None:
         self.settings = found
         self.encode = encode
-        self.decoder = formats.decoder(found, SIGNATURE)
+        self.decoder = decoder_factory.decoder(found, SIGNATURE)
         self.as_json = score_formats.as_json(found)
 
     def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> Scored:

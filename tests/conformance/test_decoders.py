@@ -16,18 +16,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
-from publisher.positions import Position
-from scorer.events import formats
-from scorer.events.batch import Batch
-from scorer.events.decoder import Decoded, Decoder, Reason
-from scorer.loop.score_records import Target
-from scorer.loop.scoring import Scoring
+from publisher.kafka.source_position import Position
+from scorer.decoding import decoder_factory
+from scorer.decoding.batch import Batch
+from scorer.decoding.types import Decoded, Decoder, Reason
+from scorer.models.servable import Servable
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
-from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.sections import InputSettings
-from tests.unit.scorer.events.formats import (
+from scorer.worker.score_batch import Scoring
+from scorer.worker.score_records import Target
+from tests.unit.scorer.decoding.formats import (
     MIXED,
     NESTED,
     NUMBERS,
@@ -39,7 +39,7 @@ from tests.unit.scorer.events.formats import (
     nested,
     number_events,
 )
-from tests.unit.scorer.events.schema_events import settings_of, with_nested_schema, with_schema
+from tests.unit.scorer.decoding.schema_events import settings_of, with_nested_schema, with_schema
 
 LARGEST = 5_000
 TIMELY, LATE = 2_000, 1_000  # deadlines
@@ -57,7 +57,7 @@ class Case:
     id_of: Callable[[Event], str | int | None]
 
     def __post_init__(self) -> None:
-        self.decoder: Decoder = formats.decoder(self.settings, self.signature)
+        self.decoder: Decoder = decoder_factory.decoder(self.settings, self.signature)
         self.events = number_events if self.signature in (NUMBERS, OPAQUE) else mixed_events
 
 

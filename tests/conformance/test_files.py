@@ -17,15 +17,15 @@ from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.package.signature import Signature
 from scorer.backends import ModelRefused
-from scorer.events import formats
-from scorer.events.decoder import Reason, Unsuited
-from scorer.events.for_producers.compatibility import breaks
-from scorer.events.for_producers.schemas import GENERATORS
-from scorer.events.record_parts import ListedParts
-from scorer.servables.loaded import LoadedModel, loader
+from scorer.decoding import decoder_factory
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import Reason, Unsuited
+from scorer.models.loaded_model import LoadedModel, loader
+from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.generate import GENERATORS
 from tests.conformance.test_bytes import WAYS, ways
 from tests.support import images, models
-from tests.unit.scorer.events.schema_events import settings_of
+from tests.unit.scorer.decoding.schema_events import settings_of
 from tests.unit.scorer.minimal import minimal
 
 MOST = 6
@@ -53,7 +53,7 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
 ) -> None:
     configuration, source, write = known[way]
     values, keys, headers = ([write(one)[at] for one in data] for at in range(3))
-    found = formats.decoder(configuration, of_files(dtype, source, shape)).decode(
+    found = decoder_factory.decoder(configuration, of_files(dtype, source, shape)).decode(
         values, ListedParts(keys, [5] * len(data), headers)
     )
     step = (2 if len(shape) > 1 else 1) * np.dtype(dtype).itemsize
@@ -75,9 +75,9 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
 
 
 def test_absent_bytes_may_be_none() -> None:
-    decoder = formats.decoder(settings_of("json"), of_files("uint8", None, required=False))
+    decoder = decoder_factory.decoder(settings_of("json"), of_files("uint8", None, required=False))
     assert [row.tolist() for row in decoder.decode([b'{"v": "AQI="}', b"{}", b'{"v": null}']).tensors["x"]] == [[1, 2], [], []]
-    strict = formats.decoder(settings_of("json"), of_files("uint8", None)).decode([b"{}", b'{"v": "!"}', b'{"v": [1]}'])
+    strict = decoder_factory.decoder(settings_of("json"), of_files("uint8", None)).decode([b"{}", b'{"v": "!"}', b'{"v": [1]}'])
     assert {row: str(poison) for row, poison in strict.rejected.items()} == {
         0: "required field 'v' is missing or null",
         1: "field 'v': the text is no base64 (standard alphabet, padded)",
@@ -88,7 +88,7 @@ def test_absent_bytes_may_be_none() -> None:
 def test_rows_of_float32_have_no_place_for_them() -> None:
     said = r"carries a length that varies if one tensor of floats is all, not x \(bytes of float32\)"
     with pytest.raises(Unsuited, match=said):
-        formats.decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
+        decoder_factory.decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
 
 
 def test_schemas_of_them() -> None:

@@ -21,38 +21,38 @@ from model_registry.errors import Corrupt, Misconfigured, RegistryError
 from model_registry.oci import manifest
 from model_registry.package import golden
 from model_registry.package.signature import Signature
-from model_registry.trust import bundle
+from model_registry.signing import bundle
 from model_registry.untrusted_input.documents import Unreadable
 from publisher.audit import records as audited
 from publisher.audit.records import Logs
-from publisher.audit.regions_topics import decode_score as decode_region_score
+from publisher.audit.region_audit_io import decode_score as decode_region_score
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
-from publisher.process.terminal import PlainConsole
 from publisher.relay import checkpoints
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, Sighting
-from scorer.commands import rollout_shown, status, tail
+from publisher.runtime.terminal import PlainConsole
+from scorer.commands import rollout_view, status, tail
 from scorer.console import records as shown
-from scorer.console.scorers import ScorersFold
+from scorer.console.scorer_fold import ScorersFold
 from scorer.console.state import State
+from scorer.consumer.offset_metadata import Mark
 from scorer.dead_letters import headers as dead_letters
-from scorer.dead_letters import letter
-from scorer.dead_letters.letter import Unfit
-from scorer.intake.marks import Mark
-from scorer.observe.status import ScorerStatus
+from scorer.dead_letters import parse as dead_letter_parser
+from scorer.dead_letters.parse import Unfit
+from scorer.evaluation.label_record import Label, Unusable, reader
+from scorer.observability.status_record import ScorerStatus
 from scorer.rescore import selection
-from scorer.rescore.progress import Progress
-from scorer.rollout.controller.ledger import Ledger
-from scorer.rollout.judgement import records as judged
-from scorer.rollout.labels.label import Label, Unusable, reader
+from scorer.rescore.job_progress import Progress
+from scorer.rollout.canary_analysis import answer_records as judged
+from scorer.rollout.controller.event_log import Ledger
 from scorer.scores import avro_record, protobuf_record
 from scorer.settings import load
 from scorer.settings.labels import LabelSettings
 from tests.support import hostile_records
-from tests.unit.scorer.console import told
+from tests.unit.scorer.console import console_records
 
-NOW = told.NOW
+NOW = console_records.NOW
 SCORE = orjson.dumps(
     {
         "id": "r/events/0/7",
@@ -89,7 +89,7 @@ SWAP = orjson.dumps(
         "role": "champion",
     }
 )
-STATUS = msgspec.json.encode(told.status())
+STATUS = msgspec.json.encode(console_records.status())
 MARK = Mark("n.a", 3, "1.0.0", "sha256:a", "id").encode()
 CHECKPOINT = checkpoints.encode(Checkpoint(5, "c", "i", "d", "t", "j"))
 REGISTRATION = checkpoints.encode(Registration(2, "me", "run", "host", 1, 1))
@@ -178,7 +178,7 @@ def test_status_records(key: bytes | None, value: bytes | None) -> None:
     found = [heard for _, heard in sorted(fold.last.items())]
     drawn(status.table("m", found, NOW, wide=True))
     orjson.dumps([msgspec.to_builtins(heard.status) for heard in found])
-    fold.verdict(told.move(1, "1.0.0"), NOW)
+    fold.verdict(console_records.move(1, "1.0.0"), NOW)
     assert all(isinstance(heard.status, ScorerStatus) for heard in found)
 
 
@@ -284,8 +284,8 @@ def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> 
     for key, value in told_:
         ledger.hear(key, value)
     for rollout in ledger.rollouts.values():
-        orjson.dumps(rollout_shown.told(rollout))
-        drawn(rollout_shown.shown(rollout, NOW))
+        orjson.dumps(rollout_view.told(rollout))
+        drawn(rollout_view.shown(rollout, NOW))
 
 
 @hostile
@@ -347,7 +347,7 @@ def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tupl
     judged.letter(headers)
     orjson.loads(tail.dead_letter(message))
     with contextlib.suppress(Unfit):
-        letter.read(message, NoIds(), 0)
+        dead_letter_parser.read(message, NoIds(), 0)
 
 
 class NoIds:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.onnx import golden_run
+from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import parse_lines
 from model_registry.package.signature import Signature
-from scorer.events import formats
-from scorer.events.decoder import Decoder, Reason
-from scorer.events.for_producers.schemas import GENERATORS
-from scorer.events.json.objects import JsonDecoder
-from scorer.events.record_parts import ListedParts
-from tests.unit.scorer.events.formats import by_path, signature_of
-from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
+from scorer.decoding import decoder_factory
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import Decoder, Reason
+from scorer.schema_export.generate import GENERATORS
+from tests.unit.scorer.decoding.formats import by_path, signature_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 BOTH = signature_of(("x", "int64", ["a"]), ("y", "float32", ["b"]))
 BEYOND = "9" * 400
@@ -52,7 +52,9 @@ FORMATS: dict[str, tuple[Signature, str, Write]] = {
 @pytest.fixture(params=FORMATS)
 def format_(request: pytest.FixtureRequest) -> tuple[Decoder, Write]:
     signature, name, write = FORMATS[request.param]
-    return formats.decoder(settings_of(name, **({"id": "header:ce_id"} if name == "json-array" else {})), signature), write
+    return decoder_factory.decoder(
+        settings_of(name, **({"id": "header:ce_id"} if name == "json-array" else {})), signature
+    ), write
 
 
 @pytest.mark.parametrize(("text", "value"), WRITTEN)
@@ -169,7 +171,7 @@ def test_an_id_is_an_integer_in_the_same_way() -> None:
 
 def test_keys_and_headers_are_integers_in_the_same_way() -> None:
     signature = signature_of(("x", "int64", [{"name": "n", "from": "header:n"}]), ("y", "float32", ["b"]))
-    decoder = formats.decoder(settings_of("json"), signature)
+    decoder = decoder_factory.decoder(settings_of("json"), signature)
     texts = [b"7.0", b"1e3", b"-0.0", b"7.5", b"true", b"9223372036854775808", b"1e19", BEYOND.encode()]
     parts = ListedParts([None] * len(texts), [1] * len(texts), [[("n", text)] for text in texts])
     found = decoder.decode([b'{"b":1}'] * len(texts), parts)
@@ -187,7 +189,7 @@ def test_doubles_of_avro_and_protobuf_are_integers_in_the_same_way(tmp_path: Pat
         ("avro", json.dumps(double), avro_encoder(double)),
         ("protobuf", proto, proto_encoder(proto)),
     ):
-        decoder = formats.decoder(configured(tmp_path, name, schema, id="header:ce_id"), BOTH)
+        decoder = decoder_factory.decoder(configured(tmp_path, name, schema, id="header:ce_id"), BOTH)
         values = [encode({"a": a, "b": 1.0}) for a in (7.0, -0.0, 1e3, 7.5, 1e19)] * count
         found = decoder.decode(values)
         assert found.tensors["x"].tolist() == [[7], [0], [1_000]] * count
@@ -197,7 +199,7 @@ def test_doubles_of_avro_and_protobuf_are_integers_in_the_same_way(tmp_path: Pat
 
 def test_booleans_of_avro_are_no_integers(tmp_path: Path) -> None:
     schema = {"type": "record", "name": "E", "fields": [{"name": "a", "type": "boolean"}, {"name": "b", "type": "float"}]}
-    decoder = formats.decoder(configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"), BOTH)
+    decoder = decoder_factory.decoder(configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"), BOTH)
     found = decoder.decode([avro_encoder(schema)({"a": True, "b": 1.0})] * 20)
     assert {one.reason for one in found.rejected.values()} == {Reason.WRONG_TYPE}
     assert len(found.rejected) == 20
@@ -224,4 +226,4 @@ def test_the_schema_for_producers_and_the_decoder_accept_the_same(text: str, bes
 
 def test_golden_examples_are_integers_in_the_same_way() -> None:
     (example,) = parse_lines(b'{"event":{"a":7.0,"b":1},"score":1,"tolerance":0}', BOTH)
-    assert golden_run.decoded(BOTH, [example.event])["x"].tolist() == [[7]]
+    assert run_golden.decoded(BOTH, [example.event])["x"].tolist() == [[7]]

@@ -13,19 +13,19 @@ from jsonschema import Draft202012Validator
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.onnx import golden_run
+from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
 from scorer.backends import BackendMissing, ModelRefused
-from scorer.events import formats
-from scorer.events.decoder import Reason, Unsuited
-from scorer.events.for_producers.schemas import GENERATORS
-from scorer.servables.loaded import LoadedModel
+from scorer.decoding import decoder_factory
+from scorer.decoding.types import Reason, Unsuited
+from scorer.models.loaded_model import LoadedModel
+from scorer.schema_export.generate import GENERATORS
 from tests.conformance.lengths import LONGEST, TEXT, VOCABULARY, Event, encode, loaded, scores, total
 from tests.support import models
 from tests.support.graphs import encoder
-from tests.unit.scorer.events.formats import damaged
-from tests.unit.scorer.events.schema_events import settings_of
+from tests.unit.scorer.decoding.formats import damaged
+from tests.unit.scorer.decoding.schema_events import settings_of
 
 FORMATS = ("json", "json-array", "json-envelope", "avro", "protobuf")
 some = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -75,7 +75,7 @@ def test_each_event_has_the_answer_that_it_has_alone(text: LoadedModel, session:
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     signature = Signature.parse(json.dumps(TEXT))
     configured, write = encode(request.param, signature, tmp_path_factory.mktemp("schemas"))
-    return formats.decoder(configured, signature), write
+    return decoder_factory.decoder(configured, signature), write
 
 
 @some
@@ -123,7 +123,7 @@ anything = st.recursive(
 def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: list[int], dtype: str, value: Any) -> None:
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 3}]}
     signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    found = formats.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     if found.rows:
         (row,) = found.tensors["x"]
         assert row.ndim == len(shape)
@@ -143,7 +143,7 @@ def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, va
     tensor = {"tensor": "x", "dtype": "string", "shape": [-1], "fields": [field]}
     signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
-    found = formats.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     assert (found.rows == [0]) is schema.is_valid({"x": value})
 
 
@@ -189,9 +189,9 @@ def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
     lines = [{"event": one.event, "score": one.score, "tolerance": 1e-5} for one in golden]
     (tmp_path / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     signature = loaded(tmp_path).model.signature()
-    assert golden_run.run(tmp_path / "model.onnx", signature, golden)
+    assert run_golden.run(tmp_path / "model.onnx", signature, golden)
     with pytest.raises(Refused, match="golden example 2 must score"):
-        golden_run.run(tmp_path / "model.onnx", signature, [golden[0], Golden(events[1], 7.0, 1e-5)])
+        run_golden.run(tmp_path / "model.onnx", signature, [golden[0], Golden(events[1], 7.0, 1e-5)])
 
 
 def per_token(path: Path) -> None:
@@ -223,4 +223,4 @@ def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
         loaded(tmp_path, device="tensorrt")
     signature = Signature.parse(json.dumps(TEXT))
     with pytest.raises(Unsuited, match="carries a length that varies if one tensor of floats is all, not input_ids"):
-        formats.decoder(settings_of("float32", id="header:ce_id"), signature)
+        decoder_factory.decoder(settings_of("float32", id="header:ce_id"), signature)

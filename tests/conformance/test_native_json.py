@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
-from scorer.events.decoder import Decoded
-from scorer.events.json import scanned
-from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
-from scorer.events.json.objects import JsonDecoder
-from scorer.events.native.scanner import UNCERTAIN
-from tests.unit.scorer.events.formats import damaged, scanner_of
+from scorer.decoding.json import native_rows
+from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.types import Decoded
+from scorer.native.scanner import UNCERTAIN
+from tests.unit.scorer.decoding.formats import damaged, scanner_of
 
 LARGEST = 5_000
 LONG = [f"a_name_longer_than_two_words_{k}" for k in range(9)]
@@ -138,7 +138,7 @@ def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
     both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, fewest=None)
     for _ in range(2):
         drawn = data.draw(st.lists(events(names, id_field), max_size=8))
-        good = [plainly(names, id_field, seed) for seed in range(max(scanned.FEWEST, len(drawn) + 1))]
+        good = [plainly(names, id_field, seed) for seed in range(max(native_rows.FEWEST, len(drawn) + 1))]
         batch = data.draw(st.permutations([*drawn, *good]))
         assert_identical(*(decoder.decode(batch) for decoder in both))
 
@@ -162,7 +162,7 @@ def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kin
     signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, fewest=None)
     named = list(zip(names, kinds, strict=True))
-    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * scanned.FEWEST
+    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.FEWEST
     for _ in range(2):
         values = [
             [(name, data.draw(st.one_of(lists, lists, odd) if kind else odd)) for name, kind in named]
@@ -189,7 +189,7 @@ def test_any_batch_of_arrays_is_decoded_as_without_it(data: st.DataObject, one: 
     both = [JsonEnvelopeDecoder(signature, "id", LARGEST) if envelope else JsonArrayDecoder(signature, LARGEST) for _ in "ab"]
     both[1].scanned = None
     good, drawn = (
-        [b"[0.5, 1,-2.25]"] * scanned.FEWEST,
+        [b"[0.5, 1,-2.25]"] * native_rows.FEWEST,
         [e.encode("utf-8", "surrogatepass") for e in data.draw(st.lists(lists, max_size=6))],
     )
     if envelope:
@@ -227,8 +227,8 @@ def test_every_number_that_is_certain_has_the_same_bits() -> None:
 
 @pytest.mark.parametrize("name", [name for name in AWKWARD if name])
 def test_names_that_a_text_may_spell_in_two_ways_are_not_scanned(name: str) -> None:
-    assert scanned.ScannedRows.of_objects(signature_of([{"name": name}], 0), "id") is None
-    assert scanned.ScannedRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
+    assert native_rows.ScannedRows.of_objects(signature_of([{"name": name}], 0), "id") is None
+    assert native_rows.ScannedRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
 
 
 def test_only_float32_of_one_length_is_scanned() -> None:
@@ -237,21 +237,21 @@ def test_only_float32_of_one_length_is_scanned() -> None:
     for dtype, field, shape in (("float64", scalar, {}), ("float64", array, {}), ("float32", varying, {"shape": [-1]})):
         inputs = [{"tensor": "x", "dtype": dtype, **shape, "fields": [field]}]
         signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-        assert scanned.ScannedRows.of_objects(signature, "id") is None
-        assert scanned.ScannedRows.of_arrays(signature) is None
-    assert scanned.ScannedRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None
-    assert scanned.ScannedRows.of_envelopes(signature_of([scalar], 0), "features", "features") is None
-    assert scanned.ScannedRows.of_objects(signature_of([array], 0), "id") is not None
+        assert native_rows.ScannedRows.of_objects(signature, "id") is None
+        assert native_rows.ScannedRows.of_arrays(signature) is None
+    assert native_rows.ScannedRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None
+    assert native_rows.ScannedRows.of_envelopes(signature_of([scalar], 0), "features", "features") is None
+    assert native_rows.ScannedRows.of_objects(signature_of([array], 0), "id") is not None
 
 
 def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again() -> None:
     signature = signature_of([{"name": "a"}], 0)
-    objects = scanned.ScannedRows.of_objects(signature, "id")
+    objects = native_rows.ScannedRows.of_objects(signature, "id")
     assert objects is not None
     other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
     assert objects.decoded(strange, other) is None
-    assert [objects.decoded(good, other) for _ in range(scanned.REST)] == [None] * scanned.REST
+    assert [objects.decoded(good, other) for _ in range(native_rows.REST)] == [None] * native_rows.REST
     found = objects.decoded(good, other)
     assert found is not None
     assert_identical(found, other(good))

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
-from scorer.events.native.places import UNCERTAIN_PLACE, places
-from scorer.events.native.texts import PADDING, Column, Texts
-from scorer.rollout.judgement import records
-from scorer.rollout.judgement.differences import Answer
-from scorer.rollout.judgement.records import Unreadable
+from scorer.native.byte_columns import PADDING, Column, Texts
+from scorer.native.source_positions import UNCERTAIN_PLACE, places
+from scorer.rollout.canary_analysis import answer_records
+from scorer.rollout.canary_analysis.answer_records import Unreadable
+from scorer.rollout.canary_analysis.paired_metrics import Answer
 from scorer.scores.record import RecordEncoder
-from tests.unit.scorer.events.formats import damaged
+from tests.unit.scorer.decoding.formats import damaged
 
 pytestmark = pytest.mark.debian("cc")
 ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:" + "a" * 64, role="champion", region="r")
@@ -91,7 +91,7 @@ def packed(values: Sequence[bytes | None]) -> Texts:
 
 def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int], list[int]]] | tuple[int, str]:
     try:
-        found = records.lanes(values, np.array(rows, np.int64))
+        found = answer_records.lanes(values, np.array(rows, np.int64))
     except Unreadable as error:
         return error.row, str(error)
     return {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in found.items()}
@@ -99,7 +99,7 @@ def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int
 
 def answers(values: Column, rows: Sequence[int]) -> list[Answer] | tuple[int, str]:
     try:
-        return records.answers_at(values, np.array(rows, np.int64))
+        return answer_records.answers_at(values, np.array(rows, np.int64))
     except Unreadable as error:
         return error.row, str(error)
 

@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 
 from model_registry.channels.channel import Resolution
 from model_registry.package.signature import Signature
-from scorer.events.batch import Batch, Headers
-from scorer.events.carrying import CarryingDecoder
-from scorer.events.decoder import Decoded, Decoder
-from scorer.events.float32 import Float32Decoder
-from scorer.events.json.carried import JsonCarried
-from scorer.events.json.objects import JsonDecoder
-from scorer.events.native.taker import Columns, HeaderColumns
-from scorer.events.native.texts import Plain
-from scorer.events.packed import PackedBatch
-from scorer.events.record_parts import Parts
-from scorer.loop.arms import Arms
-from scorer.loop.score_records import Target
-from scorer.loop.scoring import Scored, Scoring
+from scorer.decoding.batch import Batch, Headers
+from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.float32 import Float32Decoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.json.passthrough import JsonCarried
+from scorer.decoding.passthrough_fields import CarryingDecoder
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.types import Decoded, Decoder
+from scorer.models.loaded_model import LoadedModel
+from scorer.models.servable import Servable
+from scorer.native.byte_columns import Plain
+from scorer.native.fetch import Columns, HeaderColumns
+from scorer.scores import columnar_records
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
-from scorer.servables import packing
-from scorer.servables.loaded import LoadedModel
-from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
-from tests.unit.scorer.events.formats import texts
+from scorer.worker.canary_routing import Arms
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+from tests.unit.scorer.decoding.formats import texts
 
 pytestmark = pytest.mark.debian("cc")
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.debian("cc")
 @pytest.fixture(autouse=True, scope="module")
 def _small_batches_are_packed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "FEWEST", 1)
+        patch.setattr(columnar_records, "FEWEST", 1)
         yield
 
 

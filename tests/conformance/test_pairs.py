@@ -15,11 +15,11 @@ from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.package.signature import Signature
 from scorer.commands import bench
-from scorer.events import formats
-from scorer.events.batch import Headers
-from scorer.events.for_producers.records import record
-from scorer.events.record_parts import ListedParts
-from scorer.servables.loaded import LoadedModel, loader
+from scorer.decoding import decoder_factory
+from scorer.decoding.batch import Headers
+from scorer.decoding.record_metadata import ListedParts
+from scorer.models.loaded_model import LoadedModel, loader
+from scorer.schema_export.example_records import record
 from tests.support import models
 from tests.unit.scorer.minimal import minimal
 
@@ -106,7 +106,7 @@ some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
     signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
-    decoder = formats.decoder(minimal(), signature)
+    decoder = decoder_factory.decoder(minimal(), signature)
     keys = [b"\1\0\2\0", b"\1\0", b"\1\0\2"]
     decoded = decoder.decode([b'{"x": [1, 2]}'] * 3, ListedParts(keys, [1] * 3, [None] * 3))
     assert decoded.rows == [0]
@@ -132,7 +132,7 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
     for inputs in ([GAIN, BYTES], shared, [X | {"axis": "x"}, BYTES | {"axis": "b"}, GAIN, LENGTH]):
         signature = Signature.parse(json.dumps({**TOP, "inputs": inputs}))
         assert Signature.parse(signature.to_json()) == signature
-        decoder = formats.decoder(minimal(output={"carry": ["x[0]"]}), signature)
+        decoder = decoder_factory.decoder(minimal(output={"carry": ["x[0]"]}), signature)
         values, keys, gains = ([event[at] for event in events] for at in range(3))
         headers: list[Headers] = [None if one is None else [("gain", one)] for one in gains]
         decoded = decoder.decode([one or b"" for one in values], ListedParts(keys, [1] * len(events), headers))
@@ -146,5 +146,5 @@ def test_examples_of_a_signature_are_events_of_it() -> None:
     written = record(signature, event)
     assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8
     found = ListedParts([written.key], [written.time], [written.headers])
-    decoded = formats.decoder(minimal(), signature).decode([written.value], found)
+    decoded = decoder_factory.decoder(minimal(), signature).decode([written.value], found)
     assert (decoded.rows, decoded.rejected) == ([0], {})

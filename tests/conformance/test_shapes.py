@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from model_registry import package
-from model_registry.onnx import golden_run
-from model_registry.package.feeding import neutral_rows
+from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
+from model_registry.package.model_inputs import neutral_rows
 from model_registry.package.signature import Signature
 from scorer import backends
 from scorer.backends import Model, ModelRefused
-from scorer.events.decoder import Decoder
-from scorer.events.float32 import Float32Decoder
-from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
-from scorer.events.json.objects import JsonDecoder
+from scorer.decoding.float32 import Float32Decoder
+from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.types import Decoder
 from scorer.settings.sections import ModelSettings
 from tests.support import models
 
@@ -160,10 +160,10 @@ def test_push_scores_the_golden_examples_of_shapes_and_constants(tmp_path: Path)
     y = directly(tmp_path, {"x": x})
     nested, flat = {"image": x[0].tolist()}, {"image": x[1].ravel().tolist()}
     examples = [Golden(event, row.tolist(), 1e-5) for event, row in zip((nested, flat), y, strict=True)]
-    golden_run.run(tmp_path / "model.onnx", opened(tmp_path, [IMAGE]).signature(), examples)
+    run_golden.run(tmp_path / "model.onnx", opened(tmp_path, [IMAGE]).signature(), examples)
     stateful(tmp_path / "model.onnx")
     signature = opened(tmp_path, STATEFUL).signature()
-    golden_run.run(tmp_path / "model.onnx", signature, [Golden({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
+    run_golden.run(tmp_path / "model.onnx", signature, [Golden({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
 
 
 KINDS: dict[str, tuple[int, list[Any]]] = {

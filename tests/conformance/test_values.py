@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.events import formats
-from scorer.events.batch import Batch, Headers
-from scorer.events.decoder import Decoder, Reason
-from scorer.events.record_parts import BatchParts, ListedParts
+from scorer.decoding import decoder_factory
+from scorer.decoding.batch import Batch, Headers
+from scorer.decoding.record_metadata import BatchParts, ListedParts
+from scorer.decoding.types import Decoder, Reason
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
-from tests.unit.scorer.events.formats import assert_same, signature_of
-from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
+from tests.unit.scorer.decoding.formats import assert_same, signature_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 MIXED = signature_of(
     (
@@ -49,15 +49,15 @@ def body(
     if request.param == "avro":
         encode = avro_encoder(MIXED_AVRO)
         configuration = configured(folder, "avro", json.dumps(MIXED_AVRO), **by_header)
-        return formats.decoder(configuration, MIXED), lambda a, b: encode({"a": a, "b": b})
+        return decoder_factory.decoder(configuration, MIXED), lambda a, b: encode({"a": a, "b": b})
     if request.param == "protobuf":
         schema = 'syntax = "proto3"; message Event { optional float a = 1; optional string b = 2; }'
         encode = proto_encoder(schema)
-        return formats.decoder(configured(folder, "protobuf", schema, **by_header), MIXED), lambda a, b: encode(
+        return decoder_factory.decoder(configured(folder, "protobuf", schema, **by_header), MIXED), lambda a, b: encode(
             {"a": a, "b": b}
         )
     configuration, write = BODIES[request.param]
-    return formats.decoder(configuration, MIXED), write
+    return decoder_factory.decoder(configuration, MIXED), write
 
 
 def as_number(found: bytes | None, dtype: str) -> Any:
@@ -164,7 +164,7 @@ def test_key_headers_and_time_mean_the_same_in_every_format(
 
 
 def test_what_is_absent_is_told_by_name_and_place() -> None:
-    decoder, value = formats.decoder(settings_of("json"), MIXED), b'{"a": 1, "b": "x"}'
+    decoder, value = decoder_factory.decoder(settings_of("json"), MIXED), b'{"a": 1, "b": "x"}'
     store: Headers = [("store", b"1")]
     parts = ListedParts([b"1", b"1", None, b"1.5", b"1"], [1, 1, 1, 1, 0], [None, [("store", b"x")], store, store, store])
     assert {row: (poison.reason, str(poison)) for row, poison in decoder.decode([value] * 5, parts).rejected.items()} == {

@@ -20,9 +20,9 @@ from pydantic_core import PydanticUndefined
 from typer.testing import CliRunner
 
 from model_registry.cli import app as model_registry
-from publisher.audit.copies import CopyReport
-from publisher.audit.ledger import EventReport
-from publisher.audit.regions import RegionsReport
+from publisher.audit.event_audit import EventReport
+from publisher.audit.region_audit import RegionsReport
+from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import FAULTS, Report
 from publisher.cli import app as publisher
 from publisher.kafka import client_properties

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from model_registry.cli import app
-from model_registry.trust import predicates
+from model_registry.signing import predicates
 from tests.docs import pages
 from tests.support.environment import ROOT
 

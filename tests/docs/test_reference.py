@@ -10,20 +10,20 @@ from pydantic import BaseModel
 
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden import parse_lines
-from model_registry.package.lengths import MOST_STEPS, bucket
+from model_registry.package.padding import MOST_STEPS, bucket
 from model_registry.package.signature import Signature
-from publisher.audit.copies import CopyReport
-from publisher.audit.ledger import EventReport
-from publisher.audit.regions import RegionsReport
+from publisher.audit.event_audit import EventReport
+from publisher.audit.region_audit import RegionsReport
+from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import Report
 from scorer.dead_letters import headers
-from scorer.events.carrying import followed
-from scorer.events.decoder import Reason
+from scorer.decoding.passthrough_fields import followed
+from scorer.decoding.types import Reason
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.settings.sections import OutputSettings
+from tests.benchmarks.bench import plot
 from tests.docs import pages, reference
-from tests.proofs.bench import plot
 from tests.support.environment import ROOT
 from tests.support.every_setting import setting_names
 
@@ -124,7 +124,7 @@ def test_configurations_name_only_settings_that_exist(page: str) -> None:
 
 def test_the_picture_of_the_figures_is_the_one_that_the_bench_draws(tmp_path: Path) -> None:
     plot.write(plot.KEPT, tmp_path / "plot.svg")
-    assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "peers.svg").read_text()
+    assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "images" / "benchmark_vs_peers.svg").read_text()
 
 
 def test_the_configuration_of_the_compose_file_is_one() -> None:

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from model_registry.commands.prepare import answered, prepare
-from model_registry.onnx.golden_run import Loaded
+from model_registry.onnx_tools.run_golden import Loaded
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from tests.network.rows import SIGNATURE, made, of
 from training.recipes.network import Network, Perceptron
-from training.recipes.network.epochs import adam
-from training.recipes.network.job import CHECKPOINT
-from training.recipes.network.layers import Parameters
+from training.recipes.network.job_files import CHECKPOINT
+from training.recipes.network.model import Parameters
+from training.recipes.network.train_loop import adam
 from training.snapshot.rows import Rows
 
 PARITY = 1e-6

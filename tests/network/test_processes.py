@@ -9,16 +9,16 @@ import psutil
 import pytest
 from torch.distributed import TCPStore
 
-from model_registry import files
+from model_registry import atomic_files
 from publisher.errors import UNREACHABLE, USAGE
 from tests.network.fit import digest
 from tests.support.environment import ROOT
 from tests.support.processes import alive, free_port
 from tests.support.waiting import STEP_SECONDS, until
-from training.recipes.network.job import LOCK
+from training.recipes.network.job_files import LOCK
 
 EPOCHS = 20
-AGENT, WORKER = "training.recipes.network.agent", "training.recipes.network.worker"
+AGENT, WORKER = "training.recipes.network.torchrun_agent", "training.recipes.network.torchrun_worker"
 OFTEN = 0.01
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "deploy")]), "OMP_NUM_THREADS": "1"}
 
@@ -92,7 +92,7 @@ def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: 
 def test_two_in_one_folder_train_one_after_the_other(tmp_path: Path, expected: str) -> None:
     both = [started(tmp_path), started(tmp_path)]
     assert [ended(training) for training in both] == [expected, expected]
-    with files.locked_if_free(tmp_path / LOCK) as free:
+    with atomic_files.locked_if_free(tmp_path / LOCK) as free:
         assert free
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.campaigns.training.counting import faults
-from tests.campaigns.training.ground import TRAINING, Ground
+from tests.chaos.training.counting import faults
+from tests.chaos.training.ground import TRAINING, Ground
 from tests.support.shared_broker import Broker
 
 NETWORK = {"recipe": "network", "search": {"trials": 2, "rungs": [2, 6], "reduction": 2}, "parameters": {"width": 16}}

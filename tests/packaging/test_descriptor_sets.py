@@ -16,7 +16,7 @@ from scorer.scores.protobuf_record import described
 from scorer.settings.carry import TYPES, CarriedField
 from tests.support.environment import ROOT
 
-SERVERS = ROOT / "scorer" / "backends" / "servers"
+SERVERS = ROOT / "scorer" / "backends" / "remote"
 SETS = {
     ROOT / "scorer" / "scores" / "score.binpb": schema.protobuf(),
     **{path.with_suffix(".binpb"): path.read_text() for path in SERVERS.glob("*.proto")},

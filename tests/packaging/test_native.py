@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from scorer.events.native import compiler
+from scorer.native import compiler
 from tests.support.environment import ROOT
 
-OBJECT = "scorer/events/native/libscorestream.so"
+OBJECT = "scorer/native/libscorestream.so"
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry")
 SAY = (
-    "from scorer.events.json.objects import JsonDecoder; from model_registry.package.signature import Signature;"
-    "from scorer.events.native.library import native;"
+    "from scorer.decoding.json.decoder import JsonDecoder; from model_registry.package.signature import Signature;"
+    "from scorer.native.load import native;"
     's = Signature.parse(\'{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}\');'
     'found = JsonDecoder(s, \'id\', 99).decode([b\'{"a": 1.5, "id": "e"}\'] * 9);'
     "print(native().why, found.tensors['x'].sum(), found.ids[8])"

@@ -69,7 +69,7 @@ def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) ->
     tracked = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
-    assert set(names) - {"scorer/events/native/libscorestream.so"} == set(filter(None, tracked.decode().split("\0")))
+    assert set(names) - {"scorer/native/libscorestream.so"} == set(filter(None, tracked.decode().split("\0")))
 
 
 def test_the_version_of_the_deployed_image_is_that_of_the_project() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
 WITH_TORCH = ROOT / "deploy" / "requirements" / "network.txt"
 WITH_GPU = ROOT / "deploy" / "requirements" / "gpu-test.txt"
-NATIVE = ROOT / "scorer" / "events" / "native"
+NATIVE = ROOT / "scorer" / "native"
 """What is compiled when the project is installed."""
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import psutil
 
-from scorer.demo.broker.node import free_ports
+from scorer.demo.broker.kraft_config import free_ports
 from tests.support.waiting import STEP_SECONDS, until
 
 LISTENING = "health and metrics on "

@@ -9,16 +9,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from model_registry.channels import channel
+from model_registry.signing import bundle, signatures
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.signatures import TrustedKey
 from model_registry.stores import Store
-from model_registry.stores.layout import LayoutStore
-from model_registry.trust import bundle, signing
-from model_registry.trust.keys import PrivateKey
-from model_registry.trust.signing import TrustedKey
+from model_registry.stores.oci_layout import LayoutStore
 from tests.support.attested import RUN, comparison, provenance
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
-from training.publish.promoting import Judged, Overtaken, Promoted, promote_once, reason_of
-from training.publish.versions import Origin, push, version_of
-from training.publish.vouching import attest_once, sign_once
+from training.publish.attest_and_sign import attest_once, sign_once
+from training.publish.promote import Judged, Overtaken, Promoted, promote_once, reason_of
+from training.publish.push_version import Origin, push, version_of
 from training.snapshot import dataset
 from training.snapshot.files import Copied, Frozen, finish
 
@@ -92,7 +92,7 @@ def check_once(store: Store, run: str = RUN) -> None:
     """The registry has each thing of this run once, and serves its version."""
     digest = store.resolve(version_of(run, AT)).digest
     kinds = Counter(
-        bundle.parse_statement(bundle.parse(found.data).payload).predicate_type for found in signing.collect(store, digest)
+        bundle.parse_statement(bundle.parse(found.data).payload).predicate_type for found in signatures.collect(store, digest)
     )
     assert kinds[bundle.SIGNED] == 1
     assert sorted(kinds.values()) == [1, 1, 1, 1], kinds

@@ -3,8 +3,8 @@
 from itertools import count
 from typing import Any
 
-from scorer.rollout.controller import entries
-from scorer.rollout.controller.entries import COMMAND, STATE, Command, Entry, Kind, Planned, State, Version
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.log_records import COMMAND, STATE, Command, Entry, Kind, Planned, State, Version
 
 CONTROLLER = "m.rollout/0"
 PLAN = {
@@ -24,7 +24,7 @@ _numbers = count()
 def record(told: Told) -> tuple[bytes, bytes]:
     """Its key and value in the topic of rollouts."""
     last = told.seq if isinstance(told, Entry) else STATE if isinstance(told, State) else f"{COMMAND}/{next(_numbers)}"
-    return f"r/{last}".encode(), entries.encode(told)
+    return f"r/{last}".encode(), log_records.encode(told)
 
 
 def judgement(estimate: float = 0.001, low: float = -0.002, high: float = 0.004) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import yaml
 from model_registry import package
 from model_registry.channels import channel
 from model_registry.oci import reference
+from model_registry.signing import attestation, bundle, keys, signatures
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.predicates import COMPARISON
 from model_registry.stores import Store, open_store
-from model_registry.trust import attestation, bundle, keys, signing
-from model_registry.trust.keys import PrivateKey
-from model_registry.trust.predicates import COMPARISON
 from tests.support import models
 
 LABELS = ["late", "on time"]
@@ -149,8 +149,8 @@ class Runs:
         self.policy.write_text(yaml.safe_dump({"signatures": "optional", "keys": [{"id": "training", "file": "training.pub"}]}))
 
     @property
-    def trusted(self) -> list[signing.TrustedKey]:
-        return [signing.TrustedKey("training", self.key.public())]
+    def trusted(self) -> list[signatures.TrustedKey]:
+        return [signatures.TrustedKey("training", self.key.public())]
 
     def push(self, number: int) -> str:
         """A version that nothing is attested about; its digest."""
@@ -163,7 +163,7 @@ class Runs:
     def claim(self, digest: str, type_: str, said: dict[str, Any]) -> None:
         """Sign whatever is said, as a program can that checks nothing."""
         statement = bundle.build_statement(digest, type_, said)
-        signing.attach(self.store, digest, type_, statement, self.key, DAY)
+        signatures.attach(self.store, digest, type_, statement, self.key, DAY)
 
     def run(
         self, number: int, champion: tuple[str, str] | None = None, key: PrivateKey | None = None, **stated: Any

@@ -11,12 +11,12 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
-from publisher.session.exactly_once import TransactionSession
-from publisher.session.transactional_ids import transactional_ids
-from scorer.intake.beginnings import Beginning
-from scorer.intake.consumer import Intake
-from scorer.intake.marks import Mark
-from tests.unit.publisher.session.scripted import Log, ScriptedProducer
+from publisher.transactions.exactly_once import TransactionSession
+from publisher.transactions.transactional_ids import transactional_ids
+from scorer.consumer.consumer import Intake
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.start_offsets import Beginning
+from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer
 
 BACKLOG_MS = 60_000
 GROUP = "metadata"

@@ -7,14 +7,14 @@ import typer
 
 from model_registry.channels import channel
 from publisher.errors import FINDING
-from publisher.process.command_line import Config, Json, Set, print_data, talk
-from training.commands import telling
+from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from training.commands import run_report
 from training.commands.run import progress
 from training.commands.runs import found
+from training.pipeline.evaluate_steps import compared
+from training.pipeline.run import Run
+from training.pipeline.step_results import Standing
 from training.settings import load
-from training.steps.judging import compared
-from training.steps.results import Standing
-from training.steps.run import Run
 
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
 Against = Annotated[str | None, typer.Option("--against", metavar="VERSION", show_default="the channel's champion")]
@@ -32,7 +32,7 @@ def compare(
         run = Run(training, settings, found(training.folder, name, "join"), shown)
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
     told = msgspec.to_builtins(comparison)
-    print_data(as_json, told, lambda: telling.comparison(told))
+    print_data(as_json, told, lambda: run_report.comparison(told))
     talk.print(f"{comparison.verdict}: {comparison.because}", markup=False)
     if comparison.verdict == "refused":
         raise typer.Exit(FINDING)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from publisher.errors import FINDING, USAGE, Fatal
-from publisher.process.command_line import Json, print_data
+from publisher.runtime.command_line import Json, print_data
 
 
 def demo(
@@ -18,13 +18,13 @@ def demo(
     """Learn from flights on a Kafka that this starts: kill the run in its search, start it again, and see its version
     promoted and taken by a running scorer. Exit code 1 where anything was lost or doubled."""
     from scorer.demo.view import View
-    from training.demo import play
+    from training.demo import run
 
     if find_spec("jgo") is None:
         raise Fatal("the extra `demo` is not installed", "pip install -e '.[cpu,demo,training]'", USAGE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
-        found = play.demo(keep, view)
+        found = run.demo(keep, view)
     print_data(as_json, found.to_dict(), found.table)
     if not found.clean:
         raise typer.Exit(FINDING)

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from publisher.errors import FINDING
-from publisher.process.command_line import Config, Json, Set, print_data, table, talk
+from publisher.runtime.command_line import Config, Json, Set, print_data, table, talk
 from training.commands.run import progress
+from training.pipeline import reproduction
+from training.pipeline.run_dirs import alone
 from training.settings import load
-from training.steps import reproduction
-from training.steps.folder import alone
 
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
 

@@ -9,29 +9,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.command_line import Config, Json, Set, print_data, talk
-from training.commands import telling
+from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from training.commands import run_report
+from training.pipeline import pipeline
+from training.pipeline.run import Progress
+from training.pipeline.run_dirs import alone
 from training.settings import load
-from training.steps import course
-from training.steps.folder import alone
-from training.steps.run import Progress
 
-Until = Annotated[str | None, typer.Option("--until", metavar="STEP", help=f"Stop after one of: {', '.join(course.STEPS)}.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="STEP", help=f"Stop after one of: {', '.join(pipeline.STEPS)}.")]
 New = Annotated[bool, typer.Option("--new", help="Begin anew, also where a run was broken off, or no label has come.")]
 
 
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:
     """Freeze, join, search, train, judge, and promote what passed. A run that was broken off goes on. Exit code 1 where the
     version was refused, or too few events have a label."""
-    if until not in (None, *course.STEPS):
-        raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(course.STEPS)}", USAGE)
+    if until not in (None, *pipeline.STEPS):
+        raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
-        taken = course.begin(training, settings, shown, anew=new)
-        end = course.follow(taken, until, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
-        told = telling.document(taken.folder)
-    print_data(as_json, told, lambda: telling.shown(told))
-    if end and (code := course.CODES.get(end.outcome, 0)):
+        taken = pipeline.begin(training, settings, shown, anew=new)
+        end = pipeline.follow(taken, until, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
+        told = run_report.document(taken.folder)
+    print_data(as_json, told, lambda: run_report.shown(told))
+    if end and (code := pipeline.CODES.get(end.outcome, 0)):
         talk.print(end.because, markup=False)
         raise typer.Exit(code)
 

@@ -9,13 +9,13 @@ import typer
 
 from model_registry.channels import channel
 from publisher.errors import USAGE, Fatal
-from publisher.process.command_line import Config, Json, Set, print_data, table
-from training.commands import telling
-from training.publish.evidence import evidence as attested
+from publisher.runtime.command_line import Config, Json, Set, print_data, table
+from training.commands import run_report
+from training.pipeline.journal import Journal
+from training.pipeline.run import Run
+from training.pipeline.run_dirs import STEPS, runs
+from training.publish.verify_lineage import evidence as attested
 from training.settings import load
-from training.steps.folder import STEPS, runs
-from training.steps.journal import Journal
-from training.steps.run import Run
 
 COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, version or folder.", show_default="the newest")]
@@ -28,7 +28,7 @@ Evident = Annotated[
 def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """List the runs in the folder, the newest first: what came of each, and why."""
     training, _ = load(path, flags or [])
-    told = [telling.document(folder) for folder in reversed(runs(training.folder))]
+    told = [run_report.document(folder) for folder in reversed(runs(training.folder))]
     rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in told]
     print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
 
@@ -39,10 +39,10 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
     if evidence:
         run = Run(training, settings, training.folder, lambda _what, _done, _of: None)
         said = attested(run.store, channel.resolve(run.store, name or run.channel).digest, run.trusted, datetime.now(UTC))
-        print_data(as_json, msgspec.to_builtins(said), lambda: telling.evidence(said))
+        print_data(as_json, msgspec.to_builtins(said), lambda: run_report.evidence(said))
         return
-    told = telling.document(found(training.folder, name))
-    print_data(as_json, told, lambda: telling.shown(told))
+    told = run_report.document(found(training.folder, name))
+    print_data(as_json, told, lambda: run_report.shown(told))
 
 
 def found(folder: Path, name: str | None, step: str = "plan") -> Path:
@@ -51,7 +51,7 @@ def found(folder: Path, name: str | None, step: str = "plan") -> Path:
     if name is None and there:
         return there[0]
     for each in there:
-        told = telling.document(each)
+        told = run_report.document(each)
         if name in (each.name, told["run"], told["version"]):
             return each
     known = ", ".join(each.name for each in there[:10]) or "none"

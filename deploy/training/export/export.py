@@ -11,15 +11,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry import files
+from model_registry import atomic_files
 from model_registry.errors import Refused
-from model_registry.package import GOLDEN, MODEL, SIGNATURE, Package, read, sources
+from model_registry.package import GOLDEN, MODEL, SIGNATURE, Package, field_sources, read
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
 from scorer.backends import ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
-from scorer.events.json.objects import JsonDecoder
-from scorer.servables.loaded import made_ready
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.models.loaded_model import made_ready
 from scorer.settings import Settings
 from training.export import card, examples, parity
 from training.export.card import Card
@@ -57,7 +57,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
             (part / GOLDEN).write_bytes(b"".join(examples.lines(few, model.run(dict(few.tensors)), signature)))
             (part / README).write_text(card.text(told, difference, (part / MODEL).stat().st_size), encoding="utf-8")
             package = read(part)
-            decoder = JsonDecoder(sources.by_name(signature), None, settings.input.max_event_bytes)
+            decoder = JsonDecoder(field_sources.by_name(signature), None, settings.input.max_event_bytes)
             made_ready(model, decoder, package.golden, settings).model.close()
     except (Refused, ModelRefused) as error:
         hint = getattr(error, "hint", "") or "a scorer would not take this version"
@@ -79,4 +79,4 @@ def _part(folder: Path) -> Iterator[Path]:
             os.fsync(stream.fileno())
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
-    files.sync_directory(folder.parent)
+    atomic_files.sync_directory(folder.parent)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.rollout.labels.columns import Place
+from scorer.evaluation.label_columns import Place
 from training.export.examples import columns
 from training.recipes import Fitted
 from training.snapshot.rows import Rows

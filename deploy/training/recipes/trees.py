@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry import files
+from model_registry import atomic_files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
-from training.recipes import Params, ensemble, suited
+from training.recipes import Params, check_signature, trees_to_onnx
 from training.recipes.encoding import Encoding, Matrix, gaps, learned
 from training.snapshot.rows import Rows
 
@@ -95,7 +95,7 @@ class FittedTrees:
     def onnx(self) -> bytes:
         trees = [tree for chunk in self.chunks[:-1] for tree in chunk.dump_model()["tree_info"]]
         trees += self.chunks[-1].dump_model(num_iteration=self.last)["tree_info"]
-        return ensemble.model(self.signature, self.encoding, self.start, [tree["tree_structure"] for tree in trees])
+        return trees_to_onnx.model(self.signature, self.encoding, self.start, [tree["tree_structure"] for tree in trees])
 
 
 class Trees:
@@ -110,7 +110,7 @@ class Trees:
         return type(self), ()
 
     def check(self, signature: Signature) -> None:
-        suited.check(signature, self.name)
+        check_signature.check(signature, self.name)
 
     def parameters(self, stated: Params) -> Params:
         for name, value in stated.items():
@@ -169,7 +169,7 @@ class _Growth:
         found = self._kept(path)
         if found is None or found.asked < count:
             found = Chunk(self._key, count, self._grown(first, count))
-            files.replace(path, [msgspec.json.encode(found)])
+            atomic_files.replace(path, [msgspec.json.encode(found)])
         booster = lightgbm.Booster(model_str=found.model)
         self._summed.append(booster)
         return booster

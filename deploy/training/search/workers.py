@@ -16,7 +16,7 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.rollout.labels.quality import auc
+from scorer.evaluation.metrics import auc
 from training.recipes import Params, Recipe
 from training.search import shared_rows
 

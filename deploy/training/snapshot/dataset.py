@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry import files
+from model_registry import atomic_files
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import digests, manifest
+from model_registry.oci.build_artifact import reader
 from model_registry.oci.manifest import Descriptor
-from model_registry.oci.plan import reader
-from model_registry.stores import Store, transfer
-from model_registry.trust import referrers
+from model_registry.signing import referrers
+from model_registry.stores import Store, parallel_transfer
 from training.snapshot.files import MANIFEST, Copied, digest_of
 
 DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
@@ -38,7 +38,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a
     file is not as it was copied, Conflict where it is not listed although it was stored, Unreachable.
     """
-    with files.reported(f"the snapshot {folder}"):
+    with atomic_files.reported(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
         if manifest.decode(described, Copied, str(folder / MANIFEST)) != copied:
             raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
@@ -59,7 +59,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         for _ in range(ATTEMPTS):
             if any(there.digest == made for there in referrers.listed(store, digest)):
                 return made
-            transfer.upload(store, [(layer, reader(folder / path)) for path, layer in layers.items()])
+            parallel_transfer.upload(store, [(layer, reader(folder / path)) for path, layer in layers.items()])
             referrers.refer(store, document)
     raise Conflict(f"the list of what belongs to {digest} is overwritten by others all the time", "run again")
 
@@ -89,10 +89,10 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
     if (total := sum(layer.size for layer in layers.values())) > max_bytes:
         raise Refused(f"the dataset {digest} has {total} bytes, and at most {max_bytes} are read")
     copied = _described(b"".join(store.blob(layers[MANIFEST])), layers, digest)
-    with files.reported(f"the folder {folder}"), _whole(folder) as part:
+    with atomic_files.reported(f"the folder {folder}"), _whole(folder) as part:
         for path in layers:
             (part / path).parent.mkdir(parents=True, exist_ok=True)
-        transfer.download(store, [(layer, part / path) for path, layer in layers.items()])
+        parallel_transfer.download(store, [(layer, part / path) for path, layer in layers.items()])
     return copied
 
 
@@ -104,7 +104,7 @@ def _check(layers: dict[str, Descriptor]) -> None:
         raise Corrupt(f"a dataset without a {MANIFEST} of at most {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
         raise Corrupt(f"{odd!r:.200} is no file of a dataset")
-    files.check_paths(layers)
+    atomic_files.check_paths(layers)
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
@@ -131,4 +131,4 @@ def _whole(folder: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    files.sync_directory(folder.parent)
+    atomic_files.sync_directory(folder.parent)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.events.batch import Headers
-from scorer.events.record_parts import ListedParts
-from scorer.rollout.labels.columns import Place
+from scorer.decoding.batch import Headers
+from scorer.decoding.record_metadata import ListedParts
+from scorer.evaluation.label_columns import Place
 
 
 @dataclass(frozen=True, slots=True)

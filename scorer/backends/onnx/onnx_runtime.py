@@ -18,20 +18,20 @@ from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.extras import install_command
 from model_registry.oci.digests import hex_of
-from model_registry.onnx import extensions, locales, requirements, safety, tensors
-from model_registry.onnx.derive_signature import derive
-from model_registry.onnx.tensors import Tensor
+from model_registry.onnx_tools import locales, ort_extensions, runtime_requirements, safety, tensors
+from model_registry.onnx_tools.derive_signature import derive
+from model_registry.onnx_tools.tensors import Tensor
 from model_registry.package import Package
-from model_registry.package.feeding import Feeding, neutral_rows
-from model_registry.package.lengths import as_row
+from model_registry.package.model_inputs import Feeding, neutral_rows
+from model_registry.package.padding import as_row
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx import gpu
-from scorer.backends.onnx.buckets import CANDIDATES
-from scorer.backends.onnx.buckets import choose as choose_buckets
+from scorer.backends.onnx.batch_buckets import CANDIDATES
+from scorer.backends.onnx.batch_buckets import choose as choose_buckets
 from scorer.backends.onnx.gpu import Gpu
-from scorer.backends.onnx.run_watch import RunWatch, cpu_time, wall_time
+from scorer.backends.onnx.run_timeout import RunWatch, cpu_time, wall_time
 from scorer.settings.sections import ModelSettings
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
@@ -42,7 +42,7 @@ except ImportError as error:
         "ONNX Runtime is not installed", f"{install_command('cpu')} (or [gpu] on a machine with an NVIDIA GPU)"
     ) from error
 
-from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
+from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
 
 log = logging.getLogger(__name__)
 
@@ -250,15 +250,15 @@ def _checked(package: Package, device: str, op_domains: Collection[str]) -> str 
     """Settle what can be settled before anything of the model is loaded; the library of operators that it needs, if any.
     Raises ModelRefused."""
     try:
-        if lack := requirements.missing(package.annotations, onnxruntime=ort.__version__, device=device):
+        if lack := runtime_requirements.missing(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
-        library = extensions.library(found)
+        library = ort_extensions.library(found)
     except RegistryError as error:
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
-    if lack := requirements.missing(requirements.of(found), onnxruntime=ort.__version__, device=device):
+    if lack := runtime_requirements.missing(runtime_requirements.of(found), onnxruntime=ort.__version__, device=device):
         raise ModelRefused(lack)
     return library
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
+from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 
 TRAINING_BUILD = "https://scorestream.io/training/v1"
 MOST_TRIALS, MOST_RUNGS = 512, 12

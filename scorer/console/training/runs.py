@@ -11,8 +11,8 @@ from datetime import date, datetime
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION
 from scorer.console.state import Channel
+from scorer.console.training.attestations import RUN_VERSION, Evidence
 from scorer.console.training.documents import TRAINING_BUILD, Comparison, Difference, Internal, Rival
-from scorer.console.training.evidence import RUN_VERSION, Evidence
 
 WIDTH = 1_000.0  # of a bar, in its own units
 SHORTEST, LONGEST = 1.5, 4.0  # margins that a bar shows at least, and at most where its estimate is in them

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scorer.console.command_lines import CommandLines
-from scorer.console.paging import Page, page
+from scorer.console.pagination import Page, page
 from scorer.console.state import Channel
-from scorer.console.training import pictures
+from scorer.console.training import plots
+from scorer.console.training.attestations import Library
 from scorer.console.training.documents import Dependency, Provenance, Rule
-from scorer.console.training.evidence import Library
 from scorer.console.training.runs import UNJUDGED, UNREADABLE, Bar, Run, runs, slice_bars
 
 SPANS = 100  # stretches of partitions that are shown
@@ -67,10 +67,10 @@ def shown(run: Run, lines: CommandLines) -> Shown:
     commands = [("cli-show", "The run, on the machine that made it", lines.show(run.id))] if run.id else []
     return Shown(
         run,
-        rungs=pictures.rungs(search, run.unit) if search else "",
-        curve=pictures.curve(search, run.unit) if search else "",
+        rungs=plots.rungs(search, run.unit) if search else "",
+        curve=plots.curve(search, run.unit) if search else "",
         matrices=_matrices(run),
-        rules=[(rule, pictures.gauge(rule)) for rule in run.comparison.rules] if run.comparison else [],
+        rules=[(rule, plots.gauge(rule)) for rule in run.comparison.rules] if run.comparison else [],
         slices=slice_bars(run),
         spans=spans[:SPANS],
         spans_left_out=max(0, len(spans) - SPANS),
@@ -89,4 +89,4 @@ def _matrices(run: Run) -> list[tuple[str, str]]:
     else:
         champion = [(f"champion {found.champion.version}", found.champion.confusion_matrix)] if found.champion else []
         named = [*champion, (f"challenger {run.version}", found.challenger.confusion_matrix)]
-    return [(title, pictures.matrix_of(each)) for title, each in named if each is not None]
+    return [(title, plots.matrix_of(each)) for title, each in named if each is not None]

@@ -1,6 +1,6 @@
 """Kafka's classes, loaded and linked once for all brokers of this user (Java's AOT cache): a broker starts in half the time.
 
-`python -m scorer.demo.broker.record` writes it, 70 MB in the user's cache. Without it brokers start all the same.
+`python -m scorer.demo.broker.class_data_sharing` writes it, 70 MB in the user's cache. Without it brokers start all the same.
 """
 
 import hashlib

@@ -20,9 +20,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker import archive
-from scorer.demo.broker.guard import Guard
 from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
-from scorer.demo.broker.node import HOST, cluster_id, free_ports, is_taken, write_node
+from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, is_taken, write_node
+from scorer.demo.broker.orphan_reaper import Guard
 
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
@@ -42,7 +42,7 @@ class EmbeddedBroker:
     `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
     `record` names a file for the classes that it loads (see `archive.py`). `jars` are those of another version of Apache
     Kafka; one before 3.9 needs its voters among the properties (`controller.quorum.voters`).
-    Whatever happens to this process, the broker ends and its folder goes (see `guard.py`), unless it was detached.
+    Whatever happens to this process, the broker ends and its folder goes (see `orphan_reaper.py`), unless it was detached.
     """
 
     def __init__(

@@ -8,14 +8,14 @@ from contextlib import closing
 from pathlib import Path
 
 from publisher.errors import UNREACHABLE, Aborted, Fatal
-from publisher.kafka import groups, rights
+from publisher.kafka import acls, groups
+from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.connection import connect
-from publisher.kafka.rights import READ, WRITE
 from scorer import topics
-from scorer.rollout.controller.course import Act, Next
-from scorer.rollout.controller.entries import Entry
-from scorer.rollout.controller.seat import Seat
-from scorer.rollout.controller.tenure import Tenure
+from scorer.rollout.controller.decide import Act, Next
+from scorer.rollout.controller.leader_election import Seat
+from scorer.rollout.controller.leadership_term import Tenure
+from scorer.rollout.controller.log_records import Entry
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def check(settings: Settings, name: str) -> None:
     """See that the topics are there, and that a controller may do what it will. Raises Fatal: 2 or 3."""
     both = frozenset({READ, WRITE})
     written = dict.fromkeys((settings.rollouts_topic, settings.status_topic), both)
-    read = rights.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
+    read = acls.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
     admin = connect(settings.kafka, name)
     found = topics.describe(admin, settings.kafka, written | read | topics.seen(*settings.input.topics))
     topics.check_present(settings, admin, found, written)

@@ -10,10 +10,10 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from model_registry.untrusted_input import yaml_documents
 from model_registry.untrusted_input.documents import Unreadable
 from publisher.errors import USAGE, Fatal
-from publisher.process.configuration import Section, nearest
-from publisher.process.time_window import seconds
-from scorer.rollout.judgement.report import Margins
-from scorer.rollout.judgement.verdict import BRIER
+from publisher.runtime.configuration import Section, nearest
+from publisher.runtime.time_range import seconds
+from scorer.rollout.canary_analysis.analysis_report import Margins
+from scorer.rollout.canary_analysis.verdict import BRIER
 
 MOST_BYTES = 100_000
 MOST_STEPS = 50

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from publisher.process import logs
-from publisher.process.health import HealthServer
-from publisher.process.memory import few_arenas, keep_tidy
-from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
+from publisher.runtime import logs
+from publisher.runtime.health import HealthServer
+from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
+from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
-from scorer.rollout.controller.course import Next
-from scorer.rollout.controller.entries import Entry, Kind
-from scorer.rollout.controller.tenure import Tenure
+from scorer.rollout.controller.decide import Next
+from scorer.rollout.controller.leadership_term import Tenure
+from scorer.rollout.controller.log_records import Entry, Kind
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ import json
 import grpc
 
 from scorer.backends import Backend, Model
-from scorer.backends.servers.remote import method
-from scorer.backends.servers.tf_messages import M
+from scorer.backends.remote.remote_model import method
+from scorer.backends.remote.tf_codec import M
 from tests.conformance.backend import Place, same
 from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends import models

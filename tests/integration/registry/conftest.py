@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from model_registry.oci import reference
+from model_registry.signing import signatures
 from model_registry.stores import StoreOptions
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
-from model_registry.trust import signing
 from tests.conformance.store import described
 from tests.integration.registry.hostile import Hostile, hostile
 from tests.integration.registry.quirks import Clock, Quirks, Registry
@@ -99,5 +99,5 @@ def push(store: RemoteStore, data: bytes) -> None:
 def sign_and_verify(store: RemoteStore) -> None:
     """Sign a version, and find the signature as a scorer does, with a store of its own."""
     subject = version(store)
-    signing.sign(store, subject, ONE, NOW)
-    signing.verify(store, subject, trusted(ONE), NOW)
+    signatures.sign(store, subject, ONE, NOW)
+    signatures.verify(store, subject, trusted(ONE), NOW)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from model_registry.channels import channel, prune
+from model_registry.channels import channel, retention
 from model_registry.channels.history import EVIDENCE_TYPE, Move
-from model_registry.channels.prune import Rules
+from model_registry.channels.retention import Rules
 from model_registry.channels.signed_move import MoveGate
 from model_registry.errors import Conflict, Refused
 from model_registry.oci import manifest, tags
 from model_registry.oci.digests import of_bytes
-from model_registry.stores.remote import RemoteStore
-from model_registry.trust import referrers
-from model_registry.trust.policy import Policy
+from model_registry.signing import referrers
+from model_registry.signing.policy import Policy
+from model_registry.stores.oci_registry import RemoteStore
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import ONE, TWO, trusted
 
@@ -54,8 +54,8 @@ def test_a_signed_move_is_verified_and_stays_verified_when_versions_are_pruned(
     policy = Policy(tmp_path, False, (), frozenset(), signed_moves=True, move_keys=tuple(trusted(ONE)))
     gate = MoveGate(policy, tmp_path)
     assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
-    survey = prune.survey(remote)
-    going = prune.manifests(remote, prune.plan(survey, Rules(revisions=1)))
+    survey = retention.survey(remote)
+    going = retention.manifests(remote, retention.plan(survey, Rules(revisions=1)))
     remote.delete(going, expect=survey.tags, grace_seconds=0)
     assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
     back = promote(remote, "1.0.0", key=TWO)
@@ -74,8 +74,8 @@ def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, di
     assert b"".join(remote.blob(manifest.content(EVIDENCE_TYPE, document))) == document
     found = channel.resolve(remote, "prod")
     assert [(role.version, role.weight, role.pairs) for role in found.roles] == [("1.0.0", 95, 0), ("2.0.0", 5, 20)]
-    survey = prune.survey(remote)
-    going = prune.manifests(remote, prune.plan(survey, Rules(revisions=1)))
+    survey = retention.survey(remote)
+    going = retention.manifests(remote, retention.plan(survey, Rules(revisions=1)))
     assert remote.delete(going, expect=survey.tags, grace_seconds=0) is None
     assert channel.history(remote, "prod") == [made]
     assert digests["1.0.0"] == found.digest
@@ -88,10 +88,10 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
     remote.move_tags({"2.0.0-again": remote.resolve("2.0.0")}, expect={})
     for version in VERSIONS:
         referrers.attach(remote, digests[version], "application/x.signature", version.encode(), {})
-    found = prune.survey(remote)
-    plan = prune.plan(found, Rules(revisions=1, patterns=["*-again"]))
+    found = retention.survey(remote)
+    plan = retention.plan(found, Rules(revisions=1, patterns=["*-again"]))
     assert set(plan.versions) == {"1.0.0"}
-    assert remote.delete(prune.manifests(remote, plan), expect=found.tags, grace_seconds=0) is None
+    assert remote.delete(retention.manifests(remote, plan), expect=found.tags, grace_seconds=0) is None
     left = remote.tags()
     assert tags.versions(left) == ["2.0.0", "2.0.0-again", "3.0.0"]
     assert tags.revisions(left, "prod") == [3]
@@ -104,8 +104,8 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
 def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
     for version in VERSIONS:
         promote(remote, version)
-    found = prune.survey(remote)
-    going = prune.manifests(remote, prune.plan(found, Rules(revisions=1)))
+    found = retention.survey(remote)
+    going = retention.manifests(remote, retention.plan(found, Rules(revisions=1)))
     assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
 
     def deleted() -> Iterator[str]:

@@ -13,7 +13,7 @@ from model_registry import package
 from model_registry.errors import Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.remote import MOST_PAGES, RemoteStore
+from model_registry.stores.oci_registry import MOST_PAGES, RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS, MOST_THROTTLED
 from tests.integration.registry.conftest import make
 from tests.integration.registry.content import BLOB, CONTENT, DATA, EMPTY, MANIFEST, OTHER

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model_registry.errors import Corrupt, Refused, RegistryError, Unreachable
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from tests.integration.registry.conftest import make
 from tests.integration.registry.content import BLOB, CONTENT, DATA, MANIFEST
 from tests.integration.registry.hostile import Hostile, Reply, Seen

@@ -8,7 +8,7 @@ import pytest
 
 from model_registry.errors import Conflict, Corrupt, Refused, RegistryError, Unreachable
 from model_registry.oci import digests
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import described

@@ -7,15 +7,15 @@ import pytest
 
 from model_registry import package
 from model_registry.cache import Cache
+from model_registry.container_image import build
+from model_registry.container_image.build import Base
 from model_registry.errors import RegistryError
-from model_registry.image import build
-from model_registry.image.build import Base
 from model_registry.oci import digests, manifest
-from model_registry.stores import select
-from model_registry.stores.layout import LayoutStore
-from model_registry.stores.remote import RemoteStore
-from model_registry.trust import signing
-from model_registry.trust.gate import admission
+from model_registry.signing import signatures
+from model_registry.signing.admission import admission
+from model_registry.stores import resolve_index
+from model_registry.stores.oci_layout import LayoutStore
+from model_registry.stores.oci_registry import RemoteStore
 from tests.integration.registry.conftest import away
 from tests.unit.model_registry.conftest import MakePackage
 from tests.unit.model_registry.keyring import NOW, ONE
@@ -49,7 +49,7 @@ def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: M
     found = remote.resolve("docker")
     assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
     assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
-    described = select.describe(remote, found.digest, version="docker")
+    described = resolve_index.describe(remote, found.digest, version="docker")
     assert (described.name, described.version) == (remote.repository.rpartition("/")[2], "docker")
 
 
@@ -77,7 +77,7 @@ def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
     root, good, evil = tmp_path / "cache", b"good" * 1000, b"evil" * 1000
     digest = package.push(remote, make_package(model=good), "m", "1.0.0", base=Base()).digest
-    signing.sign(remote, digest, ONE, NOW)
+    signatures.sign(remote, digest, ONE, NOW)
     admitted, cache = admission(tmp_path / "policy.yaml", root), Cache(root)
     gone = away(remote)
     cache.fetch(remote, digest)

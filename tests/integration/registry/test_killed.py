@@ -13,7 +13,7 @@ from model_registry import package
 from model_registry.errors import NotFound, Unreachable
 from model_registry.oci import reference
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import described

@@ -10,11 +10,11 @@ import pytest
 from model_registry.channels import channel, history
 from model_registry.errors import Conflict, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, reference
+from model_registry.signing import referrers, signatures
 from model_registry.stores import StoreOptions
-from model_registry.stores.http import Client
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.http_client import Client
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
-from model_registry.trust import referrers, signing
 from tests.conformance.store import an_index, described, put_manifest
 from tests.integration.registry.conftest import Start, opened, push, sign_and_verify
 from tests.integration.registry.hostile import Hostile, Reply, Seen
@@ -119,9 +119,9 @@ def test_a_tag_that_is_read_as_the_digest_lists_nothing_and_lets_nothing_be_sign
         subject = store.push_manifest(an_index(subject))
     assert referrers.listed(store, subject.digest) == []
     with pytest.raises(Refused, match="has no referrers API, and takes no list under sha256-"):
-        signing.sign(store, subject.digest, ONE, NOW)
+        signatures.sign(store, subject.digest, ONE, NOW)
     with pytest.raises(Refused, match="not signed"):
-        signing.verify(store, subject.digest, trusted(ONE), NOW)
+        signatures.verify(store, subject.digest, trusted(ONE), NOW)
 
 
 def test_signing_fails_where_the_signature_cannot_be_found_afterwards(start: Start, server: Hostile) -> None:
@@ -134,7 +134,7 @@ def test_signing_fails_where_the_signature_cannot_be_found_afterwards(start: Sta
 
     server.script = forgetful
     with pytest.raises(RegistryError):
-        signing.sign(store, subject, ONE, NOW)
+        signatures.sign(store, subject, ONE, NOW)
 
 
 @pytest.mark.parametrize("replicas", [False, True])
@@ -163,9 +163,9 @@ def test_push_and_signature_arrive_at_a_registry_that_shows_writes_late(
 ) -> None:
     store, registry = start(lag=1.0, replicas=replicas)
     pushed = push_versions(store, make_package, "1.0.0")["1.0.0"]
-    signing.sign(store, pushed, ONE, NOW)
+    signatures.sign(store, pushed, ONE, NOW)
     registry.clock.sleep(1.0)
-    signing.verify(store, pushed, trusted(ONE), NOW)
+    signatures.verify(store, pushed, trusted(ONE), NOW)
 
 
 def test_a_registry_that_never_shows_a_move_is_not_another_writer(start: Start, make_package: MakePackage) -> None:
@@ -339,11 +339,11 @@ def test_what_is_stored_elsewhere_is_asked_for_with_get(start: Start, server: Ho
 def test_a_list_of_signatures_that_must_not_move_is_named(start: Start) -> None:
     store, _ = start(referrers=Reply(404), confirms=False, immutable=True)
     subject = version(store)
-    signing.sign(store, subject, ONE, NOW)
+    signatures.sign(store, subject, ONE, NOW)
     with pytest.raises(Refused, match=r"takes no list under sha256-\w+: .*cannot be overwritten") as caught:
-        signing.sign(store, subject, TWO, NOW)
+        signatures.sign(store, subject, TWO, NOW)
     assert "tags that may move" in caught.value.hint
-    signing.verify(store, subject, trusted(ONE), NOW)
+    signatures.verify(store, subject, trusted(ONE), NOW)
 
 
 def test_a_range_of_the_last_chunk_alone_is_no_place_to_resume(start: Start, server: Hostile) -> None:

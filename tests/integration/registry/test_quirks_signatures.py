@@ -7,8 +7,8 @@ import pytest
 from model_registry.channels import channel
 from model_registry.errors import NotFound, Refused, Unreachable
 from model_registry.oci import manifest
-from model_registry.stores.remote import RemoteStore
-from model_registry.trust import referrers, signing
+from model_registry.signing import referrers, signatures
+from model_registry.stores.oci_registry import RemoteStore
 from tests.integration.registry.conftest import Start, opened, sign_and_verify
 from tests.integration.registry.hostile import Hostile, Reply, Seen
 from tests.integration.registry.quirks import answering, digest
@@ -56,8 +56,8 @@ def test_a_registry_that_forbids_what_does_not_exist_takes_the_first_version_and
         return opened(server, registry.clock)
 
     subject = push_versions(anew(), make_package, "1.0.0")["1.0.0"]
-    signing.sign(anew(), subject, ONE, NOW)
-    signing.verify(anew(), subject, trusted(ONE), NOW)
+    signatures.sign(anew(), subject, ONE, NOW)
+    signatures.verify(anew(), subject, trusted(ONE), NOW)
     promote(anew(), "1.0.0")
     assert channel.resolve(anew(), "prod").revision == 1
 
@@ -67,10 +67,10 @@ def test_a_list_of_referrers_that_is_not_given_is_not_an_unsigned_version(start:
     """cosign reports throttled lists as no signature (retagger 1239)."""
     store, registry = start()
     subject = version(store)
-    signing.sign(store, subject, ONE, NOW)
+    signatures.sign(store, subject, ONE, NOW)
     server.script = answering(registry, lambda seen: "/referrers/" in seen.path, lambda _: Reply(status))
     with pytest.raises(Unreachable, match=f"{status}"):
-        signing.verify(store, subject, trusted(ONE), NOW)
+        signatures.verify(store, subject, trusted(ONE), NOW)
 
 
 def test_a_manifest_that_is_shown_only_once_it_has_a_tag(start: Start, server: Hostile, make_package: MakePackage) -> None:
@@ -116,7 +116,7 @@ def test_referrers_of_a_type_that_does_not_fit_leave_an_error_at_signing(start: 
 
     server.script = answering(registry, hidden, lambda seen: mistyped(seen) if "/referrers/" in seen.path else Reply(404))
     with pytest.raises(Unreachable, match="took the move of the tag 'sha256-"):
-        signing.sign(store, subject, ONE, NOW)
+        signatures.sign(store, subject, ONE, NOW)
     assert referrers.listed(store, subject)
 
 
@@ -209,4 +209,4 @@ def test_a_registry_that_takes_no_manifest_with_a_subject_is_an_error_at_signing
     absent = Reply(404, b"404 page not found")
     server.script = answering(registry, lambda seen: b'"subject"' in seen.body, lambda _: absent)
     with pytest.raises(NotFound, match="404 page not found"):
-        signing.sign(store, subject, ONE, NOW)
+        signatures.sign(store, subject, ONE, NOW)

@@ -12,7 +12,7 @@ import pytest
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import reference
 from model_registry.stores import StoreOptions
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS, Timing
 from tests.conformance.store import described
 from tests.integration.registry.conftest import PLAIN, Start, push

@@ -16,7 +16,7 @@ import pytest
 from model_registry.errors import Conflict, NotFound, Unreachable
 from model_registry.oci import reference
 from model_registry.stores import Store
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import StoreConformance, an_index, described, put, put_manifest

@@ -3,7 +3,7 @@
 import signal
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.relay.stage import LAUNCHER
+from tests.chaos.relay.stage import LAUNCHER
 from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.rig import MakeRelay
 from tests.support.waiting import until

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from publisher.kafka.security import SecuritySettings
-from publisher.process.configuration import flatten
 from publisher.relay.settings import RelaySettings
+from publisher.runtime.configuration import flatten
 from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support.every_setting import setting_names
 from tests.support.processes import Service

@@ -7,10 +7,10 @@ from confluent_kafka import Producer
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Registration
+from publisher.relay.clusters import log_of
 from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
-from publisher.relay.sides import log_of
-from publisher.session.protocol import Record
+from publisher.transactions.protocol import Record
 from tests.integration.relay.rig import MakeRelay
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from scorer import backends, cli
-from scorer.events.decoder import Decoded
-from scorer.events.json.objects import JsonDecoder
-from scorer.events.record_parts import Parts
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.types import Decoded
 from scorer.settings.sections import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0

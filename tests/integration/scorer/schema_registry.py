@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from scorer.demo.broker.jars import TIMEOUT_SECONDS, Sources, user_sources
-from scorer.demo.broker.node import HOST, free_ports
+from scorer.demo.broker.kraft_config import HOST, free_ports
 from tests.integration.registry.hostile import Hostile, Reply
 from tests.support.processes import Program
 from tests.support.waiting import until

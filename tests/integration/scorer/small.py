@@ -3,7 +3,7 @@
 import os
 import resource
 
-from model_registry.memory import data_bytes
+from model_registry.memory_limits import data_bytes
 from scorer import cli
 
 ROOM = 512 << 20

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from publisher.audit.ledger import EventReport
-from publisher.audit.topics import Plan, audit
+from publisher.audit.event_audit import EventReport
+from publisher.audit.scorer_audit import Plan, audit
 from publisher.kafka.clients import KafkaSettings
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics

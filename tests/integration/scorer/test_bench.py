@@ -10,7 +10,17 @@ from pathlib import Path
 def test_a_short_run(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     groups = [part for group in ("drain", "start") for part in ("--only", group)]
-    command = [sys.executable, "-m", "tests.proofs.bench", "--quick", "--delivery", "exactly-once", "--out", str(out), *groups]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.bench",
+        "--quick",
+        "--delivery",
+        "exactly-once",
+        "--out",
+        str(out),
+        *groups,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if len(os.sched_getaffinity(0)) == 1:
         assert done.returncode == 2

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
-from scorer.rollout.controller import topic
-from scorer.rollout.controller.entries import Kind, Outcome, Planned
+from scorer.rollout.controller import log_topic
+from scorer.rollout.controller.log_records import Kind, Outcome, Planned
 from scorer.settings import load
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, events, until
@@ -68,7 +68,7 @@ def controller_is_asked(rig: Rig, page: Page) -> None:
         expect(page.locator("#deeds")).to_contain_text(f"r was asked to {verb}")
     expect(page.locator("#plan .pill", has_text="paused")).to_be_visible()
     expect(page.locator("#plan .pill", has_text="waits for a person")).to_have_count(0)
-    with topic.reading(load(rig.path, []).settings) as ledger:
+    with log_topic.reading(load(rig.path, []).settings) as ledger:
         assert ledger.running is not None
         assert ([*ledger.running.approved], ledger.running.paused) == ([1], True)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns.faults.matrix import crash_at
-from tests.campaigns.faults.plan import plan
-from tests.campaigns.faults.rounds import play
-from tests.campaigns.faults.stage import Ground
-from tests.campaigns.load import Load
+from tests.chaos.faults.matrix import crash_at
+from tests.chaos.faults.plan import plan
+from tests.chaos.faults.rounds import play
+from tests.chaos.faults.stage import Ground
+from tests.chaos.load import Load
 from tests.integration.scorer.rig import Rig, until
 
 RATE = 2_000.0

@@ -17,11 +17,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper
 
 from model_registry.package.event_tree import placed
-from model_registry.package.paths import parse
+from model_registry.package.json_path import parse
 from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
 from tests.support import models
-from tests.unit.scorer.events.schema_events import proto_class
+from tests.unit.scorer.decoding.schema_events import proto_class
 
 
 def by_id(rig: Rig) -> dict[str, float]:

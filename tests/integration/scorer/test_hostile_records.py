@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from publisher.kafka.headers import headers_of_one
-from tests.campaigns.fuzz import rounds
-from tests.campaigns.fuzz.raw import RawProducer, RawRecord
+from tests.chaos.fuzz import rounds
+from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import auditor
 

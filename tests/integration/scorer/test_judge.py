@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
-from publisher.positions import Position
+from publisher.kafka.source_position import Position
 from scorer.dead_letters.headers import dead_headers
-from scorer.events.native.compiler import SWITCH
+from scorer.native.compiler import SWITCH
 from scorer.scores.record import RecordEncoder
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command, until
 from tests.support.topics import settle

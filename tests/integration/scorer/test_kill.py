@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.campaigns.faults.fleet import LAUNCHER
+from tests.chaos.faults.fleet import LAUNCHER
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 
 COUNT = 24_000

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from tests.campaigns.cluster import Cluster
+from tests.chaos.cluster import Cluster
 from tests.integration.scorer.rig import Rig, ScorerProcess, until
 from tests.support import models
 from tests.support.waiting import STEP_SECONDS

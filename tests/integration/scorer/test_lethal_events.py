@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scorer.crashes.in_hand import InHand, path_of
-from tests.campaigns.faults.deadly import examiners
+from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from tests.chaos.faults.deadly import examiners
 from tests.integration.scorer.lethal import (
     ABORT,
     BREAKS,

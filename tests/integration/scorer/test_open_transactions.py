@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from publisher.kafka.clients import KafkaSettings
-from publisher.session.open_transactions import OpenTransactions
-from tests.campaigns.cluster import Cluster
+from publisher.transactions.wait_for_decided import OpenTransactions
+from tests.chaos.cluster import Cluster
 from tests.support.topics import admin, settle
 
 FORGETFUL = {

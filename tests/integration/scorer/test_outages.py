@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.demo.broker.node import HOST, free_ports
-from tests.campaigns.proxy import Proxies
+from scorer.demo.broker.kraft_config import HOST, free_ports
+from tests.chaos.proxy import Proxies
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, events, until
 from tests.integration.scorer.schema_registry import OneSchema
 

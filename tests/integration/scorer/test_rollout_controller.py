@@ -12,7 +12,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from scorer.rollout.judgement.pair_sums import MANY_UNREADABLE
+from scorer.rollout.canary_analysis.pair_sums import MANY_UNREADABLE
 from tests.integration.scorer.lethal import KILLS_CANDIDATE
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, command, events, until
 from tests.integration.scorer.test_lethal_events import LOADING, lethal

@@ -16,7 +16,7 @@ from tests.integration.scorer.schema_registry import SchemaRegistry
 from tests.integration.scorer.test_canary import digest_of, moved
 from tests.integration.scorer.test_shadow import SHADOWED, reached, serves, start
 from tests.support import auditor, models
-from tests.unit.scorer.events.schema_events import proto_class
+from tests.unit.scorer.decoding.schema_events import proto_class
 
 COUNT = 100
 FACTOR = 1 / COUNT  # event n scores about n / 100, by the candidate half of that: from 50 on they decide otherwise

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from publisher.errors import Fatal
-from scorer.rollout.controller import entries
-from scorer.rollout.controller.entries import Entry, Kind, Outcome, Version
-from scorer.rollout.controller.judging import Judging, Look
-from scorer.rollout.controller.ledger import Ledger, Rollout
-from scorer.rollout.controller.verifying import verify
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.analysis_step import Judging, Look
+from scorer.rollout.controller.event_log import Ledger, Rollout
+from scorer.rollout.controller.log_records import Entry, Kind, Outcome, Version
+from scorer.rollout.controller.reproduce_verdict import verify
 from scorer.settings import load
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
 from tests.integration.scorer.test_judge import CHAMPION, FAILING, NEW, OLD, PARTITIONS, SHADOW, Bus
@@ -65,13 +65,13 @@ def rollout_of(bus: Bus, rules: dict[str, Any]) -> Rollout:
     ledger = Ledger()
     plan = {"candidate": "2.0.0", "steps": STEPS, "rules": rules}
     topics = [bus.rig.scores_topic, bus.rig.dead_topic, f"{bus.rig.scores_topic}.shadow"]
-    starts = entries.places({(topic, number): 0 for topic in topics for number in range(PARTITIONS)})
+    starts = log_records.places({(topic, number): 0 for topic in topics for number in range(PARTITIONS)})
     champion, candidate = Version(OLD, "1.0.0"), Version(NEW, "2.0.0")
     for entry in (
         Entry(NAME, 0, Kind.STARTED, 1, "c", plan=plan, champion=champion, candidate=candidate, revision=1),
         Entry(NAME, 1, Kind.MOVED, 2, "c", 0, revision=2, starts=starts),
     ):
-        ledger.hear(f"{NAME}/{entry.seq}".encode(), entries.encode(entry))
+        ledger.hear(f"{NAME}/{entry.seq}".encode(), log_records.encode(entry))
     return ledger.rollouts[NAME]
 
 

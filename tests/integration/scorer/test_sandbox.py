@@ -4,7 +4,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.sandboxed import UnreadableBatch, sandboxed
+from publisher.kafka.sandboxed_reads import UnreadableBatch, sandboxed
 from tests.support.bombs import CODECS, bomb
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle

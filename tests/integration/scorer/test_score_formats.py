@@ -10,7 +10,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.integration.scorer.rig import MakeRig, events, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
 from tests.support import auditor
-from tests.unit.scorer.events.schema_events import proto_class
+from tests.unit.scorer.decoding.schema_events import proto_class
 
 
 def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Message, Producer
 
 from publisher.errors import Fatal
-from publisher.kafka import following, rights
+from publisher.kafka import acls, tail
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.following import Following
+from publisher.kafka.tail import Following
 from tests.integration.scorer.rig import MakeRig, Rig
 
 NEWS_BEFORE_THE_COMMIT = 5
@@ -21,7 +21,7 @@ class Committing(Following):
     producer: Producer
     asked = 0
 
-    def news(self, seconds: float = following.POLL_SECONDS) -> Iterator[Message]:
+    def news(self, seconds: float = tail.POLL_SECONDS) -> Iterator[Message]:
         self.asked += 1
         if self.asked == NEWS_BEFORE_THE_COMMIT:
             self.producer.commit_transaction(10)
@@ -48,7 +48,7 @@ def write(producer: Producer, rig: Rig, value: bytes | None, partition: int) -> 
 
 def reading(rig: Rig) -> Committing:
     settings = KafkaSettings(bootstrap_servers=rig.bootstrap_servers)
-    made = Committing(settings, "tail", rights.to_read(rig.scores_topic), [rig.scores_topic])
+    made = Committing(settings, "tail", acls.to_read(rig.scores_topic), [rig.scores_topic])
     made.begin(OFFSET_BEGINNING)
     return made
 
@@ -77,7 +77,7 @@ def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
 
 
 def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(tail, "SILENCE_SECONDS", 3.0)
     producer = writing(rig)
     producer.begin_transaction()
     write(producer, rig, b"one", 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from scorer.demo.broker.node import free_ports, is_taken
+from scorer.demo.broker.kraft_config import free_ports, is_taken
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
 from tests.integration.scorer.test_kill import load
 from tests.support.processes import alive

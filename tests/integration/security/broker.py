@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.demo.broker.node import HOST, free_ports
+from scorer.demo.broker.kraft_config import HOST, free_ports
 from tests.integration.security.certificates import Certificates, Identity
 from tests.support.topics import admin, settle
 

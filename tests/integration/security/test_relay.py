@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from publisher.commands.audit import count_copies
 from publisher.errors import Fatal
 from publisher.kafka.security import SecuritySettings
 from publisher.relay.checkpoints import TOPIC_CONFIG
-from publisher.relay.commands.audit import count_copies
 from publisher.relay.relay import Relay
 from publisher.relay.settings import load
-from publisher.relay.topic_pairs import REFUSAL_CONFIG
+from publisher.relay.topic_mapping import REFUSAL_CONFIG
 from tests.integration.relay.counting import CLEAN, compare
 from tests.integration.relay.rig import RelayRig
 from tests.integration.security import rights

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from publisher.errors import Fatal
-from publisher.process.configuration import SettingsError
+from publisher.runtime.configuration import SettingsError
 from scorer.cli import app as scorer
 from tests.docs.reference import flat
 from tests.integration.security.conftest import Secured

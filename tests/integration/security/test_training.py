@@ -13,14 +13,14 @@ from confluent_kafka.admin import AdminClient
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.connection import ANSWER_SECONDS
 from publisher.kafka.partitions import LATEST
-from tests.campaigns.training.ground import PARTITIONS, Ground
+from tests.chaos.training.ground import PARTITIONS, Ground
 from tests.integration.security import rights
 from tests.integration.security.broker import PASSWORD, Right
 from tests.integration.security.conftest import Secured, without
 from tests.integration.security.test_rights import names
-from training.publish.trigger import commit
+from training.publish.commit_label_offsets import commit
 from training.settings import load
-from training.snapshot.freezing import freeze
+from training.snapshot.freeze import freeze
 
 NAME = "trained"
 WORK = {"training": rights.training(NAME), "trigger": rights.trigger(NAME)}

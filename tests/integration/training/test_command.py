@@ -13,7 +13,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from model_registry import files
+from model_registry import atomic_files
 from tests.support import models
 from tests.support.environment import ROOT
 from tests.support.fixtures import MakeTopics
@@ -161,7 +161,7 @@ def test_a_run_needs_a_key(stage: Stage) -> None:
 def test_two_at_a_time_are_refused(stage: Stage) -> None:
     stage.write(COUNT)
     (stage.folder / "runs").mkdir()
-    with files.locked(stage.folder / "runs" / ".lock"):
+    with atomic_files.locked(stage.folder / "runs" / ".lock"):
         assert "another run is under way" in stage.run(code=3).stderr
     assert stage.found()["rows"]["labelled"] > 0
 

@@ -8,19 +8,19 @@ from typing import Any, BinaryIO
 import pytest
 import yaml
 
-from model_registry.channels import channel, prune
-from model_registry.channels.prune import Rules
+from model_registry.channels import channel, retention
+from model_registry.channels.retention import Rules
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import reference, tags
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.http import Answer
-from model_registry.stores.layout import LayoutStore
-from model_registry.stores.remote import RemoteStore
+from model_registry.stores.http_client import Answer
+from model_registry.stores.oci_layout import LayoutStore
+from model_registry.stores.oci_registry import RemoteStore
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition
-from scorer.rollout.controller import topic
-from scorer.rollout.controller.entries import Verb
+from scorer.rollout.controller import log_topic
+from scorer.rollout.controller.log_records import Verb
 from scorer.settings import Settings, load
 from tests.integration.registry.conftest import AT_ONCE, PLAIN, registry, remote, repository
 from tests.integration.registry.server import DockerRegistry
@@ -31,11 +31,11 @@ from tests.support.shared_broker import Broker
 from tests.support.topics import admin
 from tests.support.waiting import until
 from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, promote
-from training.publish import trigger
-from training.publish.evidence import evidence
-from training.publish.promoting import Judged, Overtaken, Promoted, judged_by, standing
-from training.publish.rollouts import begin_once
-from training.publish.versions import push, version_of
+from training.publish import commit_label_offsets
+from training.publish.promote import Judged, Overtaken, Promoted, judged_by, standing
+from training.publish.push_version import push, version_of
+from training.publish.start_rollout import begin_once
+from training.publish.verify_lineage import evidence
 from training.snapshot import dataset
 from training.snapshot.files import Copied, Frozen, verified
 
@@ -142,10 +142,10 @@ def test_a_dataset_comes_back_from_a_registry_and_goes_with_a_refused_challenger
         publish(remote, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
     refused = remote.resolve(version_of(OTHER, AT)).digest
     gone = dataset.of_version(remote, refused)
-    found = prune.survey(remote)
-    going = prune.plan(found, Rules(unpromoted=True))
+    found = retention.survey(remote)
+    going = retention.plan(found, Rules(unpromoted=True))
     assert list(going.versions.values()) == [refused]
-    remote.delete(prune.manifests(remote, going), expect=found.tags, grace_seconds=0)
+    remote.delete(retention.manifests(remote, going), expect=found.tags, grace_seconds=0)
     for digest in (refused, gone):
         with pytest.raises(NotFound):
             remote.manifest(digest)
@@ -203,7 +203,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     name = begin(settings, plan, digest, judged)
     assert isinstance(name, str)
     assert begin(settings, plan, digest, judged) == name
-    with topic.reading(settings) as ledger:
+    with log_topic.reading(settings) as ledger:
         (rollout,) = ledger.rollouts.values()
     assert (rollout.rivals.candidate.version, rollout.rivals.candidate.digest) == (VERSION, digest)
     assert (rollout.rivals.champion.digest, rollout.base) == (judged.digest, judged.revision)
@@ -211,7 +211,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} runs") as refused:
         begin(settings, plan, digest, judged, OTHER)
     assert refused.value.exit_code == REFUSED
-    topic.ask(settings, rollout, Verb.PAUSE, "op", "")
+    log_topic.ask(settings, rollout, Verb.PAUSE, "op", "")
     promote(store, "1.0.0", reason="again")
     assert begin(settings, plan, digest, judged) == name, "it was begun, whatever happened since"
     found = begin(settings, plan, digest, judged, OTHER)
@@ -229,7 +229,7 @@ def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals:
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
-    with topic.reading(settings) as ledger:
+    with log_topic.reading(settings) as ledger:
         assert len(ledger.rollouts) == 1
 
 
@@ -247,7 +247,7 @@ def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, ri
     assert wrong.value.exit_code == USAGE
     plan.write_text(yaml.safe_dump({"candidate": "other", "steps": [{"promote": True}]}))
     assert isinstance(begin(settings, plan, digest, judged), str)
-    with topic.reading(settings) as ledger:
+    with log_topic.reading(settings) as ledger:
         assert [rollout.plan.candidate for rollout in ledger.rollouts.values()] == [VERSION]
 
 
@@ -261,7 +261,9 @@ def committed(settings: Settings) -> list[tuple[int, int]]:
 
 
 def test_the_triggers_group_stands_at_the_ends_of_the_labels_and_never_goes_back(settings: Settings) -> None:
-    told: list[Any] = [trigger.commit(settings, frozen(settings, *ends)) for ends in ((5, 0), (5, 0), (3, 9), (7, 7))]
+    told: list[Any] = [
+        commit_label_offsets.commit(settings, frozen(settings, *ends)) for ends in ((5, 0), (5, 0), (3, 9), (7, 7))
+    ]
     assert [position.next for position in told[2]] == [5, 9]
     assert told[3] == tuple(GroupPosition(str(settings.labels.topic), at, end) for at, end in ((0, 7), (1, 9)))
     assert committed(settings) == [(0, 7), (1, 9)]

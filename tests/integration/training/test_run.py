@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.campaigns.training.counting import faults, strays
-from tests.campaigns.training.ground import TRAINING, Ground
+from tests.chaos.training.counting import faults, strays
+from tests.chaos.training.ground import TRAINING, Ground
 from tests.support.processes import free_port
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until

@@ -17,9 +17,9 @@ import typer
 from publisher.errors import Fatal
 from tests.integration.training.test_packages import VERSIONS, check_golden, package, signature
 from tests.support.environment import ROOT
-from training.flights import model_package, models, source_data, train
-from training.flights.extract import FILES, lines
-from training.flights.features import late
+from training.demo_dataset import model_package, models, source_data, train
+from training.demo_dataset.extract import FILES, lines
+from training.demo_dataset.features import late
 
 PROGRAM = ROOT / "deploy" / "training" / "flights"
 EVERY = 80  # one row of so many makes the slice

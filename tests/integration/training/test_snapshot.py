@@ -21,9 +21,9 @@ from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
 from training.settings import Training, load
-from training.snapshot import freezing as snapshot
+from training.snapshot import freeze as snapshot
 from training.snapshot.files import Frozen, batches, path_of
-from training.snapshot.freezing import copy, freeze
+from training.snapshot.freeze import copy, freeze
 
 DAY_MS = 86_400_000
 PARTITIONS = 3

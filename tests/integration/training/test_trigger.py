@@ -15,16 +15,16 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.kafka.connection import ANSWER_SECONDS
 from scorer.settings import Settings
-from tests.campaigns.training.ground import EVENTS, Ground
+from tests.chaos.training.ground import EVENTS, Ground
 from tests.packaging.deploy.test_training import trigger
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
-from training.publish.trigger import commit, group_of
+from training.publish.commit_label_offsets import commit, group_of
 from training.settings import Training, load
 from training.snapshot.files import Frozen
-from training.snapshot.freezing import freeze
+from training.snapshot.freeze import freeze
 
 PARTITIONS = 3
 SAID = trigger()

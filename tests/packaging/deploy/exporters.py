@@ -6,12 +6,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from publisher.kafka.skipped import SkippedRecords
+from publisher.kafka.skipped_records import SkippedRecords
 from publisher.relay.metrics import RelayMetrics
-from publisher.relay.state import RelayState
-from publisher.session.protocol import Counters
-from scorer.observe.metrics import Metrics
-from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
+from publisher.relay.status import RelayState
+from publisher.transactions.protocol import Counters
+from scorer.observability.metrics import Metrics
+from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings.sections import ModelSettings
 from tests.packaging.deploy.manifests import of_kind, rendered
 

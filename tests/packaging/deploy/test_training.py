@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
-from publisher.process.time_window import seconds
+from publisher.runtime.time_range import seconds
 from scorer.settings import Settings
 from tests.integration.security import rights
 from tests.packaging.deploy.manifests import (

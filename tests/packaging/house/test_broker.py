@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.demo.broker.guard import keep_guard
 from scorer.demo.broker.jars import BrokerUnavailable
-from scorer.demo.broker.node import cluster_id, free_ports, is_taken
+from scorer.demo.broker.kraft_config import cluster_id, free_ports, is_taken
+from scorer.demo.broker.orphan_reaper import keep_guard
 from tests.support import auditor
 from tests.support.processes import alive
 

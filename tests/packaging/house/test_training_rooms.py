@@ -7,10 +7,10 @@ LAYERS = (
     {"cli"},
     {"commands"},
     {"demo"},
-    {"steps"},
-    {"export", "gate", "publish", "search"},
+    {"pipeline"},
+    {"export", "publish", "search", "validation_gate"},
     {"recipes"},
-    {"flights", "snapshot"},
+    {"demo_dataset", "snapshot"},
     {"environment", "settings"},
 )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scorer.demo.broker.jars import jar_list
-from tests.proofs.brokers.__main__ import LISTS, VERSIONS
+from tests.benchmarks.brokers.__main__ import LISTS, VERSIONS
 from tests.support.environment import ROOT
 
 PACKAGES = {"scorer", "publisher", "model_registry"}

@@ -16,7 +16,7 @@ from model_registry.channels import channel
 from model_registry.channels.history import Move
 from model_registry.cli import app
 from model_registry.stores import Store
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 
 SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": "nan"}]}],
  "output": {"tensor": "p", "index": 1}}"""

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.signatures import TrustedKey
 from model_registry.stores import Store
-from model_registry.stores.layout import LayoutStore
-from model_registry.trust.keys import PrivateKey
-from model_registry.trust.signing import TrustedKey
+from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put_manifest
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

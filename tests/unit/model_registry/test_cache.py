@@ -18,7 +18,7 @@ from model_registry.channels.channel import Resolution
 from model_registry.errors import Corrupt, Unreachable
 from model_registry.oci import manifest
 from model_registry.package.signature import SignatureError
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put
 from tests.unit.model_registry.conftest import MakePackage
 

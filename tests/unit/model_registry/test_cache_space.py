@@ -12,9 +12,9 @@ import pytest
 from model_registry import package
 from model_registry.cache import Cache
 from model_registry.channels.channel import Resolution
+from model_registry.container_image.build import Base
 from model_registry.errors import Refused, Unreachable
-from model_registry.image.build import Base
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.conftest import MakePackage
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.support import models
 from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run

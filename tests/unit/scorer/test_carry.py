@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.process.configuration import SettingsError
+from publisher.runtime.configuration import SettingsError
 from scorer.settings import Settings, load
 from scorer.settings.carry import LONGEST, MAX_LONG, MAX_WHOLE, MIN_LONG, TYPES, CarriedField
 

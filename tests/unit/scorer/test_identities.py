@@ -3,7 +3,7 @@
 from itertools import product
 
 from publisher.relay.settings import RelaySettings
-from publisher.session.transactional_ids import transactional_ids
+from publisher.transactions.transactional_ids import transactional_ids
 from tests.unit.scorer.minimal import minimal
 
 NAMES = ("flights", "flights.eu", "flights.eu.0", "flights.scorer", "scorer", "relay", "replay")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from publisher.kafka.rights import READ, WRITE
+from publisher.kafka.acls import READ, WRITE
 from scorer import topics
 from scorer.settings.shadowing import Shadowing
 from tests.unit.scorer.minimal import minimal

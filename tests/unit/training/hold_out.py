@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.gate.evidence import Evidence, Version
-from training.gate.metrics import Scored
 from training.snapshot.rows import Places, Rows
+from training.validation_gate.inputs import Evidence, Version
+from training.validation_gate.metrics import Scored
 
 DAY = 86_400_000
 CLASSES = ("on time", "late")

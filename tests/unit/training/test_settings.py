@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.configuration import Section
+from publisher.runtime.configuration import Section
 from tests.docs.reference import docstrings
 from tests.support.environment import ROOT
 from training import settings

@@ -1,7 +1,7 @@
 """The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several (extra: network).
 
-1, 2, 4 and 8 processes give the same bytes (epochs.py says how), on CPUs with the pins that the run's environment states. GPUs
-give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
+1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`), on CPUs with the pins that the run's environment states.
+GPUs give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry import files
+from model_registry import atomic_files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
-from training.recipes import Params, suited
-from training.recipes.network import encoding, epochs, job
+from training.recipes import Params, check_signature
+from training.recipes.network import encoding, job_files, train_loop
 from training.recipes.network.encoding import Encoding
-from training.recipes.network.epochs import Share
-from training.recipes.network.job import Encoded, Job
-from training.recipes.network.launching import launch
-from training.recipes.network.layers import Parameters, logits, settled, views
+from training.recipes.network.job_files import Encoded, Job
+from training.recipes.network.model import Parameters, logits, settled, views
+from training.recipes.network.torchrun_launch import launch
+from training.recipes.network.train_loop import Share
 from training.snapshot.rows import Rows
 
 ROWS_AT_ONCE = 65_536
@@ -43,8 +43,8 @@ class Network:
 
     def check(self, signature: Signature) -> None:
         """Raises Fatal (2) for a signature that a network does not serve."""
-        suited.check(signature, self.name)
-        if not suited.output_row(signature):
+        check_signature.check(signature, self.name)
+        if not check_signature.output_row(signature):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
             raise Fatal(f"recipe network: output {signature.outputs[0].tensor!r} has no dimension but the batch", hint, USAGE)
 
@@ -74,13 +74,13 @@ class Network:
         """
         parameters = _parameters(params)
         self.check(signature)
-        processes = epochs.processes(self._gpus or workers)
+        processes = train_loop.processes(self._gpus or workers)
         self._check(processes)
         learned, encoded = self._encoded(rows, signature)
-        found = job.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
+        found = job_files.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if job.begun(folder, found, budget).epoch < budget:
+            if job_files.begun(folder, found, budget).epoch < budget:
                 _train(folder, found, encoded, budget, processes)
         except OSError as error:
             raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
@@ -119,9 +119,9 @@ class Perceptron:
 
     def onnx(self) -> bytes:
         """The model file, with the inputs and the output of the signature."""
-        from training.recipes.network import graph  # onnx takes long to import, and workers need none
+        from training.recipes.network import to_onnx  # onnx takes long to import, and workers need none
 
-        return graph.onnx(self._signature, self._encoding, self._weights)
+        return to_onnx.onnx(self._signature, self._encoding, self._weights)
 
 
 def _parameters(params: Params) -> Parameters:
@@ -134,15 +134,15 @@ def _parameters(params: Params) -> Parameters:
 
 def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int) -> None:
     if processes == 1 and not found.gpus:
-        with files.locked(folder / job.LOCK):
-            epochs.train(folder, found, rows, job.begun(folder, found, budget), budget, Share())
+        with atomic_files.locked(folder / job_files.LOCK):
+            train_loop.train(folder, found, rows, job_files.begun(folder, found, budget), budget, Share())
         return
-    job.write(folder, found, rows)
+    job_files.write(folder, found, rows)
     launch(folder, budget, processes)
 
 
 def _fitted(folder: Path, found: Job, signature: Signature, budget: int) -> Perceptron:
-    state = job.begun(folder, found, budget)
+    state = job_files.begun(folder, found, budget)
     if not np.isfinite(state.weights).all():
         raise Fatal(f"the network has become infinite within {budget} epochs", "lower its learning_rate", REFUSED)
     return Perceptron(signature, found.encoding, views(state.weights, found.shapes))

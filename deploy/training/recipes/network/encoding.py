@@ -110,7 +110,7 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
 
 
 def _standardised(one: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """As the graph of `graph.py` does it, to the bit."""
+    """As the graph of `to_onnx.py` does it, to the bit."""
     values = np.where(np.isnan(values), np.array(one.median), values)
     values = np.minimum(np.maximum(values, np.array(one.low)), np.array(one.high))
     standardised: NDArray[np.float32] = ((values - np.array(one.mean)) * np.array(one.scale)).astype(np.float32)

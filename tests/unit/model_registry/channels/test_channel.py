@@ -14,7 +14,7 @@ from model_registry.channels.channel import Resolution
 from model_registry.channels.history import Move
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put_manifest
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 

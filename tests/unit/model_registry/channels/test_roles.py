@@ -10,7 +10,7 @@ from model_registry.channels.history import Move, before
 from model_registry.channels.roles import Role
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import an_index
 from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions

@@ -12,11 +12,11 @@ from model_registry.channels.history import Move
 from model_registry.channels.signed_move import MoveAdmission, MoveGate, move_admission
 from model_registry.errors import Refused, RegistryError
 from model_registry.oci import manifest, tags
+from model_registry.signing import bundle
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.policy import Policy
 from model_registry.stores import Store
-from model_registry.stores.layout import LayoutStore
-from model_registry.trust import bundle
-from model_registry.trust.keys import PrivateKey
-from model_registry.trust.policy import Policy
+from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted
 

@@ -13,13 +13,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.package import gaps, raw
-from model_registry.package.gaps import BLANK
+from model_registry.package import binary_fields, placeholders
+from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
 from tests.docs import pages
 from tests.support import detector, images, models
 from tests.unit.model_registry.conftest import answer, run
-from tests.unit.model_registry.onnx.test_zipmap import zipped
+from tests.unit.model_registry.onnx_tools.test_remove_zipmap import zipped
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -141,7 +141,7 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
 def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     image(folder / "pixels.onnx")
     x = np.random.default_rng(3).normal(size=(3, 8, 8)).astype("<f4")
-    written(folder / "images.jsonl", [{"id": "a", "x": raw.to_base64(x.tobytes())}])
+    written(folder / "images.jsonl", [{"id": "a", "x": binary_fields.to_base64(x.tobytes())}])
     made = answer("init", "pixels.onnx", "--example", "images.jsonl")
     told = "input 'x' takes x as bytes in base64; where the record's value is nothing but the bytes, add "
     assert made["notes"][0] == told + '"from": "value" to the field'
@@ -154,7 +154,7 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     }
     (golden,) = [json.loads(line) for line in (folder / "pixels-1.0.0" / "golden.jsonl").read_text().splitlines()]
     assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
-    written(folder / "short.jsonl", [{"x": raw.to_base64(x.tobytes()[:-1])}])
+    written(folder / "short.jsonl", [{"x": binary_fields.to_base64(x.tobytes()[:-1])}])
     made = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
     assert made["gaps"][0].endswith("an array of shape [3, 8, 8], nested or flat; the examples have x, which does not fit'")
 
@@ -288,11 +288,11 @@ def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monk
 def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
     (tmp_path / "signature.json").write_text(json.dumps({"output": [BLANK] * 7}))
     with pytest.raises(Refused) as caught:
-        gaps.check(tmp_path)
+        placeholders.check(tmp_path)
     assert "signature.json: output[0] is 'FILL IN'; " in str(caught.value)
     assert str(caught.value).endswith("; and 2 more")
     (tmp_path / "signature.json").write_bytes(b"[" * 5_000)
-    gaps.check(tmp_path)
+    placeholders.check(tmp_path)
 
 
 def test_a_final_zipmap_is_removed_and_the_note_names_the_classes(folder: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     answer("init", "odd.onnx", "--example", "events.jsonl")
     made = folder / "odd-1.0.0"
     signature = made / "signature.json"
-    (gap,) = [text for _, text in gaps.in_document(json.loads(signature.read_text()))]
+    (gap,) = [text for _, text in placeholders.in_document(json.loads(signature.read_text()))]
     signature.write_text(completed(signature.read_text(), (json.dumps(gap), "16")))
     (made / "README.md").write_text("# odd\n")
     push = ["push", "odd-1.0.0", "oci:./registry/odd:1.0.0"]

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.oci import manifest
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.support import models
 from tests.unit.model_registry.conftest import REPO, SIGNATURE, answer, onnx_bytes, run
 

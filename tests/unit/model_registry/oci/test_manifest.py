@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import files
+from model_registry import atomic_files
 from model_registry.errors import Corrupt
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
@@ -128,13 +128,13 @@ def test_any_document_is_a_version_or_corrupt_and_any_bytes_are(changes: dict[st
 )  # fmt: skip
 def test_paths_that_are_refused(refused: list[str]) -> None:
     with pytest.raises(Corrupt):
-        files.check_paths(refused)
+        atomic_files.check_paths(refused)
 
 
 @given(st.lists(st.text("aAb./\\:\0é ", max_size=12), max_size=4))
 def test_accepted_paths_stay_inside_and_apart(named: list[str]) -> None:
     try:
-        files.check_paths(named)
+        atomic_files.check_paths(named)
     except Corrupt:
         return
     root = Path("/folder")

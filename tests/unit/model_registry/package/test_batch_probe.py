@@ -9,7 +9,7 @@ import pytest
 
 from model_registry.errors import Refused
 from model_registry.package import batch_probe
-from model_registry.package.feeding import Feeding, Tensors, ragged
+from model_registry.package.model_inputs import Feeding, Tensors, ragged
 from model_registry.package.signature import Signature
 
 Arrays = dict[str, Any]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.package.event_tree import MOST_PARTS, WrongStep, crossing, look_up, placed, tree
-from model_registry.package.paths import Step, parse
+from model_registry.package.json_path import Step, parse
 
 EVENT = {"after": {"amount": 5, "none": None, "list": [1, {"x": 2}]}, "a.b": 3, "text": "t", "yes": True, "bytes": b""}
 

@@ -15,7 +15,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.package.golden import Golden
 from model_registry.package.signature import SignatureError
-from model_registry.stores.layout import LayoutStore
+from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put, put_manifest
 from tests.unit.model_registry.conftest import SIGNATURE, MakePackage
 

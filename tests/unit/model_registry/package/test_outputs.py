@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from model_registry.package import answers
-from model_registry.package.answers import MOST_ELEMENTS, Unreadable
-from model_registry.package.compare import told_decision, told_output
+from model_registry.package import model_outputs
+from model_registry.package.compatibility import told_decision, told_output
 from model_registry.package.golden import agrees
+from model_registry.package.model_outputs import MOST_ELEMENTS, Unreadable
 from model_registry.package.signature import Argmax, Decision, Output, Signature, SignatureError
 
 INPUTS = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
@@ -136,12 +136,12 @@ def test_the_largest_are_those_of_a_sort(data: st.DataObject, dtype: Any) -> Non
     rows = data.draw(arrays.arrays(dtype, shape, elements=elements))
     count = data.draw(st.integers(1, shape[1]))
     plain = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
-    assert answers.largest(rows, count).tolist() == [[at for _, at in row] for row in plain]
+    assert model_outputs.largest(rows, count).tolist() == [[at for _, at in row] for row in plain]
 
 
 def test_the_largest_of_rows_with_nan_are_some_of_them() -> None:
     rows = np.array([[1, np.nan, 2, 3], [1, 2, 3, 4]], np.float32)
-    places = answers.largest(rows, 2)
+    places = model_outputs.largest(rows, 2)
     assert places.shape == (2, 2)
     assert places[1].tolist() == [3, 2]
 
@@ -160,7 +160,7 @@ def test_what_is_read_of_a_batch() -> None:
     named = [BOXES, BREED, *({"name": name, "tensor": name} for name in ("words", "good", "one"))]
     named.append({"name": "row", "tensor": "one", "shape": [1]})
     named.append({"name": "number", "tensor": "one", "shape": []})
-    first, second = answers.values(signature(output=named), outputs)
+    first, second = model_outputs.values(signature(output=named), outputs)
     assert first == {
         "boxes": [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]],
         "breed": [{"label": "dog", "score": 0.5}, {"label": "cat", "score": 0.25}],
@@ -171,7 +171,7 @@ def test_what_is_read_of_a_batch() -> None:
         "number": 1.0,
     }
     assert second["breed"] == [{"label": "eel", "score": 0.75}, {"label": "cat", "score": 0.125}]
-    assert answers.values(signature(output=ONE), outputs) == P.tolist()
+    assert model_outputs.values(signature(output=ONE), outputs) == P.tolist()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_is_read_of_a_batch() -> None:
 )  # fmt: skip
 def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], found: Any, message: str) -> None:
     with pytest.raises(Unreadable, match=message):
-        answers.columns(signature(**parts), {"p": found})
+        model_outputs.columns(signature(**parts), {"p": found})
 
 
 def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:

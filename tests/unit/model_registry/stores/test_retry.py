@@ -4,8 +4,8 @@ import httpcore
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model_registry.stores.http_transport import Stream
 from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, Attempts, retry_after
-from model_registry.stores.transport import Stream
 
 MINUTE = 60.0
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from publisher.audit.ledger import Answers, Audit, EventReport, Kind, Window
-from publisher.audit.revisions import Swap
+from publisher.audit.event_audit import Answers, Audit, EventReport, Kind, Window
+from publisher.audit.version_order import Swap
 from publisher.kafka.partitions import Partition
 
 TOPIC = "flights"

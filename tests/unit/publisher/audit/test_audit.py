@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from publisher.audit.ledger import EventReport, Kind, Window
-from publisher.audit.revisions import Swap
+from publisher.audit.event_audit import EventReport, Kind, Window
+from publisher.audit.version_order import Swap
 from tests.unit.publisher.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
 
 P0 = (TOPIC, 0)

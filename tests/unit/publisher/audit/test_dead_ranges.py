@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from publisher.audit.ledger import Answers, Audit, Kind, Window
+from publisher.audit.event_audit import Answers, Audit, Kind, Window
 from publisher.audit.records import DeadSource, dead_source
-from publisher.positions import Position
+from publisher.kafka.source_position import Position
 
 PARTITION = ("flights", 0)
 SOURCE = ("dead.source", b"eu/flights/0/40")

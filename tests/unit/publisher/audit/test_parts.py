@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.audit.bitmap import Bitmap
-from publisher.audit.copies import Column, Copies, CopyReport, compare
+from publisher.audit.duplicate_ids import RepeatedIds
+from publisher.audit.offset_set import Bitmap
 from publisher.audit.records import Logs, SwapRecord
-from publisher.audit.repeated_ids import RepeatedIds
-from publisher.audit.revisions import Swap, regressions
+from publisher.audit.relay_audit import Column, Copies, CopyReport, compare
+from publisher.audit.version_order import Swap, regressions
 
 PLACE = ("scores", "copies", 0)
 

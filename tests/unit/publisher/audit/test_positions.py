@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher import positions
-from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
+from publisher.kafka import source_position
+from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 names = st.text(st.characters(codec="utf-8"))
 places = st.builds(Position, names, names.filter(bool), st.integers(0, LARGEST_PARTITION), st.integers(0, LARGEST_OFFSET))
@@ -13,8 +13,8 @@ places = st.builds(Position, names, names.filter(bool), st.integers(0, LARGEST_P
 
 @given(places)
 def test_round_trip_through_a_header(position: Position) -> None:
-    assert positions.parse(str(position).encode("ascii")) == position
-    assert positions.parse(str(position)) == position
+    assert source_position.parse(str(position).encode("ascii")) == position
+    assert source_position.parse(str(position)) == position
 
 
 def test_the_form_is_the_contract() -> None:
@@ -31,21 +31,21 @@ def test_the_form_is_the_contract() -> None:
 )  # fmt: skip
 def test_anything_else_is_refused_by_name(text: str | bytes) -> None:
     with pytest.raises(ValueError, match="not a position") as caught:
-        positions.parse(text)
+        source_position.parse(text)
     assert repr(text) in str(caught.value)
 
 
 @given(st.text() | st.binary())
 def test_garbage_is_a_value_error_or_a_position(text: str | bytes) -> None:
     try:
-        position = positions.parse(text)
+        position = source_position.parse(text)
     except ValueError:
         return
-    assert positions.parse(str(position)) == position
+    assert source_position.parse(str(position)) == position
 
 
 def test_the_offset_behind_a_known_beginning_is_read_where_it_is_one() -> None:
     begins = b"eu/t/0/"
-    assert positions.offset_of(b"eu/t/0/17", begins) == 17
+    assert source_position.offset_of(b"eu/t/0/17", begins) == 17
     for other in (b"", b"eu/t/0", begins, b"eu/t/1/17", b"17", b"eu/t/0/-1", b"eu/t/0/\xc2\xb2", begins + 5_000 * b"9"):
-        assert positions.offset_of(other, begins) == -1
+        assert source_position.offset_of(other, begins) == -1

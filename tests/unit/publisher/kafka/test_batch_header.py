@@ -1,5 +1,5 @@
 from publisher.kafka.batch_header import BatchHeader, headers_in
-from tests.campaigns.fuzz.raw import RawRecord, encoded
+from tests.chaos.fuzz.raw import RawRecord, encoded
 
 ZSTD = 4
 THREE = encoded([RawRecord(b"k", b"v" * 100)] * 3, ZSTD)

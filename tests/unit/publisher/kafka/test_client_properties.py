@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from publisher.kafka import client_properties
 from publisher.kafka.client_properties import ALLOWED, REJECTED, SECRET
 from publisher.kafka.clients import KafkaSettings
-from publisher.process.configuration import SettingsError
 from publisher.relay import settings as relay_settings
+from publisher.runtime.configuration import SettingsError
 from scorer import settings as scorer_settings
 from tests.support.canary import CANARY, nested
 from tests.unit.publisher.relay.test_settings import GIVEN as RELAY

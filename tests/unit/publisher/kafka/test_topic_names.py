@@ -4,8 +4,8 @@ import pytest
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import topic_names
+from publisher.kafka.acls import DESCRIBE
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.rights import DESCRIBE
 from publisher.kafka.topics import Topics
 
 

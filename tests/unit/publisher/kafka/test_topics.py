@@ -8,15 +8,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, NewTopic
 
 from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.kafka import acls
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka.acls import DESCRIBE, READ, WRITE, Right
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupPosition, GroupReader
 from publisher.kafka.partitions import Partition
-from publisher.kafka.rights import DESCRIBE, READ, WRITE, Right
 from publisher.kafka.topics import Topics
-from publisher.session.states import Step, Verdict, verdict
+from publisher.transactions.state_machine import Step, Verdict, verdict
 
 
 def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +112,9 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
         "d": frozenset[AclOperation](),
     }
     found = {"a": frozenset({READ, DESCRIBE}), "b": frozenset({WRITE}), "c": None}
-    assert rights.missing(needed, found) == [Right(WRITE, "topic", "a")]
-    assert rights.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
-    assert rights.missing({"unknown": frozenset({READ})}, {}) == []
+    assert acls.missing(needed, found) == [Right(WRITE, "topic", "a")]
+    assert acls.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
+    assert acls.missing({"unknown": frozenset({READ})}, {}) == []
 
 
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.RECOVER])
@@ -125,11 +125,11 @@ def test_no_step_is_repeated_without_the_right_to_it(step: Step) -> None:
 
 def test_the_error_names_the_right_and_grants_it() -> None:
     settings = KafkaSettings(bootstrap_servers="b:1")
-    error = rights.refused(settings, [Right(WRITE, "topic", "out"), Right(READ, "group", "g")])
+    error = acls.refused(settings, [Right(WRITE, "topic", "out"), Right(READ, "group", "g")])
     assert str(error) == "the broker refuses: no right to Write on topic 'out'; no right to Read on group 'g'"
     assert "--bootstrap-server b:1 --add --allow-principal User:NAME --operation Write --topic out" in error.hint
     assert error.exit_code == 3
-    prefixed = rights.grants(settings, [Right(WRITE, "transactional-id", "n.*")])
+    prefixed = acls.grants(settings, [Right(WRITE, "transactional-id", "n.*")])
     assert prefixed.endswith("--transactional-id n. --resource-pattern-type prefixed")
 
 

@@ -7,10 +7,10 @@ from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher import positions
-from publisher.positions import origin_of
-from publisher.relay.copy import Route, Rules, Tally, copy
-from publisher.relay.state import LaneState
+from publisher.kafka import source_position
+from publisher.kafka.source_position import origin_of
+from publisher.relay.status import LaneState
+from publisher.relay.transform import Route, Rules, Tally, copy
 
 NAMES = st.text("abcxyz-", min_size=1, max_size=8).filter(lambda name: name not in ("x-origin", "x-hops", "x-copied-to"))
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=5)), max_size=4)
@@ -43,7 +43,7 @@ def test_everything_is_kept_and_the_origin_is_added_last(headers: list[tuple[str
     [(topic, value, key, partition, _, _, timestamp, written)] = produced
     assert (topic, value, key, partition, timestamp) == ("eu.scores", b"v", b"k", 3, 1_700_000_000_017)
     assert written[:-3] == headers
-    assert positions.parse(written[-3][1]) == ("eu", "scores", 3, 17)
+    assert source_position.parse(written[-3][1]) == ("eu", "scores", 3, 17)
     assert written[-2:] == [("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert route.settle()
     assert (route.next, route.timestamp_ms, route.epoch, tally.copied) == (18, 1_700_000_000_017, 4, 1)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from publisher.errors import Fatal
 from publisher.failover import plan as failover
-from publisher.failover.translation import Read, Seen, in_copy, in_source
-from publisher.relay.sightings import Completeness, Look
+from publisher.failover.offset_translation import Read, Seen, in_copy, in_source
+from publisher.relay.source_progress import Completeness, Look
 from tests.unit.publisher.relay.test_parts import settings_for
 
 EVENTS = ("events", 0)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.kafka.clients import unwrapping
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
-from publisher.relay.budget import Budget
 from publisher.relay.checkpoints import SIGHTING, Place, key, parse_key
-from publisher.relay.copy import Route
-from publisher.relay.lane import LONGEST_REST_SECONDS, rest_after
+from publisher.relay.copy_worker import LONGEST_REST_SECONDS, rest_after
+from publisher.relay.rate_limit import Budget
+from publisher.relay.rejection_records import Room
 from publisher.relay.settings import RelaySettings
-from publisher.relay.topic_pairs import clashes, selected
-from publisher.relay.unfit import Room
+from publisher.relay.topic_mapping import clashes, selected
+from publisher.relay.transform import Route
 
 WORDS = st.text(min_size=1, max_size=10)
 

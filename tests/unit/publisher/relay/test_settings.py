@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 import publisher
 from publisher.kafka.security import SecuritySettings
-from publisher.process.configuration import SettingsError
 from publisher.relay.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
+from publisher.runtime.configuration import SettingsError
 
 GIVEN: dict[str, Any] = {
     "name": "r",

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from publisher.relay.commands.observer import Standing, Status, with_rates
-from publisher.relay.commands.running_process import LaneStanding, Process, ask, parsed
-from publisher.relay.copy import Route
+from publisher.relay.lag_report import Standing, Status, with_rates
 from publisher.relay.metrics import RelayMetrics
-from publisher.relay.state import RelayState
+from publisher.relay.scrape_metrics import LaneStanding, Process, ask, parsed
+from publisher.relay.status import RelayState
+from publisher.relay.transform import Route
 
 NOW_MS = 1_000_000
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from model_registry import package
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
-from scorer.backends.servers import oip_messages, tf_messages
-from scorer.backends.servers.remote import RemoteBackend
+from scorer.backends.remote import oip_codec, tf_codec
+from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.scores.outputs import Scores
 from scorer.settings.sections import ModelSettings
 from tests.support import detector
@@ -40,17 +40,17 @@ class OpenInference(servers.OpenInference):
     stated = STATED
 
     def ModelMetadata(self, _: Any) -> Any:  # noqa: N802
-        reply = oip_messages.M["ModelMetadataResponse"]()
+        reply = oip_codec.M["ModelMetadataResponse"]()
         reply.inputs.add(name="x", datatype="FP32", shape=[-1, 3])
         for name, (dtype, shape) in self.stated.items():
-            reply.outputs.add(name=name, datatype=oip_messages.describe(np.empty(0, DTYPES.get(dtype, dtype))), shape=shape)
+            reply.outputs.add(name=name, datatype=oip_codec.describe(np.empty(0, DTYPES.get(dtype, dtype))), shape=shape)
         return reply
 
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802
-        found = answered(oip_messages.unpack(request.inputs[0], request.raw_input_contents[0]))
-        reply = oip_messages.M["ModelInferResponse"](raw_output_contents=map(oip_messages.pack, found.values()))
+        found = answered(oip_codec.unpack(request.inputs[0], request.raw_input_contents[0]))
+        reply = oip_codec.M["ModelInferResponse"](raw_output_contents=map(oip_codec.pack, found.values()))
         for name, output in found.items():
-            reply.outputs.add(name=name, datatype=oip_messages.describe(output), shape=output.shape)
+            reply.outputs.add(name=name, datatype=oip_codec.describe(output), shape=output.shape)
         return reply
 
 
@@ -58,21 +58,21 @@ class TensorFlow(servers.TensorFlow):
     stated = STATED
 
     def GetModelMetadata(self, _: Any) -> Any:  # noqa: N802
-        signatures = tf_messages.M["SignatureDefMap"]()
+        signatures = tf_codec.M["SignatureDefMap"]()
         signature = signatures.signature_def["serving_default"]
         for into, stated in ((signature.inputs, {"x": ("float32", [-1, 3])}), (signature.outputs, self.stated)):
             for name, (dtype, shape) in stated.items():
-                into[name].dtype = tf_messages.DTYPES[dtype]
+                into[name].dtype = tf_codec.DTYPES[dtype]
                 for size in shape:
                     into[name].tensor_shape.dim.add(size=size)
-        reply = tf_messages.M["GetModelMetadataResponse"]()
+        reply = tf_codec.M["GetModelMetadataResponse"]()
         reply.metadata["signature_def"].value = signatures.SerializeToString()
         return reply
 
     def Predict(self, request: Any) -> Any:  # noqa: N802
-        reply = tf_messages.M["PredictResponse"]()
-        for name, output in answered(tf_messages.decode(request.inputs["x"])).items():
-            tf_messages.encode(output, reply.outputs[name])
+        reply = tf_codec.M["PredictResponse"]()
+        for name, output in answered(tf_codec.decode(request.inputs["x"])).items():
+            tf_codec.encode(output, reply.outputs[name])
         return reply
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry import package
-from model_registry.onnx.tensors import Tensor
+from model_registry.onnx_tools.tensors import Tensor
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
-from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
-from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
+from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
+from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings.sections import ModelSettings
 from tests.support import models

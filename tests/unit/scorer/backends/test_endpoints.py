@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.servers.endpoints import (
+from scorer.backends.remote.endpoints import (
     FIRST_BACKOFF,
     FIRST_LIMIT,
     LARGEST_LIMIT,

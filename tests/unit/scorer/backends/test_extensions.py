@@ -11,14 +11,14 @@ from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.extras import install_command
-from model_registry.onnx import requirements
+from model_registry.onnx_tools import runtime_requirements
 from scorer import backends
 from scorer.backends import ModelRefused
-from scorer.events import formats
-from scorer.servables.loaded import loader
+from scorer.decoding import decoder_factory
+from scorer.models.loaded_model import loader
 from scorer.settings.sections import ModelSettings
 from tests.support import models
-from tests.unit.scorer.events.schema_events import settings_of
+from tests.unit.scorer.decoding.schema_events import settings_of
 from tests.unit.scorer.minimal import minimal
 
 DOMAINS = ["com.microsoft", "ai.onnx.contrib"]
@@ -64,7 +64,7 @@ def test_a_text_classifier_is_loaded_and_scores(tmp_path: Path, format_: str, fi
 def test_push_runs_its_golden_examples_and_notes_its_domain(tmp_path: Path) -> None:
     ready = prepare(classifier(tmp_path), op_domains=DOMAINS)
     assert ready.ran
-    assert "ai.onnx.contrib=1" in ready.annotations[requirements.OPSET]
+    assert "ai.onnx.contrib=1" in ready.annotations[runtime_requirements.OPSET]
 
 
 def test_a_domain_that_is_not_allowed_is_refused_though_the_library_is_there(tmp_path: Path) -> None:
@@ -92,5 +92,5 @@ def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, mon
     folder = models.linear_package(tmp_path / "linear", 2.0)
     assert prepare(folder, op_domains=DOMAINS).ran
     model = backends.find(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder))
-    decoder = formats.decoder(settings_of("json"), model.signature())
+    decoder = decoder_factory.decoder(settings_of("json"), model.signature())
     assert model.run(decoder.decode([b'{"a": 1, "b": 2}']).tensors)["y"].tolist() == [[6.0]]

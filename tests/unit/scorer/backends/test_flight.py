@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends import BackendAway, InferenceFailed
-from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
+from scorer.backends.remote.parallel_requests import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
 
 Code = grpc.StatusCode
 

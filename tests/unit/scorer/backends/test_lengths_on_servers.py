@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from model_registry import package
-from model_registry.package.feeding import ragged
-from model_registry.package.lengths import bucket
+from model_registry.package.model_inputs import ragged
+from model_registry.package.padding import bucket
 from scorer import backends
 from scorer.backends import Model, ModelRefused
-from scorer.backends.servers.remote import RemoteBackend
-from scorer.servables.runs import Runs
+from scorer.backends.remote.remote_model import RemoteBackend
+from scorer.models.length_bucketing import Runs
 from scorer.settings.sections import ModelSettings
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, Channel
 

@@ -12,7 +12,7 @@ import pytest
 
 from scorer.backends import InferenceFailed
 from scorer.backends.cost_curve import LONGEST_SECONDS, measured
-from scorer.backends.onnx.run_watch import Clock, RunWatch, cpu_time, wall_time
+from scorer.backends.onnx.run_timeout import Clock, RunWatch, cpu_time, wall_time
 from tests.support import models
 
 FOR_EVER = 1e9

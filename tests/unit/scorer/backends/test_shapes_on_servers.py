@@ -14,8 +14,8 @@ from model_registry import package
 from model_registry.package import Package
 from scorer import backends
 from scorer.backends import ModelRefused
-from scorer.backends.servers import oip_messages, tf_messages
-from scorer.backends.servers.remote import RemoteBackend
+from scorer.backends.remote import oip_codec, tf_codec
+from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.settings.sections import ModelSettings
 
 SHAPE = (3, 8, 8)
@@ -62,19 +62,19 @@ class Channel:
 
 class OpenInference(Channel):
     def ModelReady(self, _: Any) -> Any:  # noqa: N802
-        return oip_messages.M["ModelReadyResponse"](ready=True)
+        return oip_codec.M["ModelReadyResponse"](ready=True)
 
     def ModelMetadata(self, _: Any) -> Any:  # noqa: N802
-        reply = oip_messages.M["ModelMetadataResponse"]()
+        reply = oip_codec.M["ModelMetadataResponse"]()
         for name, (dtype, shape) in self.shapes.items():
-            reply.inputs.add(name=name, datatype=oip_messages.describe(np.empty(0, dtype)), shape=shape)
+            reply.inputs.add(name=name, datatype=oip_codec.describe(np.empty(0, dtype)), shape=shape)
         reply.outputs.add(name="y", datatype="FP32", shape=[-1, 1])
         return reply
 
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802
         raw = zip(request.inputs, request.raw_input_contents, strict=True)
-        y = self.answer({one.name: oip_messages.unpack(one, content) for one, content in raw})
-        reply = oip_messages.M["ModelInferResponse"](raw_output_contents=[y.tobytes()])
+        y = self.answer({one.name: oip_codec.unpack(one, content) for one, content in raw})
+        reply = oip_codec.M["ModelInferResponse"](raw_output_contents=[y.tobytes()])
         reply.outputs.add(name="y", datatype="FP32", shape=y.shape)
         return reply
 
@@ -83,26 +83,26 @@ class OpenInference(Channel):
 
 class TensorFlow(Channel):
     def GetModelStatus(self, _: Any) -> Any:  # noqa: N802
-        reply = tf_messages.M["GetModelStatusResponse"]()
+        reply = tf_codec.M["GetModelStatusResponse"]()
         reply.model_version_status.add(version=1, state=30)
         return reply
 
     def GetModelMetadata(self, _: Any) -> Any:  # noqa: N802
-        signatures = tf_messages.M["SignatureDefMap"]()
+        signatures = tf_codec.M["SignatureDefMap"]()
         signature = signatures.signature_def["serving_default"]
         for name, (dtype, shape) in self.shapes.items():
-            signature.inputs[name].dtype = tf_messages.DTYPES[dtype]
+            signature.inputs[name].dtype = tf_codec.DTYPES[dtype]
             for size in shape:
                 signature.inputs[name].tensor_shape.dim.add(size=size)
         signature.outputs["y"].dtype = 1
-        reply = tf_messages.M["GetModelMetadataResponse"]()
+        reply = tf_codec.M["GetModelMetadataResponse"]()
         reply.metadata["signature_def"].value = signatures.SerializeToString()
         return reply
 
     def Predict(self, request: Any) -> Any:  # noqa: N802
-        y = self.answer({name: tf_messages.decode(one) for name, one in request.inputs.items()})
-        reply = tf_messages.M["PredictResponse"]()
-        tf_messages.encode(y, reply.outputs["y"])
+        y = self.answer({name: tf_codec.decode(one) for name, one in request.inputs.items()})
+        reply = tf_codec.M["PredictResponse"]()
+        tf_codec.encode(y, reply.outputs["y"])
         return reply
 
     HandleReloadConfigRequest = GetModelStatus

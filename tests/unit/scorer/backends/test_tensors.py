@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from scorer.backends import InferenceFailed
-from scorer.backends.servers import oip_messages, tf_messages
+from scorer.backends.remote import oip_codec, tf_codec
 
-NUMBERS = sorted(set(tf_messages.DTYPES) - {"string"})
+NUMBERS = sorted(set(tf_codec.DTYPES) - {"string"})
 SHAPES = arrays.array_shapes(min_dims=1, max_dims=3, max_side=4)
 TEXTS = arrays.arrays(object, SHAPES, elements=st.text(max_size=5))
 ARRAYS = st.sampled_from(NUMBERS).flatmap(lambda name: arrays.arrays(name, SHAPES)) | TEXTS
 
 
 def there_and_back(tensor: Any) -> list[Any]:
-    proto = tf_messages.M["TensorProto"]()
-    tf_messages.encode(tensor, proto)
-    parsed = tf_messages.M["TensorProto"].FromString(proto.SerializeToString())
-    output = oip_messages.M["OutputTensor"](name="y", datatype=oip_messages.describe(tensor), shape=tensor.shape)
-    return [tf_messages.decode(parsed), oip_messages.unpack(output, oip_messages.pack(tensor))]
+    proto = tf_codec.M["TensorProto"]()
+    tf_codec.encode(tensor, proto)
+    parsed = tf_codec.M["TensorProto"].FromString(proto.SerializeToString())
+    output = oip_codec.M["OutputTensor"](name="y", datatype=oip_codec.describe(tensor), shape=tensor.shape)
+    return [tf_codec.decode(parsed), oip_codec.unpack(output, oip_codec.pack(tensor))]
 
 
 @given(ARRAYS)
@@ -37,9 +37,9 @@ def test_arrays_come_back_as_they_were(tensor: Any) -> None:
 
 def four(**fields: Any) -> Any:
     """TensorFlow's message of four values, decoded."""
-    shape = tf_messages.M["TensorShapeProto"]()
+    shape = tf_codec.M["TensorShapeProto"]()
     shape.dim.add(size=4)
-    return tf_messages.decode(tf_messages.M["TensorProto"](tensor_shape=shape, **fields))
+    return tf_codec.decode(tf_codec.M["TensorProto"](tensor_shape=shape, **fields))
 
 
 def test_typed_values_stand_for_content_and_the_last_is_sent_once() -> None:
@@ -54,15 +54,15 @@ def test_what_cannot_be_read_fails(dtype: int, content: bytes) -> None:
 
 
 def test_typed_contents_are_read_where_there_are_no_raw_ones() -> None:
-    output = oip_messages.M["OutputTensor"](name="y", datatype="FP32", shape=[2, 1])
+    output = oip_codec.M["OutputTensor"](name="y", datatype="FP32", shape=[2, 1])
     output.contents.fp32_contents.extend([1.5, 2.5])
-    assert oip_messages.unpack(output, None).tolist() == [[1.5], [2.5]]
+    assert oip_codec.unpack(output, None).tolist() == [[1.5], [2.5]]
 
 
 @pytest.mark.parametrize(
     ("datatype", "raw"), [("BF16", b"1234"), ("BYTES", b"\x01"), ("FP32", b"123"), ("FP16", None)], ids=str
 )
 def test_what_a_server_should_not_send_is_an_error(datatype: str, raw: bytes | None) -> None:
-    output = oip_messages.M["OutputTensor"](name="y", datatype=datatype, shape=[1, 1])
+    output = oip_codec.M["OutputTensor"](name="y", datatype=datatype, shape=[1, 1])
     with pytest.raises(ValueError):  # noqa: PT011 - several
-        oip_messages.unpack(output, raw)
+        oip_codec.unpack(output, raw)

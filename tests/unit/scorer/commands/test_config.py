@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from publisher.kafka import client_properties
-from publisher.process.configuration import SettingsError
+from publisher.runtime.configuration import SettingsError
 from scorer.cli import app
 from scorer.settings import registry_properties
 from tests.support.canary import CANARY, URL, merged, seen_in

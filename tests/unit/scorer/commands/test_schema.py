@@ -10,17 +10,26 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from model_registry.package.event_tree import placed
-from model_registry.package.paths import parse
+from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature, SignatureError
 from scorer.commands.bench import example
-from scorer.events.decoder import Unsuited
-from scorer.events.for_producers.compatibility import breaks
-from scorer.events.for_producers.schemas import GENERATORS
-from scorer.events.json.arrays import JsonArrayDecoder
-from scorer.events.json.objects import JsonDecoder
-from scorer.events.schemas.decoder import SchemaDecoder
-from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_plain, by_path, mixed_events, nested, number_events
-from tests.unit.scorer.events.schema_events import Encode, avro_encoder, configured, proto_encoder
+from scorer.decoding.json.arrays import JsonArrayDecoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.schema_formats.decoder import SchemaDecoder
+from scorer.decoding.types import Unsuited
+from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.generate import GENERATORS
+from tests.unit.scorer.decoding.formats import (
+    MIXED,
+    NESTED,
+    NUMBERS,
+    assert_plain,
+    by_path,
+    mixed_events,
+    nested,
+    number_events,
+)
+from tests.unit.scorer.decoding.schema_events import Encode, avro_encoder, configured, proto_encoder
 
 
 def signature(*fields: Any, dtype: str = "float32") -> Signature:

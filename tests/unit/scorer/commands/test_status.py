@@ -8,9 +8,9 @@ from rich.console import Console
 
 from scorer.commands.emit import TICK, Pace
 from scorer.commands.status import table
-from scorer.console.scorers import Heard
-from scorer.observe.status import PartitionStatus
-from tests.unit.scorer.console.told import NOW, status
+from scorer.console.scorer_fold import Heard
+from scorer.observability.status_record import PartitionStatus
+from tests.unit.scorer.console.console_records import NOW, status
 
 NAME = "flight-delay"
 REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")

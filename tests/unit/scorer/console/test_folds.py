@@ -8,36 +8,38 @@ import pytest
 from confluent_kafka import Message
 
 from scorer.console import records
-from scorer.console.flow import STEP_SECONDS, FlowFold
 from scorer.console.records import ScoreRecord, SwapRecord
 from scorer.console.state import LETTERS_KEPT, REASONS, LetterFold, State, SwapFold
-from scorer.observe.status import PartitionStatus, ScorerStatus
-from tests.unit.scorer.console import told
-from tests.unit.scorer.console.told import NOW
+from scorer.console.throughput_fold import STEP_SECONDS, FlowFold
+from scorer.observability.status_record import PartitionStatus, ScorerStatus
+from tests.unit.scorer.console import console_records
+from tests.unit.scorer.console.console_records import NOW
 
 
 def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerStatus:
-    return told.status(heartbeat_ms=int((NOW + seconds) * 1_000), counters={"events": events, "batches": batches}, **changed)
+    return console_records.status(
+        heartbeat_ms=int((NOW + seconds) * 1_000), counters={"events": events, "batches": batches}, **changed
+    )
 
 
 def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
     state = State()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
-        told.hear(state, beat(seconds, events, batches), NOW + seconds)
+        console_records.hear(state, beat(seconds, events, batches), NOW + seconds)
     heard = state.scorers.last["m.a"]
     assert (heard.rate, heard.fill) == (100.0, 50.0)
-    told.hear(state, beat(10, 10, 1, started_ms=2))
+    console_records.hear(state, beat(10, 10, 1, started_ms=2))
     assert state.scorers.last["m.a"].rate == 0.0
 
 
 def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
     state = State()
-    told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    console_records.hear(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "silent"
     state.scorers.fleet.caught_up = True
-    told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    console_records.hear(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
-    told.hear(state, told.status(state="stopped"))
+    console_records.hear(state, console_records.status(state="stopped"))
     assert state.scorers.last["m.a"].state(NOW) == "stopped"
     assert state.scorers.listed(NOW + 7_200) == []
 
@@ -52,7 +54,7 @@ def test_what_is_no_scorers_record_is_passed_over() -> None:
 
 def test_the_last_swap_of_each_partition_counts() -> None:
     fold = SwapFold()
-    for record in (told.swap(0, "1.0.0"), told.swap(1, "1.0.0"), told.swap(0, "2.0.0", 40, 2)):
+    for record in (console_records.swap(0, "1.0.0"), console_records.swap(1, "1.0.0"), console_records.swap(0, "2.0.0", 40, 2)):
         assert records.decoded(msgspec.json.encode(record), SwapRecord) == record
         fold.hear(record)
     assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
@@ -62,8 +64,8 @@ def test_the_last_swap_of_each_partition_counts() -> None:
 def test_letters_wait_until_they_were_put_back() -> None:
     fold = LetterFold()
     for offset in range(LETTERS_KEPT + 4):
-        fold.hear(told.letter(offset, "malformed" if offset % 2 else "wrong-type"))
-    fold.hear(replace(told.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
+        fold.hear(console_records.letter(offset, "malformed" if offset % 2 else "wrong-type"))
+    fold.hear(replace(console_records.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
     fold.hear_replayed("dead", b"eu/dead/0/1003")
     fold.hear_replayed("dead", b"eu/another/0/1002")
     fold.hear_replayed("dead", b"nonsense")
@@ -73,14 +75,14 @@ def test_letters_wait_until_they_were_put_back() -> None:
     assert fold.unfit() == 1
     fold.hear_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # while its topic was an input still
     assert fold.unfit() == 0
-    assert [fold.put_back(told.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
+    assert [fold.put_back(console_records.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
 
 def test_letters_that_retention_has_removed_are_not_counted() -> None:
     fold = LetterFold()
     for offset in range(10):
-        fold.hear(told.letter(offset))
-    fold.hear(replace(told.letter(10), unfit="it came from elsewhere"))
+        fold.hear(console_records.letter(offset))
+    fold.hear(replace(console_records.letter(10), unfit="it came from elsewhere"))
     fold.keep({0: 4, 1: 100})
     assert (fold.by_reason(), fold.unfit()) == ({"wrong-type": 6}, 1)
     fold.keep({0: 11})
@@ -90,7 +92,7 @@ def test_letters_that_retention_has_removed_are_not_counted() -> None:
 def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
     fold = LetterFold()
     for offset in range(3 * REASONS):
-        fold.hear(told.letter(offset, f"reason {offset}"))
+        fold.hear(console_records.letter(offset, f"reason {offset}"))
     assert (len(fold.by_reason()), fold.by_reason()["unknown"]) == (REASONS + 1, 2 * REASONS)
 
 
@@ -107,9 +109,9 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
     state, flow = State(), FlowFold()
     for seconds, events, batches in ((0, 0, 0), (5, 500, 50)):
         partitions = [PartitionStatus("in", 0, 3), PartitionStatus("in", 1, 0)]
-        told.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
-    flow.hear(told.score(0.5), NOW + 0.1, live=True)
-    flow.hear(told.score(0.5, event_ms=1), NOW, live=False)
+        console_records.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
+    flow.hear(console_records.score(0.5), NOW + 0.1, live=True)
+    flow.hear(console_records.score(0.5, event_ms=1), NOW, live=False)
     assert flow.tick(state.scorers, NOW)
     assert not flow.tick(state.scorers, NOW + STEP_SECONDS / 2)
     point = flow.points[-1]

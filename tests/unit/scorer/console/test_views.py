@@ -5,45 +5,49 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from model_registry.commands.output import short
-from scorer.console import pages, rollout_view
+from scorer.console import rollout_view, views
 from scorer.console.command_lines import CommandLines
-from scorer.console.paging import ROWS, page
+from scorer.console.pagination import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, when
 from scorer.console.state import DEEDS, Deed, State
-from scorer.observe.status import PartitionStatus, ScorerStatus
-from tests.unit.scorer.console import told
-from tests.unit.scorer.console.told import NOW
+from scorer.observability.status_record import PartitionStatus, ScorerStatus
+from tests.unit.scorer.console import console_records
+from tests.unit.scorer.console.console_records import NOW
 from tests.unit.scorer.minimal import minimal
 
 
 def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.Rollout, tuple[str, str]]:
     """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
-    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
+    state = State(
+        registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
+    )
     for status in statuses:
-        told.hear(state, status)
+        console_records.hear(state, status)
     view = rollout_view.rollout(state, "prod", {}, NOW)
     return view, rollout_view.headline(view)
 
 
 def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_does_not_take_it() -> None:
-    done, behind = told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1)
-    view, headline = rolled(done, told.status("m.b", "2.0.0", 2))
+    done, behind = console_records.status("m.a", "2.0.0", 2), console_records.status("m.b", "1.0.0", 1)
+    view, headline = rolled(done, console_records.status("m.b", "2.0.0", 2))
     assert view.counts["flipped"] == 2
     assert headline == ("flipped", "every scorer serves it: 2 scorers, 2 partitions")
     view, headline = rolled(done, behind)
     assert headline == ("waiting", "1 of 2 scorers serve it")
     assert [(s.version, s.scorers, s.share) for s in view.served] == [("2.0.0", 1, 0.5), ("1.0.0", 1, 0.5)]
-    refusing = told.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
+    refusing = console_records.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
     view, headline = rolled(done, refusing)
     assert view.refusals == [("m.b", "golden example 1")]
     assert headline == ("refused", "1 of 2 scorers refused it; what ran before goes on there")
 
 
 def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0")))
-    told.hear(state, told.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)]))
+    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")))
+    console_records.hear(
+        state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)])
+    )
     assert rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))[0] == "flipped"
-    told.hear(state, told.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
+    console_records.hear(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
     found = rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))
     assert found == ("waiting", "1 partition without a scorer")
 
@@ -51,14 +55,14 @@ def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
 def test_without_a_channel_or_scorers_there_is_something_to_say() -> None:
     assert rollout_view.headline(rollout_view.rollout(State(), "prod", {}, NOW))[0] == "idle"
     assert rolled()[1] == ("waiting", "no live scorer follows this channel")
-    assert rolled(told.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
+    assert rolled(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
 
 
 def test_thousands_of_scorers_are_one_page() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0")))
+    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")))
     for number in range(1_500):
-        told.hear(state, told.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
-        state.swaps.hear(told.swap(number, "1.0.0"))
+        console_records.hear(state, console_records.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
+        state.swaps.hear(console_records.swap(number, "1.0.0"))
     view = rollout_view.rollout(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
     assert view.rows.rows[-1].heard.status.scorer == "m.1499"
@@ -79,41 +83,45 @@ def test_every_page_number_gives_a_page(total: int, number: str) -> None:
 
 
 def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
-    told.hear(state, told.status("a", "2.0.0", 2))
-    told.hear(state, told.status("b", "1.0.0", 1, region="us-east"))
-    told.hear(state, told.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
-    rows = [(r.name, r.scorers, r.silent, r.behind, r.versions) for r in pages.regions(state, NOW)]
+    state = State(
+        registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
+    )
+    console_records.hear(state, console_records.status("a", "2.0.0", 2))
+    console_records.hear(state, console_records.status("b", "1.0.0", 1, region="us-east"))
+    console_records.hear(state, console_records.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
+    rows = [(r.name, r.scorers, r.silent, r.behind, r.versions) for r in views.regions(state, NOW)]
     assert rows == [("eu-west", 1, 0, 0, [("2.0.0", 1)]), ("us-east", 1, 1, 1, [("1.0.0", 1)])]
-    names, name, moves = pages.history(state, "prod", {})  # the newest first
+    names, name, moves = views.history(state, "prod", {})  # the newest first
     assert (names, name, [m.revision for m in moves.rows] if moves else None) == (["prod"], "prod", [2, 1])
-    assert pages.history(state, "prod", {"channel": "nowhere"})[2] is None
+    assert views.history(state, "prod", {"channel": "nowhere"})[2] is None
 
 
 def test_scores_are_compared_with_those_of_the_version_before() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
-    assert pages.scores(state, "prod") == ([], None)
-    assert pages.scores_data(state)["lines"] == []
+    state = State(
+        registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
+    )
+    assert views.scores(state, "prod") == ([], None)
+    assert views.scores_data(state)["lines"] == []
     for number in range(300):
-        state.scores.hear(told.score(number / 300, scored_ms=1_000))
-        state.scores.hear(told.score(number / 300, "2.0.0", scored_ms=2_000))
-    rows, comparison = pages.scores(state, "prod")
+        state.scores.hear(console_records.score(number / 300, scored_ms=1_000))
+        state.scores.hear(console_records.score(number / 300, "2.0.0", scored_ms=2_000))
+    rows, comparison = views.scores(state, "prod")
     assert [(row.version, row.tone) for row in rows] == [("2.0.0", 1), ("1.0.0", 0)]
     assert comparison is not None
     assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "alike")
-    assert pages.Comparison("1", "2", 0.2).verdict == "shifted"
-    assert pages.Comparison("1", "2", 0.3).verdict == "another population"
-    assert "too few" in pages.Comparison("1", "2", None).verdict
+    assert views.Comparison("1", "2", 0.2).verdict == "shifted"
+    assert views.Comparison("1", "2", 0.3).verdict == "another population"
+    assert "too few" in views.Comparison("1", "2", None).verdict
 
 
 def test_letters_are_found_by_reason_and_by_words() -> None:
     state = State()
     for offset in range(3):
-        state.letters.hear(told.letter(offset, value=f'{{"n": {offset}}}'))
-    state.letters.hear(told.letter(3, "malformed"))
-    assert pages.letters(state, {})[1] == [("wrong-type", 3), ("malformed", 1)]
-    assert pages.letters(state, {"reason": "malformed"})[0].total == 1
-    assert [letter.offset for letter in pages.letters(state, {"q": '"N": 2'})[0].rows] == [2]
+        state.letters.hear(console_records.letter(offset, value=f'{{"n": {offset}}}'))
+    state.letters.hear(console_records.letter(3, "malformed"))
+    assert views.letters(state, {})[1] == [("wrong-type", 3), ("malformed", 1)]
+    assert views.letters(state, {"reason": "malformed"})[0].total == 1
+    assert [letter.offset for letter in views.letters(state, {"q": '"N": 2'})[0].rows] == [2]
 
 
 def test_a_deed_takes_the_place_of_its_earlier_state_and_trouble_keeps_its_first_time() -> None:

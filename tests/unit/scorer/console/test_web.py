@@ -12,16 +12,16 @@ from starlette.testclient import TestClient
 from model_registry.channels.roles import Role
 from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
-from scorer.console.guard import BODY_BYTES
+from scorer.console.http_security import BODY_BYTES
 from scorer.console.state import Channel, Deed, RegistryView, State
-from scorer.console.training.evidence import Evidence, Library
+from scorer.console.training.attestations import Evidence, Library
 from scorer.console.web import VIEWS, Console
-from scorer.observe.status import VersionStatus
-from scorer.rollout.controller.entries import Kind, Planned, Verb
-from scorer.rollout.judgement.report import DROPPED
-from scorer.rollout.labels.label import Label, Unusable
+from scorer.evaluation.label_record import Label, Unusable
+from scorer.observability.status_record import VersionStatus
+from scorer.rollout.canary_analysis.analysis_report import DROPPED
+from scorer.rollout.controller.log_records import Kind, Planned, Verb
 from tests.support import rollouts, trained
-from tests.unit.scorer.console import told
+from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
 
 PATHS = [path for path, _, _ in VIEWS]
@@ -36,7 +36,7 @@ def noting() -> Any:
 def client(state: State, actions: Any = None, user_header: str | None = None) -> TestClient:
     settings, hosts = minimal(name="m"), ["127.0.0.1", "console.example.com"]
     lines = CommandLines(settings, "scorer.yaml")
-    who, now = "ann@host (console)", told.NOW
+    who, now = "ann@host (console)", console_records.NOW
     console = Console(settings, state, lines, actions, hosts, who, user_header, stopping=lambda: True, clock=lambda: now)
     return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
 
@@ -50,18 +50,21 @@ def token(browser: TestClient, path: str = "/") -> str:
 def busy() -> State:
     """A state with something of everything, some of it hostile."""
     state = State(
-        registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0", SCRIPT, restores=1)), loaded=True
+        registry=console_records.registry(
+            console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0", SCRIPT, restores=1)
+        ),
+        loaded=True,
     )
-    told.hear(state, told.status("m.a", "2.0.0", 2))
-    told.hear(state, told.status("m.b", refused={"2.0.0": SCRIPT}, aspired_revision=2, region=SCRIPT))
+    console_records.hear(state, console_records.status("m.a", "2.0.0", 2))
+    console_records.hear(state, console_records.status("m.b", refused={"2.0.0": SCRIPT}, aspired_revision=2, region=SCRIPT))
     for version in ("1.0.0", "2.0.0"):
-        state.swaps.hear(told.swap(0, version, 5))
-        state.scores.hear(told.score(0.5, version, decision=SCRIPT))
+        state.swaps.hear(console_records.swap(0, version, 5))
+        state.scores.hear(console_records.score(0.5, version, decision=SCRIPT))
         for number, decision in enumerate((SCRIPT, "on time")):
-            state.labelled.hear(told.score(number / 2, version, decision=decision, id=f"{version}-{number}"))
+            state.labelled.hear(console_records.score(number / 2, version, decision=decision, id=f"{version}-{number}"))
             state.labelled.hear_label(Label(f"{version}-{number}", decision))
-    state.letters.hear(told.letter(1, value=SCRIPT))
-    state.letters.hear(told.letter(2, SCRIPT))
+    state.letters.hear(console_records.letter(1, value=SCRIPT))
+    state.letters.hear(console_records.letter(2, SCRIPT))
     state.letters.hear_replayed("dead", b"eu/dead/0/1")
     flips = rollouts.judgement() | {
         "decisions": [{"champion": SCRIPT, "candidate": SCRIPT, "events": 1}],
@@ -69,12 +72,13 @@ def busy() -> State:
     }
     rules = [{"rule": SCRIPT, "margin": 0.1, "estimate": 0.2}]
     hostile = flips | {"verdict": SCRIPT, "rules": [*flips["rules"], *rules]}
-    told.in_canary(state, controller=SCRIPT, waits=[SCRIPT], for_person=True, judgement=hostile)
-    told.rollout(
-        state, rollouts.entry(told.NOW, 5, Kind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=Planned(3, SCRIPT))
+    console_records.in_canary(state, controller=SCRIPT, waits=[SCRIPT], for_person=True, judgement=hostile)
+    console_records.rollout(
+        state,
+        rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=Planned(3, SCRIPT)),
     )
-    state.training = told.a_run(SCRIPT)
-    state.flow.tick(state.scorers, told.NOW)
+    state.training = console_records.a_run(SCRIPT)
+    state.flow.tick(state.scorers, console_records.NOW)
     state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.trouble("bus", SCRIPT, "hint", 0.0)
     state.trouble("registry", "gone", "hint", 0.0)
@@ -175,7 +179,7 @@ def test_forms_become_actions() -> None:
 
 def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> None:
     state = State(loaded=True)
-    told.in_canary(state)
+    console_records.in_canary(state)
     page = client(state).get("/").text
     assert re.search(r'<li class="now" aria-current="step"><b>canary 5 %</b>', page)
     assert "Watched for 5 min of 15 min" in page
@@ -193,8 +197,10 @@ def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> 
 
 def test_a_rollout_without_a_controller_is_told() -> None:
     state = State(loaded=True)
-    told.in_canary(state, at_ms=int((told.NOW - 400) * 1_000))
-    told.rollout(state, rollouts.entry(told.NOW, 5, Kind.INTENDED, 1, at_ms=int((told.NOW - 300) * 1_000)))
+    console_records.in_canary(state, at_ms=int((console_records.NOW - 400) * 1_000))
+    console_records.rollout(
+        state, rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, at_ms=int((console_records.NOW - 300) * 1_000))
+    )
     page = client(state).get("/").text
     assert "No controller has told anything for 5 min." in page
     assert "The last was m.rollout/0." in page
@@ -205,7 +211,7 @@ def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
     browser = client(state, noted)
     given = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
     assert "no rollout runs" in browser.post("/actions/ask", data=given).text
-    told.in_canary(state, for_person=True)
+    console_records.in_canary(state, for_person=True)
     page = browser.get("/").text
     assert 'name="rollout" value="r"' in page
     assert 'name="step" value="1"' in page
@@ -216,13 +222,13 @@ def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
     assert browser.post("/actions/ask", data={**given, "token": "0" * 64}).status_code == 403
     assert noted.mock_calls == []
     assert browser.post("/actions/ask", data=given).status_code == 303
-    told.rollout(state, rollouts.entry(told.NOW, 5, Kind.MOVED, 2, revision=4))
+    console_records.rollout(state, rollouts.entry(console_records.NOW, 5, Kind.MOVED, 2, revision=4))
     (who, rollout, verb, reason), _ = noted.ask.call_args
     assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
 
 
 def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
-    state = State(training=told.a_run(), loaded=True)
+    state = State(training=console_records.a_run(), loaded=True)
     page = client(state).get("/training").text
     newest, *_ = re.findall(r'<p class="lead">(.*?)</p>', page, re.DOTALL)
     assert re.search(r'<span class="pill bad">refused</span>.* auc -0\.0061: the lower bound', newest)
@@ -239,7 +245,7 @@ def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
 
 
 def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
-    state = State(training=told.a_run(key=None, change=0.0021), loaded=True)
+    state = State(training=console_records.a_run(key=None, change=0.0021), loaded=True)
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(state).get(path).text
         assert re.search(r'pill wait">passed</span> <span class="pill wait">claimed, not verified', page)
@@ -248,7 +254,7 @@ def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
 
 
 def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -> None:
-    state = State(training=told.a_run())
+    state = State(training=console_records.a_run())
     state.trouble("attestations", "no answer", "try", 0.0)
     assert (
         "attestations are not read</strong> since 1970-01-01 00:00:00Z: no answer (try)" in client(state).get("/training").text
@@ -261,7 +267,7 @@ def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -
 
 
 def test_many_runs_are_paged() -> None:
-    every = tuple(Evidence(trained.version(number), told.digest("1")) for number in range(120))
+    every = tuple(Evidence(trained.version(number), console_records.digest("1")) for number in range(120))
     page = client(State(training=Library(every, 7, read=True))).get("/training?page=3&show=not+judged").text
     assert page.count('class="because"') == 20
     assert "page 3 of 3" in page
@@ -297,9 +303,9 @@ def test_a_body_without_end_is_refused() -> None:
 
 
 def test_thousands_of_scorers_make_no_larger_a_page() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0")), loaded=True)
+    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")), loaded=True)
     for number in range(1_000):
-        told.hear(state, told.status(f"m.{number}"))
+        console_records.hear(state, console_records.status(f"m.{number}"))
     answer = client(state).get("/?page=3&q=m")
     assert len(answer.content) < 100_000
     assert "page 3 of 20" in answer.text
@@ -308,16 +314,19 @@ def test_thousands_of_scorers_make_no_larger_a_page() -> None:
 
 def in_split(state: State) -> None:
     """Have the channel name a canary of 5 percent, which one of two scorers has loaded and which got 1 of 4 sampled events."""
-    roles = (Role("champion", "1.0.0", told.digest("1.0.0"), 95), Role("canary", "2.0.0", told.digest("2.0.0"), 5))
-    moves = (told.move(1, "1.0.0"), replace(told.move(2, "1.0.0", "1.0.0"), roles=roles))
-    channel = Channel("prod", "1.0.0", told.digest("1.0.0"), 2, roles, moves)
+    roles = (
+        Role("champion", "1.0.0", console_records.digest("1.0.0"), 95),
+        Role("canary", "2.0.0", console_records.digest("2.0.0"), 5),
+    )
+    moves = (console_records.move(1, "1.0.0"), replace(console_records.move(2, "1.0.0", "1.0.0"), roles=roles))
+    channel = Channel("prod", "1.0.0", console_records.digest("1.0.0"), 2, roles, moves)
     state.registry = RegistryView("oci:registry/m", {"prod": channel}, ("1.0.0", "2.0.0"), read=True)
-    champion, canary = (VersionStatus("m", version, told.digest(version), 2) for version in ("1.0.0", "2.0.0"))
-    told.hear(state, told.status("m.a", revision=2, versions={"champion": champion, "canary": canary}))
-    told.hear(state, told.status("m.b", revision=2))
+    champion, canary = (VersionStatus("m", version, console_records.digest(version), 2) for version in ("1.0.0", "2.0.0"))
+    console_records.hear(state, console_records.status("m.a", revision=2, versions={"champion": champion, "canary": canary}))
+    console_records.hear(state, console_records.status("m.b", revision=2))
     for arm in ("canary", "champion", "champion", "champion"):
-        state.arms.hear(told.score(0.5, arm=arm, revision=2))
-    state.flow.tick(state.scorers, told.NOW)
+        state.arms.hear(console_records.score(0.5, arm=arm, revision=2))
+    state.flow.tick(state.scorers, console_records.NOW)
 
 
 def text_of(page: str) -> str:
@@ -338,7 +347,7 @@ def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:
 
 
 def test_without_a_policy_a_passed_gate_is_no_warning_and_no_success() -> None:
-    library = replace(told.a_run(key=None, change=0.0021), trusting=False)
+    library = replace(console_records.a_run(key=None, change=0.0021), trusting=False)
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(State(training=library, loaded=True)).get(path).text
         assert re.search(r'pill plain">passed</span> <span class="pill plain">not verified: no policy names keys', page)
@@ -348,15 +357,15 @@ def test_without_a_policy_a_passed_gate_is_no_warning_and_no_success() -> None:
 
 def test_answers_in_no_pair_have_the_words_of_the_command() -> None:
     state = State(loaded=True)
-    told.in_canary(state, judgement=rollouts.judgement() | {"dropped": {"unsampled": 7, "foreign": 2}})
+    console_records.in_canary(state, judgement=rollouts.judgement() | {"dropped": {"unsampled": 7, "foreign": 2}})
     page = text_of(client(state).get("/").text)
     assert f"Not in these figures: 7 {DROPPED['unsampled']}; 2 {DROPPED['foreign']}." in page
 
 
 def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
     state = State(loaded=True)
-    state.letters.hear(told.letter(7))
-    state.letters.hear(replace(told.letter(8), unfit="it came from elsewhere"))
+    state.letters.hear(console_records.letter(7))
+    state.letters.hear(replace(console_records.letter(8), unfit="it came from elsewhere"))
     state.letters.begin(0, 4, 7)
     page = text_of(client(state).get("/dead-letters").text)
     assert "wrong-type 1 " in page
@@ -368,7 +377,9 @@ def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
 def test_labels_that_do_not_count_are_shown_with_the_words_of_the_command() -> None:
     state = State(loaded=True)
     for n in range(4):
-        state.hear_score(msgspec.structs.replace(told.score(n / 4), id=f"e{n}", decision="late" if n > 1 else "on time"))
+        state.hear_score(
+            msgspec.structs.replace(console_records.score(n / 4), id=f"e{n}", decision="late" if n > 1 else "on time")
+        )
     state.labelled.hear_label(Label("e0", "cancelled"))
     state.labelled.unusable[Unusable.NO_ID] += 1
     page = text_of(client(state).get("/scores").text)

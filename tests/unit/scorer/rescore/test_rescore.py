@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from publisher.process.time_window import TimeWindow
-from scorer.rescore.events import GAP, spans
-from scorer.rescore.progress import Progress, definition
+from publisher.runtime.time_range import TimeWindow
+from scorer.rescore.counts import Tally
+from scorer.rescore.job_progress import Progress, definition
+from scorer.rescore.read_events import GAP, spans
 from scorer.rescore.selection import ScoreRecord, Selection, Source, read
-from scorer.rescore.tally import Tally
 from tests.unit.scorer.minimal import minimal
 
 DIGEST = "sha256:" + "ab" * 32

@@ -16,15 +16,15 @@ from model_registry.package.signature import Signature
 from publisher.errors import Retriable
 from publisher.kafka.topics import Bounds
 from scorer.backends import InferenceFailed
-from scorer.events.decoder import Decoded, Poison, Reason
-from scorer.events.record_parts import ListedParts
-from scorer.rollout.comparison import differences as folding
-from scorer.rollout.comparison.answers import Answers, answers
-from scorer.rollout.comparison.differences import LARGEST, Differences
-from scorer.rollout.comparison.reading import Compared
-from scorer.rollout.comparison.report import Limits, judge
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import Decoded, Poison, Reason
+from scorer.evaluation import score_differences as folding
+from scorer.evaluation.compare_versions import Compared
+from scorer.evaluation.comparison_report import Limits, judge
+from scorer.evaluation.score_differences import LARGEST, Differences
+from scorer.evaluation.score_events import Answers, answers
+from scorer.models.loaded_model import LoadedModel
 from scorer.scores.outputs import Scores
-from scorer.servables.loaded import LoadedModel
 
 PLACE = ("events", 0)
 USUAL = Limits()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
-from publisher.positions import parse
+from publisher.kafka.source_position import parse
+from scorer.consumer.offset_metadata import Mark
 from scorer.dead_letters.headers import dead_headers
-from scorer.intake.marks import Mark
 from scorer.scores.outputs import Scores, score_column
 from scorer.scores.record import RecordEncoder
 

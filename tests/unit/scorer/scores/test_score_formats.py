@@ -17,7 +17,7 @@ from scorer.scores.formats import as_json, encoder
 from scorer.scores.protobuf_record import ProtobufRecordEncoder
 from scorer.scores.record import RecordEncoder
 from scorer.settings.carry import TYPES, CarriedField, Row
-from tests.unit.scorer.events.schema_events import proto_class, settings_of
+from tests.unit.scorer.decoding.schema_events import proto_class, settings_of
 
 PROVENANCE = {"model": "m,1", "version": "1.0.0", "digest": "sha256:0", "role": "champion", "region": "eu-west"}
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.configuration import SettingsError
-from publisher.process.outages import silent_registry
-from scorer.events.schemas import sources
-from scorer.events.schemas.registry import LookUpFailed, SchemaId
-from scorer.events.schemas.registry_client import RegistryClient
+from publisher.runtime.configuration import SettingsError
+from publisher.runtime.dependencies import silent_registry
+from scorer.decoding.schema_formats import schema_lookup
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed, SchemaId
+from scorer.decoding.schema_formats.schema_registry_client import RegistryClient
 from scorer.settings import load, registry_properties
 from scorer.settings.registry_properties import ALLOWED, SECRET
 from scorer.settings.sections import SchemaRegistrySettings
@@ -88,6 +88,6 @@ def test_only_harmless_properties_are_printed() -> None:
 def test_properties_that_do_not_fit_together_end_a_start_with_their_names(extra: dict[str, str], named: str) -> None:
     changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
     with pytest.raises(Fatal, match=named) as raised:
-        sources.source(load(merged(STATED, changes)).settings)
+        schema_lookup.source(load(merged(STATED, changes)).settings)
     assert raised.value.exit_code == USAGE
     assert seen_in(str(raised.value)) == []

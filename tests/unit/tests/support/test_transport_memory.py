@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.gpu.drain import Ground
-from tests.proofs.gpu.drain import paced as in_turn
+from tests.benchmarks.gpu.drain import Ground
+from tests.benchmarks.gpu.drain import paced as in_turn
 from tests.support import models
 from tests.support.transport_memory import MemoryLog
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.channels.roles import Role
-from model_registry.trust.attestation import Attestation
-from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
+from model_registry.signing.attestation import Attestation
+from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.command_lines import CommandLines
 from scorer.console.training import documents, runs, view
+from scorer.console.training.attestations import Evidence, Library, gathered
 from scorer.console.training.documents import Comparison, Difference, Evaluation, Provenance
-from scorer.console.training.evidence import Evidence, Library, gathered
 from tests.support import trained
-from tests.unit.scorer.console import told
+from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
 
 LINES = CommandLines(minimal(), "scorer.yaml")
@@ -30,7 +30,7 @@ def attested(type_: str, predicate: dict[str, Any], key: str | None = "training"
 
 def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.Run:
     """The run whose version has these attestations."""
-    channels = told.registry(*moves).channels.values() if moves else ()
+    channels = console_records.registry(*moves).channels.values() if moves else ()
     (found,) = runs.runs([gathered(trained.version(number), DIGEST, said)], channels)
     return found
 
@@ -89,9 +89,9 @@ def test_versions_that_training_did_not_make_are_no_runs() -> None:
 
 
 def test_moves_of_channels_are_told_with_whose_they_were() -> None:
-    move = replace(told.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
-    by_hand = replace(told.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
-    away = told.move(3, "2.0.0", trained.version(1))
+    move = replace(console_records.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
+    by_hand = replace(console_records.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
+    away = console_records.move(3, "2.0.0", trained.version(1))
     found = run(*judged(), moves=(move, by_hand)).promotions
     assert [(each.channel, each.revision, each.by_run, each.now) for each in found] == [
         ("prod", 2, False, True),
@@ -99,8 +99,8 @@ def test_moves_of_channels_are_told_with_whose_they_were() -> None:
     ]
     gone = run(*judged(), moves=(move, away))
     assert ([each.now for each in gone.promotions], gone.serves, gone.warnings) == ([False], [], [])
-    roles = (Role("champion", "2.0.0", told.digest("2.0.0"), 95), Role("canary", trained.version(1), DIGEST, 5))
-    canary = run(*judged(change=-0.0061), moves=(move, replace(told.move(2, "2.0.0"), roles=roles)))
+    roles = (Role("champion", "2.0.0", console_records.digest("2.0.0"), 95), Role("canary", trained.version(1), DIGEST, 5))
+    canary = run(*judged(change=-0.0061), moves=(move, replace(console_records.move(2, "2.0.0"), roles=roles)))
     assert canary.serves == ["prod canary"]
     assert canary.warnings == ["prod names it, though its verdict is: refused."]
 

@@ -1,0 +1,153 @@
+"""A run as people and programs read it: what its journal says, in one document, and that as tables."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from publisher.runtime.command_line import table
+from training.pipeline.journal import Journal
+from training.pipeline.pipeline import COMMIT, END, STEPS
+from training.pipeline.run_dirs import STEPS as FOLDER
+from training.pipeline.run_dirs import iso
+from training.publish.verify_lineage import Evidence
+from training.snapshot.files import Frozen
+
+UNDER_WAY = "not ended"
+
+
+def document(folder: Path) -> dict[str, Any]:
+    """What the run in this folder has come to. Raises Fatal (3) where a document of its journal cannot be read."""
+    journal = Journal(folder / FOLDER)
+    entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
+    results = {step: msgspec.json.decode(entry.result) for step, entry in entries.items()}
+    rows, end = results.get("join", {}), results.get(END, {})
+    return {
+        "folder": str(folder),
+        "began": iso(results["plan"]["began_ms"]) if "plan" in results else None,
+        "outcome": end.get("outcome", UNDER_WAY),
+        "because": end.get("because", ""),
+        "run": rows.get("run"),
+        "version": rows.get("version"),
+        "digest": results.get("push", {}).get("digest"),
+        "steps": [{"step": step, "seconds": entry.seconds} for step, entry in entries.items()],
+        "snapshot": _snapshot(journal, results),
+        "rows": {name: value for name, value in rows.items() if name not in ("run", "version")} or None,
+        "search": results.get("search"),
+        "export": results.get("export"),
+        "comparison": results.get("gate"),
+        "promotion": results.get("promote"),
+        "pictures": sorted(str(path) for path in folder.glob("pictures/*.svg")),
+    }
+
+
+def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | None:
+    frozen, copied = journal.result("freeze", Frozen), results.get("copy")
+    return {"frozen": iso(frozen.now_ms), "cluster": frozen.cluster_id, **(copied or {})} if frozen else None
+
+
+def shown(told: Mapping[str, Any]) -> Group:
+    """The run's outcome and its parts; what has not come yet is left out."""
+    return Group(*_parts(told))
+
+
+def _parts(told: Mapping[str, Any]) -> Iterator[RenderableType]:
+    head = Table.grid(padding=(0, 2))
+    for name in ("run", "version", "digest", "began", "folder", "outcome", "because"):
+        if told[name]:
+            head.add_row(name, str(told[name]))
+    yield head
+    if told["rows"]:
+        yield from _rows(told["rows"], told["snapshot"])
+    if told["search"]:
+        yield _search(told["search"])
+    if told["comparison"]:
+        yield from _comparison(told["comparison"])
+    taken = [(step["step"], f"{step['seconds']:.1f}") for step in told["steps"]]
+    yield table(("step", "seconds"), taken)
+    yield from told["pictures"]
+
+
+def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[RenderableType]:
+    counts = [
+        ("events copied", f"{snapshot['events']:,}", ""),
+        ("labels copied", f"{snapshot['labels']:,}", ""),
+        ("old enough to have a label", f"{rows['mature']:,}", ""),
+        ("with a label", f"{rows['labelled']:,}", f"{rows['coverage']:.1%}"),
+        *(_left_out("events left out", name, rows["left_out"]) for name in rows["left_out"]["counts"]),
+        *(_left_out("labels", name, rows["labels"]) for name in rows["labels"]["counts"]),
+    ]
+    yield table(("", "", ""), counts)
+    parts = [
+        (
+            part["part"],
+            iso(part["from_ms"]),
+            iso(part["to_ms"]),
+            f"{part['rows']:,}",
+            *map("{:,}".format, part["classes"].values()),
+        )
+        for part in rows["parts"]
+    ]
+    yield table(("part", "from", "to", "events", *rows["classes"]), parts)
+
+
+def _left_out(what: str, reason: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
+    first = told["first"].get(reason)
+    return f"{what}: {reason}", f"{told['counts'][reason]:,}", f"first: {first}" if first else ""
+
+
+def _search(found: Mapping[str, Any]) -> RenderableType:
+    rungs = [
+        (rung["budget"], len(rung["trials"]), f"{max(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
+        for rung in found["rungs"]
+    ]
+    return table(("trained to", "trials", f"best {found['metric']}", "go on"), rungs)
+
+
+def comparison(found: Mapping[str, Any]) -> Group:
+    """A comparison: figures side by side, and each rule with its bound."""
+    return Group(*_comparison(found))
+
+
+def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    sides = [(name, side) for name in ("champion", "challenger") if (side := found[name])]
+    metrics = sides[-1][1]["metrics"]
+    yield table(
+        ("", *(f"{name} {side['version']}" for name, side in sides)),
+        [(metric, *(_figure(side["metrics"].get(metric)) for _, side in sides)) for metric in metrics],
+    )
+    rules = [
+        (rule["name"], _figure(rule["value"]), _figure(rule["bound"]), "yes" if rule["passed"] else "NO")
+        for rule in found["rules"]
+    ]
+    yield table(("rule", "value", "bound", "passed"), rules)
+    yield f"{found['verdict']}: {found['because']}"
+
+
+def _figure(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def evidence(found: Evidence) -> Group:
+    """Which rows, code, seed and champion decided about a version."""
+    champion = found.champion
+    head = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("version", found.digest),
+        ("run", found.run),
+        ("seed", found.seed),
+        ("recipe", found.recipe),
+        ("parameters", ", ".join(f"{name} {value}" for name, value in found.parameters.items())),
+        ("environment", found.environment),
+        ("dataset", found.dataset),
+        ("judged on", f"{found.count} rows, {found.rows}"),
+        ("champion", f"{champion.version}, {champion.digest}, revision {champion.revision}" if champion else "none"),
+        ("verdict", f"{found.verdict}: {found.because}"),
+        ("signed by", ", ".join(dict.fromkeys(found.keys))),
+    ):
+        head.add_row(name, str(value))
+    spans = [(one.kind, one.cluster, one.topic, one.partition, one.begin, one.end) for one in found.spans]
+    return Group(head, table(("records", "cluster", "topic", "partition", "from", "to"), spans))

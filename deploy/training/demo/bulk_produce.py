@@ -1,0 +1,35 @@
+"""Writes records with keys and timestamps of their own, half a million in a few seconds."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, Message
+
+from publisher.errors import Fatal
+from publisher.kafka import clients
+from publisher.kafka.clients import KafkaSettings
+from training.demo.generate_history import Record
+
+FLUSH_SECONDS = 60.0
+WAIT_SECONDS = 1.0  # for room in the queue
+
+
+def write(settings: KafkaSettings, topic: str, records: Iterable[Record]) -> None:
+    """Write them all, each confirmed by the broker. Partitions are chosen by key. Raises Fatal where one is not taken."""
+    failures: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = clients.plain_producer(settings, "demo.history", partitioner="murmur2_random", **{"linger.ms": 20})
+    for key, value, time_ms in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, timestamp=time_ms, on_delivery=note)
+                break
+            except BufferError:
+                producer.poll(WAIT_SECONDS)
+    left = producer.flush(FLUSH_SECONDS)
+    if failures or left:
+        why = failures[0].str() if failures else f"{left} records were not confirmed within {FLUSH_SECONDS:.0f} s"
+        raise Fatal(f"writing to {topic} failed: {why}", "see the broker's log")

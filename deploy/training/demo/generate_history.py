@@ -1,0 +1,87 @@
+"""Ten months of flights as records: events, and outcomes that came later. Pure: the last flight leaves shortly before `now_ms`.
+
+Outcomes are as unruly as they come: each is told hours after the arrival, some never are, some are told twice, and some are
+wrong at first and corrected later. The id of a flight decides which, so that every demo has the same.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import orjson
+
+from scorer.demo.flights import EXTRACT, Event, flights
+from training.demo_dataset.extract import EARLIER
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+AGO_MS = HOUR_MS  # before now the last flight has left
+SILENT, TWICE, CORRECTED = range(10), range(10, 15), range(15, 20)  # of a thousand flights
+REPORTED_HOURS = 12  # after its arrival, at the latest
+CORRECTED_HOURS = 30  # after it was told
+
+
+class Record(NamedTuple):
+    """What is to be written; `time_ms` is its Kafka timestamp (Unix ms)."""
+
+    key: str
+    value: bytes
+    time_ms: int
+
+
+class History(NamedTuple):
+    """Both topics, each in order of time. `told` counts the flights of each kind of outcome."""
+
+    events: list[Record]
+    outcomes: list[Record]
+    told: dict[str, int]
+
+
+def history(now_ms: int) -> History:
+    """The flights of both files."""
+    return moved([flight for path in (EARLIER, EXTRACT) for flight in flights(path)], now_ms)
+
+
+def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
+    """These flights, in order of departure, each with whether it arrived late. Times are scheduled departures, moved so that
+    the last one was AGO_MS before `now_ms`; outcomes of after `now_ms` are left out, they are still to come."""
+    shift = now_ms - AGO_MS - departure_ms(known[-1][0])
+    events, outcomes, counts = [], [], dict.fromkeys(("silent", "twice", "corrected"), 0)
+    for event, late in known:
+        time_ms = departure_ms(event) + shift
+        events.append(Record(f"{event['carrier']}-{event['flight']}", orjson.dumps(event), time_ms))
+        if late is not None:
+            kind, told = _told(event, late, time_ms)
+            outcomes += told
+            if kind:
+                counts[kind] += 1
+    return History(events, sorted(_by(now_ms, outcomes), key=lambda record: record.time_ms), counts)
+
+
+def departure_ms(event: Event) -> int:
+    """The scheduled departure as if New York's clock were UTC."""
+    return round(datetime.fromisoformat(str(event["scheduled_departure"])).replace(tzinfo=UTC).timestamp() * 1_000)
+
+
+def _told(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
+    """How the outcome is told: what is special about it, and its records."""
+    name = str(event["flight_id"])
+    drawn = zlib.crc32(name.encode())
+    chance, hours = drawn % 1_000, 1 + drawn // 1_000 % REPORTED_HOURS
+    at = departed_ms + int(event["scheduled_minutes"] or 0) * MINUTE_MS + hours * HOUR_MS
+    right = _outcome(name, late, at)
+    if chance in SILENT:
+        return "silent", []
+    if chance in TWICE:
+        return "twice", [right, right._replace(time_ms=at + HOUR_MS)]
+    if chance in CORRECTED:
+        return "corrected", [_outcome(name, not late, at), right._replace(time_ms=at + CORRECTED_HOURS * HOUR_MS)]
+    return "", [right]
+
+
+def _outcome(flight_id: str, late: bool, time_ms: int) -> Record:
+    return Record(flight_id, orjson.dumps({"flight_id": flight_id, "late": late}), time_ms)
+
+
+def _by(now_ms: int, records: Iterable[Record]) -> Iterator[Record]:
+    return (record for record in records if record.time_ms <= now_ms)

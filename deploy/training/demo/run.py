@@ -1,0 +1,212 @@
+"""The demo, step by step, with the commands that a person would type: as `scorer demo`, whose stage and processes it takes."""
+
+import contextlib
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from confluent_kafka.admin import NewTopic
+
+from model_registry.oci import digests
+from publisher.audit import scorer_audit as audit_topics
+from scorer import topics
+from scorer.commands.audit import plan
+from scorer.commands.tail import read_to_end
+from scorer.demo import flights
+from scorer.demo.options import Options
+from scorer.demo.processes import Feed
+from scorer.demo.run import KEPT_FLIGHTS, OLD, PARTITIONS, Demo
+from scorer.demo.sandbox import MORE_FLIGHTS, Stage, stage
+from scorer.demo.score_reader import LiveReader, now_ms
+from scorer.demo.view import View
+from scorer.settings import load
+from training.demo import bulk_produce, generate_history
+from training.demo.generate_history import History
+from training.demo.summary import COUNTS, Summary
+
+PROGRAM = Path(__file__).resolve().parents[1]
+OUTCOMES = "flights.outcomes"
+KEY = "training"
+RATE = 300.0  # flights a second, while a run learns
+AFTER_SWAP = 500  # flights that the new version is to score
+SIGNATURE_OF = "2.0.0"
+GOING_ON = (
+    f"python {PROGRAM} list training.yaml",
+    f"python {PROGRAM} show training.yaml",
+    f"python {PROGRAM} run training.yaml   # nothing new: no label has come",
+    "scorer status scorer.yaml",
+    "scorer labels scorer.yaml --last 310d",
+    f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
+    "scorer rollback scorer.yaml --reason 'going back' --wait",
+)
+
+
+def demo(keep: bool, view: View) -> Summary:
+    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
+    began, options = time.monotonic(), Options(kill=False, keep=keep)
+    with ThreadPoolExecutor(1) as pool:
+        flown = pool.submit(generate_history.history, now_ms())  # while Kafka starts
+        with stage(options, view, GOING_ON) as where:
+            return Training(options, view, where, began, flown).learn()
+
+
+class Training(Demo):
+    """One run of the demo. `began` is monotonic seconds; `flown` will have the flights."""
+
+    def __init__(self, options: Options, view: View, where: Stage, began: float, flown: Future[History]) -> None:
+        super().__init__(options, view, where)
+        self._began, self._flown = began, flown
+        self._folder = where.folder
+        for name in ("training.yaml", "policy.yaml"):
+            (self._folder / name).write_text(files("training.demo").joinpath(name).read_text("utf-8"), "utf-8")
+        shutil.copy(flights.DATA / f"flight-delay-{SIGNATURE_OF}" / "signature.json", self._folder)
+        path = self._folder / "scorer.yaml"
+        scorer = yaml.safe_load(path.read_text("utf-8"))
+        scorer["model"] |= {"policy": "policy.yaml", "poll_seconds": 1}
+        scorer["labels"] = {"topic": OUTCOMES, "id": "flight_id", "value": "late"}
+        path.write_text(yaml.safe_dump(scorer, sort_keys=False), "utf-8")
+        self.settings = load(path).settings
+
+    def learn(self) -> Summary:
+        self.make_registry()
+        with contextlib.ExitStack() as cleanup:
+            self.start_scorers()
+            reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
+            cleanup.enter_context(contextlib.closing(reader))
+            self.write_history()
+            lines = map(orjson.dumps, _second_lap())
+            feed = Feed(self.emit("emit.log", RATE), lines)
+            kept = self.killed_run()
+            document = self.finished_run()
+            swapped = self.swapped(document["version"])
+            written = len(self._flown.result().events) + feed.finish()
+            self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
+            if self.options.keep:
+                (self._folder / MORE_FLIGHTS).write_bytes(b"".join(line + b"\n" for line in islice(lines, KEPT_FLIGHTS)))
+            else:
+                self.shell.stop(self.processes.pop("scorer"))
+            return self.counted(document, kept, swapped)
+
+    def make_registry(self) -> None:
+        self.view.step(
+            f"2. flight-delay {OLD} into a model registry: made by hand, attested by hand, signed; prod points at it"
+        )
+        repository, package = self.options.repository, flights.DATA / f"flight-delay-{OLD}"
+        version = f"{repository}:{OLD}"
+        self.shell.run("model-registry", "keygen", KEY)
+        digest = self.shell.run("model-registry", "push", str(package), version)["digest"]
+        (self._folder / "by-hand.json").write_text(json.dumps(_by_hand(package, digest), indent=2), "utf-8")
+        attested = ("--type", "comparison", "--predicate", "by-hand.json", "--key", f"{KEY}.key")
+        self.shell.run("model-registry", "attest", version, *attested)
+        self.shell.run("model-registry", "sign", version, "--key", f"{KEY}.key")
+        self.shell.run("model-registry", "promote", repository, "--to", OLD, "--reason", "first version")
+
+    def start_scorers(self) -> None:
+        self.view.step("3. Topics, and a scorer that loads what is signed and has passed a comparison")
+        topics.create(self.settings.kafka, "demo", [NewTopic(OUTCOMES, PARTITIONS)])
+        self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
+        self.processes["scorer"] = self.shell.start("scorer.log", "scorer", "run", "scorer.yaml", "--workers", "1")
+
+    def write_history(self) -> None:
+        """Ten months, which the scorer scores as they come."""
+        self.view.step("4. Ten months of flights, and how they ended, told hours later")
+        found = self._flown.result()
+        bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], found.events)
+        bulk_produce.write(self.settings.kafka, OUTCOMES, found.outcomes)
+        self.view.say(
+            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.told['silent']:,} flights nobody "
+            f"tells, of {found.told['twice']:,} twice, of {found.told['corrected']:,} wrongly at first"
+        )
+
+    def killed_run(self) -> list[str]:
+        """A run that is killed in the middle of its search; the steps that it had done."""
+        self.view.step(
+            f"5. {RATE:,.0f} flights a second from now on; a run learns from the ten months, and is killed in its search"
+        )
+        started = self.shell.start("run.log", "python", str(PROGRAM), "run", "training.yaml")
+        self.processes["the run"] = started
+        self.wait_for("a score of the search", lambda: any(self._folder.glob("runs/*/search/scores/*/*.json")))
+        self.shell.kill(self.processes.pop("the run"))
+        done = sorted(self._folder.glob("runs/*/steps/*.json"), key=lambda path: path.stat().st_mtime_ns)
+        kept = [path.stem for path in done]
+        scores = len(list(self._folder.glob("runs/*/search/scores/*/*.json")))
+        self.view.say(f"what is done stays: {', '.join(kept)}, and {scores} scores of the search")
+        return kept
+
+    def finished_run(self) -> dict[str, Any]:
+        """The same command again; the document of the run."""
+        self.view.step("6. The same command again: it goes on, is judged beside the champion, and promotes what passed")
+        document: dict[str, Any] = self.shell.run("python", str(PROGRAM), "run", "training.yaml")
+        self.view.say(f"{document['outcome']}: {document['because'] or document['version']}")
+        self.view.say(document["comparison"]["because"])
+        return document
+
+    def swapped(self, version: str) -> float:
+        """Done when the scorer has answered enough flights by this version; seconds from the move of the channel until every
+        partition showed it."""
+        (promoted,) = self._folder.glob("runs/*/steps/promote.json")
+        moved_ms = int(json.loads(promoted.read_bytes())["ended_ms"])
+
+        def everywhere() -> bool:
+            newest = dict(self.arrivals.newest)
+            return len(newest) == PARTITIONS and all(shown == version for shown, _, _ in newest.values())
+
+        self.wait_for(f"every partition to show {version}", everywhere)
+        seconds = max(0, now_ms() - moved_ms) / 1_000
+        self.view.step(f"7. The running scorer answers by {version} {seconds:.1f} s after the channel moved")
+        enough = self.seen() + AFTER_SWAP
+        self.wait_for("more scores of it", lambda: self.seen() >= enough)
+        return seconds
+
+    def counted(self, document: dict[str, Any], kept: list[str], swapped: float) -> Summary:
+        """Everything is read back from the start."""
+        self.view.step("8. Reading everything back from the start, read_committed, and counting")
+        version, repository = document["version"], self.options.repository
+        report = audit_topics.audit(self.settings.kafka, plan(self.settings))
+        verified = self.shell.run("model-registry", "verify", f"{repository}:{version}", "--policy", "policy.yaml")
+        moves = self.shell.run("model-registry", "history", f"{repository}:prod")["moves"]
+        scores = Counter(orjson.loads(m.value() or b"{}")["version"] for m in read_to_end(self.settings, "flights.scores"))
+        return Summary(
+            events=report.events,
+            scored=report.scored,
+            counts={name: getattr(report, name) for name in COUNTS} | {"missing": report.missing + report.pending},
+            scores=dict(scores),
+            run=document if self.options.keep else document | {"pictures": [Path(each).name for each in document["pictures"]]},
+            kept=kept,
+            moves=sum(move["reason"] == f"run {document['run']}" for move in moves),
+            admitted=verified["digest"] == document["digest"],
+            swap_seconds=round(swapped, 3),
+            seconds=round(time.monotonic() - self._began, 1),
+        )
+
+
+def _second_lap() -> Iterator[flights.Event]:
+    """The flights of now: those of September and October once more, under other names."""
+    return islice(flights.events(), sum(1 for _ in flights.flights()), None)
+
+
+def _by_hand(package: Path, digest: str) -> dict[str, Any]:
+    """What a person attests of a version that was made by hand: it is held against chance, as a first model is, by what its
+    card tells of the flights of September and October."""
+    card = (package / "README.md").read_text("utf-8")
+    auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])
+    count = int(re.findall(r"\| Measured on \| .*?: ([\d,]+) flights", card)[0].replace(",", ""))
+    return {
+        "run": "by hand",
+        "rows": {"digest": digests.of_bytes(flights.EXTRACT.read_bytes()), "count": count},
+        "metric": "auc",
+        "champion": None,
+        "challenger": {"version": OLD, "digest": digest, "metrics": {"auc": auc}},
+        "rules": [{"name": "chance", "value": auc, "bound": 0.5, "passed": auc > 0.5}],
+        "verdict": "passed" if auc > 0.5 else "refused",
+    }

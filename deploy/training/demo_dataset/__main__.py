@@ -1,0 +1,13 @@
+"""`python deploy/training/demo_dataset VERB`: makes the data and the models that `scorer demo` ships."""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])  # where the package `training` is
+
+from publisher.runtime import command_line  # noqa: E402
+
+VERBS = {"extract": "training.demo_dataset.extract:extract", "train": "training.demo_dataset.train:train"}
+
+if __name__ == "__main__":
+    command_line.run(command_line.program("Make the data and the models of the demo.", VERBS))

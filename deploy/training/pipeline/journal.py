@@ -1,0 +1,82 @@
+"""What a run has done: one JSON document a step, written when the step is whole. A step that has one is not done again."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from model_registry import atomic_files
+from publisher.errors import REFUSED, Fatal
+
+T = TypeVar("T")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A step that is done: when it ended (Unix ms), how long it took, and what came of it."""
+
+    step: str
+    ended_ms: int
+    seconds: float
+    result: msgspec.Raw
+
+
+class Journal:
+    """The documents of one run, `NAME.json` in its folder `steps`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def entry(self, step: str) -> Entry | None:
+        """Raises Fatal (3) where the document cannot be read."""
+        path = self._path(step)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Entry)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise _damaged(path, error) from None
+
+    def result(self, step: str, of: type[T]) -> T | None:
+        """What came of a step; None where it is not done. Raises Fatal (3)."""
+        entry = self.entry(step)
+        if entry is None:
+            return None
+        try:
+            return msgspec.json.decode(entry.result, type=of)
+        except msgspec.MsgspecError as error:
+            raise _damaged(self._path(step), error) from None
+
+    def write(self, step: str, result: object, seconds: float, now_ms: int) -> None:
+        """Raises Fatal (3) where the disk does not take it."""
+        write(self._path(step), Entry(step, now_ms, round(seconds, 3), msgspec.Raw(msgspec.json.encode(result))))
+
+    def set_aside(self, steps: Iterable[str]) -> None:
+        """These steps are to be done again. Their documents stay, as `NAME.1.json` and so on."""
+        for path in filter(Path.exists, map(self._path, steps)):
+            number = 1 + len(list(self._folder.glob(f"{path.stem}.*.json")))
+            path.rename(path.with_suffix(f".{number}.json"))
+
+    def _path(self, step: str) -> Path:
+        return self._folder / f"{step}.json"
+
+
+def write(path: Path, value: object) -> None:
+    """Write a JSON document as a whole or not at all. Raises Fatal (3)."""
+    with written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_files.replace(path, [msgspec.json.format(msgspec.json.encode(value), indent=2), b"\n"])
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raises Fatal (3) where the disk does not take the file."""
+    try:
+        yield
+    except OSError as error:
+        raise Fatal(f"{path} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+
+
+def _damaged(path: Path, error: Exception) -> Fatal:
+    return Fatal(f"{path} cannot be read: {error}", f"remove {path.parents[1]}, or begin anew: run --new", REFUSED)

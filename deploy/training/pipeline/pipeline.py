@@ -1,0 +1,82 @@
+"""The course of a run: its steps in order, each done once, and its end. A run that was broken off goes on where it was."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from publisher.errors import FINDING
+from scorer.settings import Settings
+from training import environment
+from training.pipeline import evaluate_steps, prepare_steps, publish_steps, train_steps
+from training.pipeline.journal import Journal
+from training.pipeline.run import Progress, Run, config
+from training.pipeline.run_dirs import STEPS as FOLDER
+from training.pipeline.run_dirs import named, runs
+from training.pipeline.step_results import End, Moved, Outcome, Over, Plan, Promotion
+from training.settings import Training
+
+STEPS: Mapping[str, Callable[[Run], object]] = {
+    "plan": prepare_steps.plan,
+    "freeze": prepare_steps.freeze,
+    "copy": prepare_steps.copy,
+    "join": prepare_steps.join,
+    "search": train_steps.search,
+    "train": train_steps.train,
+    "export": train_steps.export,
+    "push": publish_steps.push,
+    "evaluate": evaluate_steps.evaluate,
+    "gate": evaluate_steps.gate,
+    "attest": publish_steps.attest,
+    "sign": publish_steps.sign,
+    "promote": publish_steps.promote,
+}
+COMMIT, END = "commit", "end"
+"""What ends every run: the trigger's offsets are committed, whatever has come of it."""
+AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
+"""What is done again where somebody has moved the channel meanwhile."""
+CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
+"""Exit codes of the outcomes, where they are not 0."""
+
+
+def begin(training: Training, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
+    """The newest run, where it has not ended and can go on with these settings and this environment; else a new one."""
+    newest = next(reversed(runs(training.folder)), None)
+    if newest and not anew and _goes_on(Journal(newest / FOLDER), training, settings):
+        return Run(training, settings, newest, progress)
+    return Run(training, settings, named(training.folder, time.time_ns() // 1_000_000), progress, anew=anew)
+
+
+def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> End | None:
+    """Take the steps that are left, up to `until`; the run's end, None where it has not come. `done` is told of each step with
+    the seconds that it took. Raises Fatal, RegistryError."""
+    try:
+        for step in STEPS:
+            _take(run, step, STEPS[step], done)
+            if step == until:
+                return None
+        last = run.result("promote", Promotion)
+        end = End(last.outcome, str(last))
+    except Moved:
+        run.journal.set_aside(AGAIN)
+        return follow(run, until, done)
+    except Over as over:
+        end = over.end
+    _take(run, COMMIT, publish_steps.commit, done)
+    _take(run, END, lambda _: end, done)
+    return end
+
+
+def _take(run: Run, step: str, take: Callable[[Run], Any], done: Callable[[str, float], None]) -> None:
+    if run.journal.entry(step) is None:
+        begin = time.monotonic()
+        result = take(run)
+        seconds = time.monotonic() - begin
+        run.journal.write(step, result, seconds, time.time_ns() // 1_000_000)
+        done(step, seconds)
+
+
+def _goes_on(journal: Journal, training: Training, settings: Settings) -> bool:
+    planned = journal.result("plan", Plan)
+    if planned is None or journal.entry(END):
+        return False
+    return planned.config == config(training, settings) and planned.environment == environment.digest()

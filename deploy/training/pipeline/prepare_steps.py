@@ -1,0 +1,93 @@
+"""The first steps of a run: settle what it is to do, freeze and copy what is on the topics, join it with the labels."""
+
+import time
+from functools import partial
+from pathlib import Path
+
+from model_registry.errors import Refused
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
+from training import environment
+from training.pipeline.journal import Journal
+from training.pipeline.run import Run, config
+from training.pipeline.run_dirs import STEPS, runs
+from training.pipeline.step_results import Counted, Over, Part, Plan, Rows
+from training.publish.push_version import version_of
+from training.snapshot import freeze as freeze_topics
+from training.snapshot.files import Frozen
+from training.snapshot.join_labels import PARTS
+from training.snapshot.rows import Rows as Labelled
+
+
+def plan(run: Run) -> Plan:
+    """Raises Fatal (2), RegistryError."""
+    run.key  # noqa: B018 - a run that could not sign ends before it has cost anything
+    champion = _champions(run)
+    signature = _stated(run.training.signature) if run.training.signature else champion
+    if signature is None:
+        hint = "name a file: signature: signature.json; a first version needs it"
+        raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
+    told = None if champion is None else champion.to_json()
+    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest(), run.anew)
+
+
+def freeze(run: Run) -> Frozen:
+    """Raises Fatal."""
+    return freeze_topics.freeze(run.settings, run.training, _now_ms())
+
+
+def copy(run: Run) -> Counted:
+    """Raises Fatal: 3 where records are gone or the disk is full, 4 where the broker does not answer. Over, where no label has
+    come since the last run that ended."""
+    if last := _nothing_new_since(run):
+        raise Over("nothing-new", f"no label came since the run {last}")
+    copied = freeze_topics.copy(run.settings, run.frozen, run.records, partial(run.progress, "records copied"))
+    return Counted(copied.digest, copied.records("events"), copied.records("labels"))
+
+
+def join(run: Run) -> Rows:
+    """Raises Fatal (3); Over where too few events have a label."""
+    joined = run.joined
+    bound = run.training.labels.coverage
+    if joined.coverage < bound:
+        told = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
+        raise Over("too-few-labels", told)
+    parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
+    return Rows(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
+
+
+def _champions(run: Run) -> Signature | None:
+    """The signature of the version that serves; None where there is no such channel yet, or the version has none."""
+    serves = run.serves()
+    return run.version(serves.digest).signature if serves else None
+
+
+def _stated(path: Path) -> Signature:
+    """Raises Fatal (2)."""
+    try:
+        return Signature.parse(path.read_bytes())
+    except (OSError, Refused) as error:
+        raise Fatal(f"signature {path}: {error}", "see model_registry/README.md", USAGE) from None
+
+
+def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
+    times, ones = rows.places.time_ms, int(rows.outcomes.sum())
+    counts = dict(zip(classes, (len(rows) - ones, ones), strict=True))
+    return Part(name, int(times[0]), int(times[-1]), len(rows), counts, rows.digest())
+
+
+def _nothing_new_since(run: Run) -> str:
+    """The name of the last run, where that ended, was configured as this one, and read every label that is there."""
+    ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
+    if not ended or run.plan.anew:
+        return ""
+    last = Journal(ended[-1] / STEPS)
+    planned, frozen = last.result("plan", Plan), last.result("freeze", Frozen)
+    if not planned or not frozen or planned.config != run.plan.config or frozen.ids != run.frozen.ids:
+        return ""
+    ends = [[stop for _, stop in one.spans("labels").values()] for one in (frozen, run.frozen)]
+    return ended[-1].name if ends[0] == ends[1] else ""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

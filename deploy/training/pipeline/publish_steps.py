@@ -1,0 +1,153 @@
+"""The steps that publish: push the version and its snapshot, attest what was found out, sign and promote what passed."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from model_registry.commands.options import actor
+from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
+from publisher.errors import REFUSED, Fatal
+from training.pipeline.run import Run
+from training.pipeline.step_results import Evaluated, Moved, Over, Promotion, Pushed, Standing, as_json
+from training.publish import attest_and_sign, commit_label_offsets, push_version, start_rollout
+from training.publish.promote import Judged, Overtaken, promote_once
+from training.publish.push_version import Origin
+from training.search.halving import Searched
+from training.snapshot import dataset
+from training.snapshot.files import verified
+from training.validation_gate import leakage
+from training.validation_gate.comparison import Comparison
+
+
+def push(run: Run) -> Pushed:
+    """Raises RegistryError."""
+    pushed = push_version.push(run.store, run.package, run.rows.version, origin(run)).digest
+    if not run.training.snapshot.keep:
+        return Pushed(pushed, None)
+    return Pushed(pushed, dataset.push(run.store, pushed, run.records, verified(run.records, run.frozen)))
+
+
+def origin(run: Run) -> Origin:
+    """What the manifest of the version says of the run."""
+    return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe)
+
+
+def attest(run: Run) -> list[str]:
+    """The digests of the attestations. Raises RegistryError."""
+    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
+    return [
+        attest_and_sign.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, run.frozen_at)
+        for type_, predicate in said.items()
+    ]
+
+
+def sign(run: Run) -> None:
+    """Raises RegistryError; Over where the version has not passed."""
+    judged = _gate(run)
+    if judged.verdict != "passed":
+        raise Over(judged.verdict, judged.because)
+    attest_and_sign.sign_once(run.store, run.pushed.digest, run.rows.version, run.rows.run, run.key, run.frozen_at)
+
+
+def promote(run: Run) -> Promotion:
+    """Move the channel, or begin a rollout. Raises Moved where somebody has moved the channel since the version was judged;
+    RegistryError, Fatal."""
+    standing = run.result("evaluate", Evaluated).champion
+    judged = Judged(standing.digest, standing.revision) if standing else Judged()
+    version, digest, name = run.rows.version, run.pushed.digest, run.rows.run
+    if plan := run.training.publish.rollout:
+        begun = start_rollout.begin_once(run.settings, plan, version, digest, judged, name, actor())
+        if isinstance(begun, Overtaken):
+            if begun.by is None:
+                hint = "promote a first version without publish.rollout"
+                raise Fatal(f"the channel {run.channel!r} serves nothing that a rollout could begin beside", hint, REFUSED)
+            raise Moved
+        return Promotion("rollout", run.channel, None, begun)
+    promoted = promote_once(run.store, run.channel, version, digest, judged, name, actor(), _now(), run.key)
+    if isinstance(promoted, Overtaken):
+        raise Moved
+    return Promotion("promoted", run.channel, promoted.move.revision, None)
+
+
+def commit(run: Run) -> dict[str, int]:
+    """Commit the labels that were read; the positions by partition. Raises Fatal."""
+    return {f"{each.topic}[{each.partition}]": each.next for each in commit_label_offsets.commit(run.settings, run.frozen)}
+
+
+def provenance(run: Run) -> dict[str, Any]:
+    """Where the version comes from, as SLSA has it: the same for a run that was broken off and one that was not."""
+    searched, standing = run.result("search", Searched), run.result("evaluate", Evaluated).champion
+    inside = {
+        "run": run.rows.run,
+        "seed": run.training.seed,
+        "recipe": run.training.recipe,
+        "parameters": searched.best.parameters,
+        "search": searched,
+        "rows": run.rows.parts,
+        leakage.UNTIL: run.learned_until_ms,
+    }
+    outside = {"config": run.plan.config, "signature": msgspec.json.decode(run.plan.signature)}
+    return as_json(
+        {
+            "buildDefinition": {
+                "buildType": leakage.BUILD_TYPE,
+                "externalParameters": outside,
+                "internalParameters": inside,
+                "resolvedDependencies": [*_spans(run), *_made_with(run, standing)],
+            },
+            "runDetails": {
+                "builder": {"id": "https://scorestream.io/training"},
+                "metadata": {"invocationId": run.rows.run},
+            },
+        }
+    )
+
+
+def evaluation(run: Run) -> dict[str, Any]:
+    """How good the version is on the held-out rows."""
+    found = run.result("evaluate", Evaluated)
+    rows = run.rows.parts[-1]
+    return {
+        "dataset": {"name": f"{rows.part} of run {run.rows.run}", "digest": rows.digest},
+        "metrics": found.metrics,
+        "confusion_matrix": {"labels": found.labels, "counts": found.counts},
+    }
+
+
+def _spans(run: Run) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "name": kind,
+            "uri": f"kafka:{run.frozen.cluster_id}/{topic}/{partition}",
+            "annotations": {"from": start, "to": stop},
+        }
+        for kind in ("events", "labels")
+        for (topic, partition), (start, stop) in run.frozen.spans(kind).items()
+    ]
+
+
+def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
+    kept = {"uri": f"{run.store.repository}@{run.pushed.dataset}"} if run.pushed.dataset else {}
+    found: list[Mapping[str, Any]] = [
+        {"name": "dataset", "digest": _sha256(run.copied.digest), **kept},
+        {"name": "environment", "digest": _sha256(run.plan.environment)},
+    ]
+    if standing:
+        told = {"version": standing.version, "revision": standing.revision}
+        uri = f"{run.store.repository}@{standing.digest}"
+        found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": told})
+    return found
+
+
+def _sha256(digest: str) -> dict[str, str]:
+    return {"sha256": digest.removeprefix("sha256:")}
+
+
+def _gate(run: Run) -> Comparison:
+    return run.result("gate", Comparison)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

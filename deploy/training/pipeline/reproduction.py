@@ -1,0 +1,133 @@
+"""Trains a version again: from the snapshot beside it, with the configuration, the seed and the signature that its provenance
+states, which a trusted key must have signed. Nothing is pushed: the version is made once more in a folder of its own."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from model_registry.channels import channel
+from model_registry.errors import Refused
+from model_registry.package import MODEL
+from model_registry.package.signature import Signature
+from model_registry.signing import attestation
+from model_registry.signing.predicates import PROVENANCE
+from model_registry.stores import Store, resolve_index
+from model_registry.stores.oci_layout import LayoutStore
+from scorer.settings import Settings
+from training import environment
+from training.pipeline import pipeline
+from training.pipeline.publish_steps import origin
+from training.pipeline.run import Progress, Run, schema
+from training.pipeline.step_results import Counted, Plan
+from training.publish import push_version
+from training.publish.verify_lineage import Evidence, evidence
+from training.settings import Training
+from training.snapshot import dataset
+
+LAST = "export"
+_HINT = "only a version that a run has made can be made again"
+
+
+class _Outside(msgspec.Struct, frozen=True):
+    config: dict[str, dict[str, Any]]
+    signature: dict[str, Any]
+
+
+class _Definition(msgspec.Struct, frozen=True, rename="camel"):
+    external_parameters: _Outside
+
+
+class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
+    build_definition: _Definition
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A version as it was recorded: the digests of its manifest and its model, and the chain of evidence."""
+
+    digest: str
+    model: str
+    evidence: Evidence
+
+
+def begin(training: Training, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
+    """Fetch the snapshot of a version and what its provenance states. Raises RegistryError: no trusted key signed it, it states
+    no configuration, or there is no snapshot; Fatal."""
+    here = Run(training, settings, training.folder, progress)
+    digest = channel.resolve(here.store, version).digest
+    found = evidence(here.store, digest, here.trusted, datetime.now(UTC))
+    outside = _outside(here, digest, found.run)
+    folder = training.folder / "reproduced" / found.run
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        run = Run(_training(outside.config, training), _settings(outside.config, settings), folder, progress)
+    except (ValidationError, KeyError) as error:
+        raise Refused(f"{digest}: its provenance states a configuration that does not read: {error}", _HINT) from None
+    copied = dataset.pull(here.store, dataset.of_version(here.store, digest), run.records)
+    if copied.digest != found.dataset:
+        raise Refused(f"{digest}: its snapshot is {copied.digest}, and it was made from {found.dataset}", _HINT)
+    signature = Signature.parse(msgspec.json.encode(outside.signature)).to_json()
+    now_ms = copied.frozen.now_ms
+    run.journal.write("plan", Plan(now_ms, outside.config, signature, None, found.environment), 0, now_ms)
+    run.journal.write("freeze", copied.frozen, 0, now_ms)
+    run.journal.write("copy", Counted(copied.digest, copied.records("events"), copied.records("labels")), 0, now_ms)
+    return run, Recorded(digest, _model(here.store, digest), found)
+
+
+def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None]) -> dict[str, Any]:
+    """Train again, and hold every digest against the recorded one. Raises Fatal, RegistryError."""
+    pipeline.follow(run, LAST, done)
+    store = LayoutStore(run.folder / "registry" / push_version.model_name(run.store))
+    pushed = push_version.push(store, run.package, run.rows.version, origin(run)).digest
+    parts = {
+        "version": (recorded.digest, pushed),
+        MODEL: (recorded.model, _model(store, pushed)),
+        "run": (recorded.evidence.run, run.rows.run),
+        "environment": (recorded.evidence.environment, environment.digest()),
+    }
+    told = {name: {"recorded": was, "now": now} for name, (was, now) in parts.items()}
+    return {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": told}
+
+
+def _outside(run: Run, digest: str, name: str) -> _Outside:
+    """What the provenance of this run states. Raises Refused."""
+    for one in attestation.attestations(run.store, digest, run.trusted, datetime.now(UTC)):
+        if (
+            one.verified
+            and one.type == PROVENANCE
+            and one.predicate["runDetails"].get("metadata", {}).get("invocationId") == name
+        ):
+            try:
+                return msgspec.convert(one.predicate, _Provenance).build_definition.external_parameters
+            except msgspec.ValidationError as error:
+                raise Refused(f"{digest}: its provenance does not read: {error}", _HINT) from None
+    raise Refused(f"{digest}: no trusted provenance of run {name}", _HINT)
+
+
+def _training(config: dict[str, dict[str, Any]], training: Training) -> Training:
+    """As it was recorded; folders, workers and keys are this machine's."""
+    here = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
+    return Training.model_validate({**config["training"], **here, "publish": training.publish.model_dump()})
+
+
+def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
+    """The scorer's sections as they were recorded; broker, registry and files are this machine's. Raises RegistryError."""
+    stated, here = config["scorer"], schema(settings)
+    if stated["schema"] != here:
+        hint = "name that schema in input.schema_file"
+        raise Refused(f"the events were read by the schema {stated['schema']}, and here it is {here}", hint)
+    sections = {
+        "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
+        "labels": type(settings.labels).model_validate(stated["labels"]),
+    }
+    return settings.model_copy(update={**sections, "name": str(stated["name"]), "region": stated["region"]})
+
+
+def _model(store: Store, digest: str) -> str:
+    """The digest of the model's file. Raises RegistryError."""
+    return next((file.content.digest for file in resolve_index.describe(store, digest).files if file.path == MODEL), "")

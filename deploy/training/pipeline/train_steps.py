@@ -1,0 +1,67 @@
+"""The steps that learn: search parameters, train the best of them, and export what came of it as a package."""
+
+from functools import partial
+
+from model_registry.oci import digests
+from scorer.console.training import documents, plots
+from training.export.card import Card
+from training.export.export import export as exported
+from training.pipeline.run import Run
+from training.pipeline.run_dirs import iso
+from training.pipeline.step_results import Exported, Trained, as_json
+from training.recipes import Fitted
+from training.search.final_fit import train as trained
+from training.search.halving import Searched
+from training.search.search import search as searched
+
+UNITS = {"trees": "trees", "network": "epochs"}
+"""What a budget counts."""
+
+
+def search(run: Run) -> Searched:
+    """Raises Fatal."""
+    parts, shown = run.split, partial(run.progress, "trained")
+    folder = run.folder / "search"
+    found = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
+    told, unit = documents.read(as_json(found), documents.Search), UNITS[run.training.recipe]
+    run.draw("rungs", plots.rungs(told, unit))
+    run.draw("curves", plots.curve(told, unit))
+    return found
+
+
+def train(run: Run) -> Trained:
+    """Raises Fatal."""
+    fitted(run)
+    parts, best = run.split, run.result("search", Searched).best
+    return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
+
+
+def fitted(run: Run) -> Fitted:
+    """The trained model. Once it is trained it comes from its checkpoints."""
+    parts, best = run.split, run.result("search", Searched).best
+    return trained(parts.training, parts.validation, run.signature, run.training, run.recipe, best, run.folder / "model")
+
+
+def export(run: Run) -> Exported:
+    """Raises Fatal (3) where a scorer would not take the version."""
+    searched = run.result("search", Searched)
+    found = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
+    contents = {path.name: digests.of_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}
+    return Exported(found.parity, contents)
+
+
+def _card(run: Run, searched: Searched) -> Card:
+    parts = run.rows.parts
+    return Card(
+        title=f"{run.settings.name} {run.rows.version}",
+        recipe=run.training.recipe,
+        parameters={**searched.best.parameters, UNITS[run.training.recipe]: searched.best.budget},
+        seed=run.training.seed,
+        rows={part.part: part.rows for part in parts},
+        metrics={f"{searched.metric.upper()} (validation)": searched.best.score},
+        facts={
+            "Run": run.rows.run,
+            "Snapshot": run.copied.digest,
+            "Events": f"{iso(parts[0].from_ms)} to {iso(parts[-1].to_ms)}",
+        },
+    )

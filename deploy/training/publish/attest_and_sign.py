@@ -1,0 +1,77 @@
+"""Attests what a run has found out about its version, and signs the version where it passed: each once."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from model_registry.errors import Conflict, Refused
+from model_registry.signing import predicates, signatures
+from model_registry.signing.attestation import Attestation, attest, attestations, type_uri
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.predicates import COMPARISON, PASSED
+from model_registry.signing.signatures import TrustedKey
+from model_registry.stores import Store
+from training.publish.push_version import model_name
+
+ATTEMPTS = 5  # of two who attest at once a registry without a referrers API may list only one
+
+
+def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
+    """Attest something of a version, where this key has not said the same before; the digest of the referrer.
+
+    The same is: a comparison of the same run with the same champion, the provenance of the same run, an evaluation on the same
+    dataset, anything else to the letter. Raises BadFile for a predicate that its type does not allow, Conflict where the
+    attestation is not listed although it was stored, and what the store raises.
+    """
+    predicates.check(type_uri(type_), predicate, digest)
+    for attempt in range(ATTEMPTS):
+        said = (one for one in ours(store, digest, type_, key, at) if _same(one.type, one.predicate, predicate))
+        if (there := next(said, None)) is not None:
+            return there.referrer
+        if attempt < ATTEMPTS - 1:
+            attest(store, digest, type_, predicate, key, at)
+    raise Conflict(f"what is attested of {digest} is overwritten by others all the time", "attest from one place at a time")
+
+
+def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
+    """What this key has attested of a version, of one type. Raises Unreachable, Corrupt."""
+    found = attestations(store, digest, [TrustedKey("this run's", key.public())], at)
+    return [one for one in found if one.verified and one.type == type_uri(type_)]
+
+
+def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey, at: datetime) -> None:
+    """Sign a version as MODEL:VERSION, where this key has not done so before.
+
+    Raises Refused where this key has attested no comparison of this run that the version passed; and what the store raises.
+    """
+    compared = [one.predicate for one in ours(store, digest, COMPARISON, key, at) if one.predicate.get("run") == run]
+    if not any(said.get("verdict") == PASSED for said in compared):
+        verdicts = ", ".join(repr(said.get("verdict")) for said in compared) or "none"
+        hint = "a run attests its comparison first, and signs what passed"
+        raise Refused(f"version {version} is not signed: the comparisons that run {run} attested say {verdicts}", hint)
+    signatures.sign(store, digest, key, at, [f"{model_name(store)}:{version}"])
+
+
+def _same(type_: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two statements about one version say the same thing, however exactly."""
+    match type_:
+        case predicates.COMPARISON:
+            same = (one.get("run"), _champion(one)) == (other.get("run"), _champion(other))
+        case predicates.PROVENANCE:
+            same = _invocation(one) == _invocation(other) is not None
+        case predicates.EVALUATION:
+            same = one.get("dataset") == other.get("dataset")
+        case _:
+            same = dict(one) == dict(other)
+    return bool(same)
+
+
+def _champion(comparison: Mapping[str, Any]) -> Any:
+    champion = comparison.get("champion")
+    return (champion.get("digest"), champion.get("revision")) if isinstance(champion, Mapping) else None
+
+
+def _invocation(provenance: Mapping[str, Any]) -> Any:
+    details = provenance.get("runDetails")
+    metadata = details.get("metadata") if isinstance(details, Mapping) else None
+    return metadata.get("invocationId") if isinstance(metadata, Mapping) else None

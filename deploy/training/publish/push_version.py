@@ -1,0 +1,66 @@
+"""The version that a run pushes: what it is called, and what its manifest says of the run, the same each time."""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from model_registry import package
+from model_registry.commands.prepare import prepare
+from model_registry.errors import Corrupt
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store, resolve_index
+
+NOTE = "io.scorestream.training."
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a version was made of. `dataset` and `environment` are digests (`sha256:...`), `run` 12 hexadecimal digits."""
+
+    run: str
+    dataset: str
+    environment: str
+    seed: int
+    recipe: str
+
+    def annotations(self) -> dict[str, str]:
+        """As the manifest of the version has it."""
+        return {f"{NOTE}{name}": str(value) for name, value in asdict(self).items()}
+
+
+def version_of(run: str, at: datetime) -> str:
+    """`YYYYMMDD-<run id>`: the day of the freeze, in UTC."""
+    return f"{at.astimezone(UTC):%Y%m%d}-{run}"
+
+
+def push(store: Store, folder: Path, version: str, origin: Origin) -> Descriptor:
+    """Store a package folder as a version. The same content again is no error.
+
+    Raises Refused: a package that `model-registry push` refuses, or a version that exists with other content; Corrupt (no ONNX)
+    and Unreachable.
+    """
+    ready = prepare(folder)
+    notes = {**ready.annotations, **origin.annotations()}
+    return package.push(store, ready.package, model_name(store), version, annotations=notes, more=ready.more)
+
+
+def model_name(store: Store) -> str:
+    """What the versions of a repository are versions of: the last part of its name."""
+    return store.repository.rpartition("/")[2]
+
+
+def origin_of(store: Store, digest: str) -> Origin | None:
+    """Return the run that a version's manifest claims, or None if it names none.
+
+    The claim is not signed: `verify_lineage.py` checks the signed statement.
+
+    Raises NotFound, Unreachable; Corrupt also where only a part of it is there.
+    """
+    notes = resolve_index.describe(store, digest).annotations
+    found = {name: notes[f"{NOTE}{name}"] for name in Origin.__dataclass_fields__ if f"{NOTE}{name}" in notes}
+    if not found:
+        return None
+    try:
+        return Origin(found["run"], found["dataset"], found["environment"], int(found["seed"]), found["recipe"])
+    except (KeyError, ValueError) as error:
+        raise Corrupt(f"the annotations {NOTE}* of {digest} do not read: {error!r}") from None

@@ -1,0 +1,57 @@
+"""Begins the rollout of a run's version by a plan, once, instead of moving the channel: what `scorer rollout start` does."""
+
+from pathlib import Path
+
+from publisher.errors import REFUSED, Fatal
+from scorer.models.registry_access import open_source
+from scorer.rollout.controller import log_topic, preconditions
+from scorer.rollout.controller import plan as plans
+from scorer.rollout.controller.event_log import Ledger
+from scorer.settings import Settings
+from training.publish.promote import Judged, Overtaken, judged_by, reason_of, standing
+
+
+def begin_once(
+    settings: Settings, plan: Path, version: str, digest: str, judged: Judged, run: str, actor: str
+) -> str | Overtaken:
+    """Begin a rollout of a version beside the champion that it was judged against; the id of the rollout. One that this run has
+    begun already is found, whether it has ended or not. The plan's `candidate` is the version, whatever its file says. A first
+    version has nothing to be rolled out beside: it is promoted.
+
+    Raises Fatal: 2 for the plan, or topics that are missing; 3 where another rollout runs, or the version is not that digest;
+    4 where the broker does not answer. Raises RegistryError.
+    """
+    wanted = plans.read(plan, candidate=version)
+    preconditions.check_topics(settings, wanted)
+    if (own := _own(settings, digest, run)) is not None:
+        return own
+    serves = standing(open_source(settings), settings.model.tag)
+    if serves is None and judged.digest is None:
+        told = f"{settings.model.tag!r} serves nothing that version {version} could be rolled out beside"
+        raise Fatal(told, "promote a first version; the next ones are rolled out", REFUSED)
+    if serves is None or judged_by(serves) != judged:
+        return Overtaken(serves)
+    revision, rivals = preconditions.rivals(settings, wanted)
+    if rivals.candidate.digest != digest:
+        told = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
+        raise Fatal(told, "somebody pushed other content under this version; see model-registry inspect", REFUSED)
+    if Judged(rivals.champion.digest, revision) != judged:
+        return Overtaken(standing(open_source(settings), settings.model.tag))
+    try:
+        return log_topic.begin(settings, wanted, rivals, revision, actor, reason_of(run))
+    except Fatal:
+        if (own := _own(settings, digest, run)) is not None:
+            return own
+        raise
+
+
+def _own(settings: Settings, digest: str, run: str) -> str | None:
+    """The rollout that this run has begun. Raises Fatal."""
+    with log_topic.reading(settings) as ledger:
+        return of_run(ledger, digest, run)
+
+
+def of_run(ledger: Ledger, digest: str, run: str) -> str | None:
+    """The id of the rollout of this version that this run has begun, if there is one."""
+    found = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
+    return next((rollout.id for rollout in found if rollout.log[0].why == [reason_of(run)]), None)

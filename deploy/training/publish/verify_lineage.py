@@ -1,0 +1,182 @@
+"""The chain of evidence: from verified attestations alone, the rows, environment, seed and champion that decided."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from model_registry.errors import BadFile, Refused
+from model_registry.oci.digests import is_digest
+from model_registry.signing import predicates
+from model_registry.signing.attestation import Attestation, attestations
+from model_registry.signing.predicates import COMPARISON, PASSED, PROVENANCE, TYPES
+from model_registry.signing.signatures import TrustedKey
+from model_registry.stores import Store
+
+NAMES = {uri: name for name, uri in TYPES.items()}
+KINDS = ("events", "labels")
+_HINT = "model-registry inspect REF --key FILE shows what is attested; a training run attests both"
+
+
+class _Dependency(msgspec.Struct, frozen=True):
+    name: str
+    uri: str = ""
+    digest: dict[str, str] = {}
+    annotations: dict[str, Any] = {}
+
+
+class _Internal(msgspec.Struct, frozen=True):
+    run: str
+    seed: int
+    recipe: str
+    parameters: dict[str, Any] = {}
+
+
+class _Definition(msgspec.Struct, frozen=True, rename="camel"):
+    build_type: str
+    internal_parameters: _Internal
+    resolved_dependencies: list[_Dependency]
+
+
+class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
+    build_definition: _Definition
+
+
+class Champion(msgspec.Struct, frozen=True):
+    """What a version was judged against, at this revision of the channel."""
+
+    digest: str
+    version: str
+    revision: int
+
+
+class _Compared(msgspec.Struct, frozen=True):
+    run: str
+    rows: dict[str, Any]
+    champion: Champion | None
+    verdict: str
+    rules: list[dict[str, Any]]
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The records `[begin, end)` of a partition; `kind` is events or labels."""
+
+    kind: str
+    cluster: str
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a version was promoted, or was not. Digests are `sha256:...`; `rows` is the one of the rows that both were judged on,
+    of which there are `count`. `keys` are the ids of the trusted keys that signed the provenance and the comparison."""
+
+    digest: str
+    run: str
+    seed: int
+    recipe: str
+    parameters: Mapping[str, Any]
+    spans: tuple[Span, ...]
+    dataset: str
+    environment: str
+    champion: Champion | None
+    rows: str
+    count: int | None
+    verdict: str
+    because: str
+    rules: Sequence[Mapping[str, Any]]
+    keys: tuple[str, str]
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == PASSED
+
+
+def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None) -> Evidence:
+    """What trusted keys attest about how this version came to be and was judged. Of several comparisons the one with the latest
+    champion counts; with `before`, the revision of a promotion, the one that this was decided by.
+
+    Raises Refused, naming what is missing, what no trusted key signed and why, or what contradicts what; Unreachable, and
+    Corrupt for a damaged list of attestations.
+    """
+    found = attestations(store, digest, keys, now)
+    every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
+    compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
+    if not compared:
+        raise Refused(f"{digest} has no comparison with a champion of before revision {before}", _HINT)
+    judged_by, judged = max(compared, key=lambda pair: (_revision(pair[1]), pair[1].verdict == PASSED))
+    for made_by, made in ((one, _provenance(one, digest)) for one in _verified(found, PROVENANCE, digest)):
+        if made.internal_parameters.run == judged.run:
+            return _joined(digest, made_by, made, judged_by, judged)
+    raise Refused(f"{digest}: run {judged.run} compared it, and no trusted provenance says that this run made it", _HINT)
+
+
+def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Attestation, judged: _Compared) -> Evidence:
+    inside, named = made.internal_parameters, {one.name: one for one in made.resolved_dependencies}
+    spans = tuple(_span(one, digest) for one in made.resolved_dependencies if one.name in KINDS)
+    for kind in KINDS:
+        if not any(span.kind == kind for span in spans):
+            raise Refused(f"{digest}: its provenance does not say which {kind} it was made from", _HINT)
+    dataset, environment = (_digest_of(named.get(name), name, digest) for name in ("dataset", "environment"))
+    count = judged.rows.get("count")
+    return Evidence(
+        digest, inside.run, inside.seed, inside.recipe, inside.parameters, spans, dataset, environment, judged.champion,
+        judged.rows["digest"], count if isinstance(count, int) else None, judged.verdict, judged.because, judged.rules,
+        (str(made_by.key_id), str(judged_by.key_id)),
+    )  # fmt: skip
+
+
+def _verified(found: Sequence[Attestation], type_: str, digest: str) -> list[Attestation]:
+    """Those of a type that trusted keys signed. Raises Refused where there is none, with the reasons."""
+    of_type = [one for one in found if one.type == type_]
+    if trusted := [one for one in of_type if one.verified]:
+        return trusted
+    faults = "; ".join(dict.fromkeys(one.fault for one in of_type)) or "nobody attested one"
+    raise Refused(f"{digest} has no {NAMES[type_]} that a trusted key signed: {faults}", _HINT)
+
+
+def _comparison(one: Attestation, digest: str) -> _Compared:
+    """Raises Refused."""
+    try:
+        predicates.check(COMPARISON, one.predicate, digest)
+        return msgspec.convert(one.predicate, _Compared)
+    except (BadFile, msgspec.ValidationError) as error:
+        raise Refused(f"{digest}: the comparison that {one.key_id!r} signed does not read: {error}", _HINT) from None
+
+
+def _provenance(one: Attestation, digest: str) -> _Definition:
+    """Raises Refused."""
+    try:
+        return msgspec.convert(one.predicate, _Provenance).build_definition
+    except msgspec.ValidationError as error:
+        raise Refused(f"{digest}: the provenance that {one.key_id!r} signed does not read: {error}", _HINT) from None
+
+
+def _span(one: _Dependency, digest: str) -> Span:
+    """Of `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
+    cluster, _, rest = one.uri.removeprefix("kafka:").partition("/")
+    topic, _, partition = rest.rpartition("/")
+    begin, end = one.annotations.get("from"), one.annotations.get("to")
+    if not (one.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
+        raise Refused(f"{digest}: its provenance has {one.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
+    if not isinstance(begin, int) or not isinstance(end, int) or not 0 <= begin <= end:
+        raise Refused(f"{digest}: its provenance does not say which offsets of {one.uri} it was made from", _HINT)
+    return Span(one.name, cluster, topic, int(partition), begin, end)
+
+
+def _digest_of(one: _Dependency | None, name: str, digest: str) -> str:
+    found = f"sha256:{one.digest.get('sha256')}" if one else ""
+    if not is_digest(found):
+        raise Refused(f"{digest}: its provenance has no digest of the {name} that it was made with", _HINT)
+    return found
+
+
+def _revision(compared: _Compared) -> int:
+    return compared.champion.revision if compared.champion else 0

@@ -1,0 +1,117 @@
+"""A training in its folder: what is trained on, for processes that are started for it, and the checkpoints.
+
+`<epoch>.npz` is a checkpoint: the flat weights, both moments of the optimizer, and the digest of the job. A file is written as
+a whole or not at all. All random numbers come from (seed, epoch, step, shard), so that nothing else has to be kept.
+"""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry import atomic_files
+from publisher.errors import REFUSED, Fatal
+from training.recipes.network.encoding import Encoding
+from training.recipes.network.model import Parameters, Shape, first, shapes
+
+JOB, ROWS, LOCK, CHECKPOINT = "job.json", "rows.npz", ".lock", ".npz"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What decides the weights, besides the rows; and whether they are trained on GPUs."""
+
+    digest: str
+    seed: int
+    parameters: Parameters
+    encoding: Encoding
+    gpus: bool = False
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return shapes(self.encoding, self.parameters)
+
+
+class Encoded(NamedTuple):
+    """Rows as the network takes them: numbers (B, n) float32, names (B, c) int64, outcomes (B,) float32."""
+
+    numbers: NDArray[np.float32]
+    names: NDArray[np.int64]
+    outcomes: NDArray[np.float32]
+
+
+class State(NamedTuple):
+    """Where a training is: the epochs that are done, the steps that they had, and the flat vectors."""
+
+    epoch: int
+    steps: int
+    weights: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    square: NDArray[np.float32]
+
+
+def of(rows: Encoded, encoding: Encoding, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
+    """The job, with the digest of everything that decides its weights."""
+    digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
+    for array in rows:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return Job(digest.hexdigest(), seed, parameters, encoding, gpus)
+
+
+def write(folder: Path, job: Job, rows: Encoded) -> None:
+    """For processes that are started in this folder. Raises OSError."""
+    _replace(folder / ROWS, rows._asdict())
+    atomic_files.replace(folder / JOB, [msgspec.json.encode(job)])
+
+
+def read(folder: Path) -> tuple[Job, Encoded]:
+    """What `write` has written."""
+    job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    with np.load(folder / ROWS, allow_pickle=False) as found:
+        return job, Encoded(**found)
+
+
+def begun(folder: Path, job: Job, epochs: int) -> State:
+    """The newest checkpoint of at most so many epochs, else the beginning. Raises Fatal (3) for one of another job."""
+    done = [int(path.stem) for path in folder.glob(f"*{CHECKPOINT}") if path.stem.isdecimal()]
+    newest = max((epoch for epoch in done if epoch <= epochs), default=0)
+    if not newest:
+        weights = first(job.shapes, len(job.encoding.vocabularies), job.seed)
+        return State(0, 0, weights, np.zeros_like(weights), np.zeros_like(weights))
+    return _read(folder / f"{newest}{CHECKPOINT}", job)
+
+
+def keep(folder: Path, job: Job, state: State) -> None:
+    """Write a checkpoint. Raises OSError."""
+    _replace(folder / f"{state.epoch}{CHECKPOINT}", {**state._asdict(), "job": job.digest})
+
+
+def forget(folder: Path, epoch: int) -> None:
+    """Remove a checkpoint that a newer one stands for."""
+    (folder / f"{epoch}{CHECKPOINT}").unlink(missing_ok=True)
+
+
+def _read(path: Path, job: Job) -> State:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            arrays = dict(found)
+        state = State(int(arrays["epoch"]), int(arrays["steps"]), arrays["weights"], arrays["mean"], arrays["square"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise Fatal(
+            f"the checkpoint {path} cannot be read: {error}", "remove it: its epochs are trained again", REFUSED
+        ) from None
+    if str(arrays["job"]) != job.digest:
+        told = f"{path} is a checkpoint of other rows, parameters or seed"
+        raise Fatal(told, f"remove {path.parent}: it is trained again", REFUSED)
+    return state
+
+
+def _replace(path: Path, arrays: dict[str, object]) -> None:
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    atomic_files.replace(path, [content.getvalue()])

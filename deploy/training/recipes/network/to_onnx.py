@@ -1,0 +1,99 @@
+"""The network as ONNX, written node by node from its weights: the same weights give the same bytes.
+
+torch's own exporter is not used: it writes paths of the environment into the file. The graph has the inputs of the signature,
+encodes them as `encoding.py` does, and gives the output that the signature reads.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from model_registry.package.signature import Signature, TensorInput
+from training.recipes.check_signature import output_row
+from training.recipes.network.encoding import STRING, Encoding, Numbers
+
+OPSETS = {"": 18, "ai.onnx.ml": 3}
+IR_VERSION = 8
+
+
+def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.float32]]) -> bytes:
+    """The model file. `weights` are the tables and layers as `layers.shapes` has them."""
+    graph = _Graph()
+    tables = len(encoding.vocabularies)
+    features = [graph.numbers(one) for one in encoding.numbers]
+    columns = [(names, at, known) for names in encoding.names for at, known in enumerate(names.known)]
+    for (names, at, known), table in zip(columns, weights[:tables], strict=True):
+        features.append(graph.looked_up(names.tensor, at, known, table))
+    (width,) = output_row(signature)
+    graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), width - 1)
+    output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, width])
+    graph.nodes[-1].output[0] = output.name
+    inputs = [helper.make_tensor_value_info(one.tensor, _dtype(one), [None, *one.row]) for one in signature.inputs]
+    made = helper.make_graph(graph.nodes, "network", inputs, [output], graph.constants)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    model = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream training")
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _dtype(one: TensorInput) -> int:
+    return int(TensorProto.STRING if one.dtype == STRING else helper.np_dtype_to_tensor_dtype(np.dtype(one.dtype)))
+
+
+class _Graph:
+    """Nodes and constants, in the order that they were added; a value is known by its number."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """A node; the name of its only output."""
+        name = f":{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], name=f"{operator}{name}", **attributes))
+        return name
+
+    def constant(self, value: Any, dtype: type[np.generic] = np.float64) -> str:
+        name = f"constant:{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.array(value, dtype), name))
+        return name
+
+    def flat(self, tensor: str) -> str:
+        """(B, n) of (B, *row)."""
+        return self.add("Flatten", [tensor], axis=1)
+
+    def numbers(self, one: Numbers) -> str:
+        """(B, n) float32, standardised."""
+        median, low, high, mean, scale = (self.constant(part) for part in (one.median, one.low, one.high, one.mean, one.scale))
+        value = self.add("Cast", [self.flat(one.tensor)], to=TensorProto.DOUBLE)
+        value = self.add("Where", [self.add("IsNaN", [value]), median, value])
+        value = self.add("Min", [self.add("Max", [value, low]), high])
+        value = self.add("Mul", [self.add("Sub", [value, mean]), scale])
+        return self.add("Cast", [value], to=TensorProto.FLOAT)
+
+    def looked_up(self, tensor: str, at: int, known: Sequence[str], table: NDArray[np.float32]) -> str:
+        """(B, dimensions) float32: what a column of names says; row 0 of the table is that of the unknown."""
+        indices = {"": 0} | {name: index for index, name in enumerate(known, 1)}  # ONNX wants a key, even if none is known
+        column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
+        found = self.add(
+            "LabelEncoder", [column], domain="ai.onnx.ml",
+            keys_strings=list(indices), values_int64s=list(indices.values()), default_int64=0,
+        )  # fmt: skip
+        return self.add("Gather", [self.constant(table, np.float32), found], axis=0)
+
+    def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
+        """(B, 1) float32, before the sigmoid."""
+        for at in range(0, len(weights), 2):
+            value = self.add("Relu", [value]) if at else value
+            layer, bias = (self.constant(part, np.float32) for part in weights[at : at + 2])
+            value = self.add("Gemm", [value, layer, bias], transB=1)
+        return value
+
+    def score(self, value: str, column: int) -> str:
+        """(B, 1): the probability of the second class; or (B, 2): of both."""
+        value = self.add("Sigmoid", [value])
+        if column == 0:
+            return value
+        return self.add("Concat", [self.add("Sub", [self.constant(1, np.float32), value]), value], axis=1)

@@ -1,0 +1,19 @@
+"""Run torchrun in a process that dies with its parent: `python -m training.recipes.network.torchrun_agent` and its options."""
+
+import os
+import sys
+
+from training.recipes.network.torchrun_launch import PARENT, die_with_parent
+
+
+def main() -> None:
+    """Start workers, and start them anew where one has died."""
+    die_with_parent()
+    os.environ[PARENT] = str(os.getpid())
+    from torch.distributed import run
+
+    run.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Starts torchrun's agent, which starts the workers and starts them anew where one has died.
+
+No process outlives the one that started it: each asks the kernel to be killed when its parent dies (Linux). An agent that is
+killed would otherwise leave workers that finish beside their successors.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from publisher.errors import UNREACHABLE, Fatal
+
+RESTARTS = 3
+PR_SET_PDEATHSIG = 1
+PARENT = "TRAINING_PARENT"
+"""The environment variable with the process id of who starts a process."""
+DEPLOY = Path(__file__).resolve().parents[3]
+
+
+def launch(folder: Path, epochs: int, processes: int) -> None:
+    """Train what is in the folder by so many processes on this node. Raises Fatal (4) where they did not come to the end."""
+    path = os.pathsep.join([str(DEPLOY), str(DEPLOY.parent), os.environ.get("PYTHONPATH", "")])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        PARENT: str(os.getpid()),
+        "OMP_NUM_THREADS": "1",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS does not give the same bits each time
+    }
+    here = ("--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}")
+    worker = ("-m", "training.recipes.network.torchrun_worker", str(folder), str(epochs))
+    command = (sys.executable, "-m", "training.recipes.network.torchrun_agent", *here, *worker)
+    code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
+    if code != 0:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        told = f"the training in {folder} by {processes} processes {how}; torchrun has told why above"
+        raise Fatal(told, "run again: it goes on from the last checkpoint", UNREACHABLE)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies; at once, where that has happened."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if PARENT in os.environ and os.getppid() != int(os.environ[PARENT]):
+        os._exit(1)

@@ -1,0 +1,70 @@
+"""Run one process of a training: `torchrun ... -m training.recipes.network.torchrun_worker FOLDER EPOCHS`.
+
+PYTHONPATH must contain deploy/.
+
+Rank 0 holds the folder's lock, reads the newest checkpoint, sends it to the other ranks, and writes one after each epoch. If a
+rank dies, torchrun restarts all of them and they continue from the checkpoint. This program starts torchrun
+(`torchrun_launch.py`), or another starts it on several nodes (RANK, WORLD_SIZE, MASTER_ADDR); then FOLDER must be on a volume
+that all nodes share.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from model_registry import atomic_files
+from publisher.errors import USAGE, Fatal
+from training.recipes.network import job_files, train_loop
+from training.recipes.network.model import SHARDS, settled
+from training.recipes.network.torchrun_launch import die_with_parent
+from training.recipes.network.train_loop import Share
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train what is in the folder up to so many epochs. Raises Fatal (2)."""
+    die_with_parent()
+    folder, wanted = Path(arguments[0]), int(arguments[1])
+    share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    if train_loop.processes(share.processes) != share.processes:
+        raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS}", USAGE)
+    torch = settled()
+    from torch import distributed
+
+    found, rows = job_files.read(folder)
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if found.gpus else "cpu"
+    if found.gpus:
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if found.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
+    with atomic_files.locked(folder / job_files.LOCK) if share.rank == 0 else nullcontext():
+        state = _sent(torch, job_files.begun(folder, found, wanted), device)
+        train_loop.train(folder, found, rows, state, wanted, share, device)
+    distributed.destroy_process_group()
+
+
+def _meeting() -> Any:
+    """Where processes tell each other their addresses, apart from those of earlier starts. torchrun's agent keeps one store: a
+    process that read there the address of one that was killed would wait for half an hour."""
+    from torch import distributed
+
+    store, *_ = next(distributed.rendezvous("env://"))
+    return distributed.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _sent(torch: Any, state: job_files.State, device: str) -> job_files.State:
+    """Rank 0's state, in every process."""
+    counts = torch.tensor(state[:2], device=device)
+    vectors = [torch.tensor(vector, device=device) for vector in state[2:]]
+    for tensor in (counts, *vectors):
+        torch.distributed.broadcast(tensor, 0)
+    return job_files.State(*counts.tolist(), *(vector.cpu().numpy() for vector in vectors))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Fatal as error:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)

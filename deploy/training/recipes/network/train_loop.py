@@ -1,0 +1,134 @@
+"""The epochs of a training, in one process of several that share each batch.
+
+A batch is cut into eight shards. The gradient of each shard is computed by itself, and the eight are added as a binary tree:
+((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch, and pairs of processes exchange their branches, at
+a distance of 1, 2 and 4. Sums of floats depend on their order; this order is the same for 1, 2, 4 and 8 processes, and so are
+the weights, to the bit. A ring, as `DistributedDataParallel` has it, adds in another order for each number of processes.
+"""
+
+from collections.abc import Callable, Iterator
+from math import sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from training.recipes.network.job_files import Encoded, Job, State, forget, keep
+from training.recipes.network.model import HIDDEN_SHARE, MASKS, ORDER, SHARDS, Parameters, chance, logits, settled, views
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+
+class Share(NamedTuple):
+    """Which of how many processes this one is."""
+
+    rank: int = 0
+    processes: int = 1
+
+
+def processes(most: int) -> int:
+    """The largest number of processes up to `most` that can share a batch: a power of two."""
+    return 1 << min(most, SHARDS).bit_length() - 1
+
+
+def train(folder: Path, job: Job, rows: Encoded, state: State, wanted: int, share: Share, device: str = "cpu") -> None:
+    """All epochs from `state` on. Rank 0 writes a checkpoint after each, and removes the one before it that it wrote."""
+    for after in run(job, rows, state, wanted, share, device):
+        if share.rank == 0:
+            keep(folder, job, after)
+            if after.epoch - 1 > state.epoch:
+                forget(folder, after.epoch - 1)
+
+
+def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
+    """Train from `state` on, and give the state after each epoch. Every process of the group runs this with equal arguments
+    but its share. The last batch of an epoch has the rows that are left."""
+    torch, steps = settled(), state.steps
+    data = [torch.tensor(array, device=device) for array in rows]
+    weights, mean, square = vectors = [torch.tensor(array, device=device) for array in state[2:]]
+    parts = [part.detach().requires_grad_() for part in views(weights, job.shapes)]
+    for epoch in range(state.epoch, epochs):
+        order = chance(job.seed, ORDER, epoch).permutation(len(rows.outcomes))
+        for step, start in enumerate(range(0, len(order), job.parameters.batch)):
+            shards = np.array_split(order[start : start + job.parameters.batch], SHARDS)
+            batch = Batch(job, data, parts, shards, (job.seed, MASKS, epoch, step))
+            steps += 1
+            adam(weights, summed(batch.gradient, share), mean, square, steps, job.parameters)
+        yield State(epoch + 1, steps, *(vector.cpu().numpy().copy() for vector in vectors))
+
+
+def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parameters: Parameters) -> None:
+    """One step of AdamW (Loshchilov and Hutter, 2019), in place: the weights, and the moments of their gradient.
+
+    torch's own gives the same, but takes a second of CPU to import a compiler that it does not use here.
+    """
+    weights.mul_(1 - parameters.learning_rate * parameters.weight_decay)
+    mean.lerp_(gradient, 1 - BETAS[0])
+    square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+    scale = square.sqrt().div_(sqrt(1 - BETAS[1] ** steps)).add_(EPSILON)
+    weights.addcdiv_(mean, scale, value=-parameters.learning_rate / (1 - BETAS[0] ** steps))
+
+
+def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
+    """The sum of the gradients of `count` shards from `begin` on, as a binary tree; `count` is a power of two."""
+    if count == 1:
+        return gradient(begin)
+    half = count // 2
+    return added(gradient, begin, half).add_(added(gradient, begin + half, half))
+
+
+def summed(gradient: Callable[[int], Any], share: Share) -> Any:
+    """The sum over all shards: this process's branch, then the others'."""
+    own = SHARDS // share.processes
+    mine = added(gradient, share.rank * own, own)
+    distance = 1
+    while distance < share.processes:
+        mine += exchanged(mine, share.rank ^ distance)
+        distance *= 2
+    return mine
+
+
+def exchanged(mine: Any, peer: int) -> Any:
+    """What the peer has, while it gets what we have."""
+    import torch
+    from torch import distributed
+
+    theirs = torch.empty_like(mine)
+    both = [distributed.P2POp(distributed.isend, mine, peer), distributed.P2POp(distributed.irecv, theirs, peer)]
+    for request in distributed.batch_isend_irecv(both):
+        request.wait()
+    return theirs
+
+
+class Batch(NamedTuple):
+    """A step: `data` are all rows, `shards` the indices of each shard, and `place` is what random numbers come from."""
+
+    job: Job
+    data: list[Any]
+    parts: list[Any]
+    shards: list[Any]
+    place: tuple[int, ...]
+
+    def gradient(self, shard: int) -> Any:
+        """The flat gradient of a shard's part of the mean loss."""
+        import torch
+        from torch.nn import functional
+
+        draw, device = chance(*self.place, shard), self.data[0].device
+        chosen = torch.from_numpy(self.shards[shard]).to(device)
+        numbers, names, outcomes = (array.index_select(0, chosen) for array in self.data)
+        hidden = torch.from_numpy(draw.random(tuple(names.shape), np.float32) < HIDDEN_SHARE).to(device)
+        found = logits(self.parts, numbers, names.masked_fill(hidden, 0), self._masks(draw, len(chosen), device))
+        loss = functional.binary_cross_entropy_with_logits(found, outcomes, reduction="sum") / sum(map(len, self.shards))
+        return torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, self.parts)])
+
+    def _masks(self, draw: np.random.Generator, rows: int, device: Any) -> list[Any]:
+        import torch
+
+        parameters = self.job.parameters
+        if not parameters.dropout:
+            return []
+        kept = np.float32(1 - parameters.dropout)
+        shape = (rows, parameters.width)
+        masks = ((draw.random(shape, np.float32) < kept) / kept for _ in range(parameters.depth))
+        return [torch.from_numpy(mask.astype(np.float32)).to(device) for mask in masks]

@@ -1,0 +1,132 @@
+"""Searches parameters: draws trials and trains them rung by rung. Every score is kept: a search that was killed goes on."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from model_registry import atomic_files
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, Fatal
+from training.recipes import Params, Recipe
+from training.search import halving, shared_rows
+from training.search.halving import Best, Rung, Searched, Tried
+from training.search.workers import Bench, Task, Workers
+from training.settings import Training
+from training.snapshot.rows import Rows
+
+METRIC = "auc"
+Progress = Callable[[int, int], None]
+"""Told how many trees or epochs are trained, and of how many."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The score of a trial at a rung. `key` is what it was trained and scored on."""
+
+    key: str
+    score: float
+
+
+def search(
+    training: Rows,
+    validation: Rows,
+    signature: Signature,
+    settings: Training,
+    recipe: Recipe,
+    folder: Path,
+    progress: Progress = lambda _done, _of: None,
+) -> Searched:
+    """The best parameters and budget by the AUC on the validation part. Trial 0 has those that are
+    stated and the defaults; the others draw what is not stated. `settings.workers` trials run at the same time.
+
+    `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers, and
+    however often the search was broken off. Raises Fatal.
+    """
+    recipe.check(signature)
+    trials = drawn(recipe, settings)
+    try:
+        digests = [
+            shared_rows.write(rows, folder / name) for rows, name in ((training, "training"), (validation, "validation"))
+        ]
+        bench = Bench(folder / "training", folder / "validation", signature, recipe, settings.seed)
+        key = hashlib.sha256(msgspec.json.encode([digests, signature.to_json(), recipe.name, settings.seed])).hexdigest()
+        with Workers(bench, settings.workers) as workers:
+            rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
+    except OSError as error:
+        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+    trial, budget, score = halving.best(rungs)
+    budgets, counts = settings.search.rungs, [len(rung.trials) for rung in rungs]
+    return Searched(
+        METRIC,
+        tuple(rungs),
+        tuple(Tried(trial, parameters) for trial, parameters in trials.items()),
+        Best(trial, trials[trial], budget, score),
+        spent=halving.units(budgets, counts),
+        unstopped=len(trials) * budgets[-1],
+    )
+
+
+def drawn(recipe: Recipe, settings: Training) -> dict[int, Params]:
+    """The parameters of every trial by its number. Raises Fatal (2)."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(settings.seed))
+    found = {0: recipe.parameters(settings.parameters)}
+    for trial in range(1, settings.search.trials):
+        found[trial] = recipe.parameters({**recipe.suggest(study.ask()), **settings.parameters})
+    return found
+
+
+class _Search:
+    """Trains and scores trials, or takes their scores from the folder."""
+
+    def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
+        self._folder, self._key, self._workers, self._trials, self._progress = folder, key, workers, trials, progress
+
+    def rungs(self, settings: Training) -> list[Rung]:
+        budgets = settings.search.rungs
+        counts = halving.sizes(len(self._trials), len(budgets), settings.search.reduction)
+        total, done, reached = halving.units(budgets, counts), 0, 0
+        going, found = tuple(self._trials), list[Rung]()
+        for budget, keep in zip(budgets, [*counts[1:], 1], strict=True):
+            scores: dict[int, float] = {}
+            for trial, score in self._scores(going, budget):
+                scores[trial] = score
+                done += budget - reached
+                self._progress(done, total)
+            found.append(halving.rung(budget, scores, keep))
+            going, reached = found[-1].kept, budget
+        return found
+
+    def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
+        """The score of each trial at this rung."""
+        kept = {trial: self._kept(trial, budget) for trial in trials}
+        for trial, score in kept.items():
+            if score is not None:
+                yield trial, score
+        tasks = [
+            Task(trial, self._trials[trial], budget, self._folder / "trials" / f"{trial:04}")
+            for trial in sorted(trials)
+            if kept[trial] is None
+        ]
+        for task, score in self._workers.scores(tasks):
+            path = self._path(task.trial, budget)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_files.replace(path, [msgspec.json.encode(Kept(self._key_of(task.trial), score))])
+            yield task.trial, score
+
+    def _kept(self, trial: int, budget: int) -> float | None:
+        try:
+            found = msgspec.json.decode(self._path(trial, budget).read_bytes(), type=Kept)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return found.score if found.key == self._key_of(trial) else None
+
+    def _path(self, trial: int, budget: int) -> Path:
+        return self._folder / "scores" / f"{budget}" / f"{trial:04}.json"
+
+    def _key_of(self, trial: int) -> str:
+        told = msgspec.json.encode(sorted(self._trials[trial].items()))
+        return hashlib.sha256(self._key.encode() + told).hexdigest()

@@ -1,0 +1,123 @@
+"""Freezes stretches of the topics of events and labels, and copies them into files. It joins no group, and only reads.
+
+A freeze takes the events since the window began, by their Kafka timestamps, and every label that is kept, up to what readers
+see at that moment. Copies of one freeze are the same to the byte, except where a compacted topic has lost records in between.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from publisher.errors import REFUSED, Fatal, answered
+from publisher.kafka.connection import ANSWER_SECONDS, connect
+from publisher.kafka.partitions import Partition, Spans
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.topics import Bounds, Topics
+from scorer.evaluation.join_labels import labels_topic
+from scorer.settings import Settings
+from training.settings import Training
+from training.snapshot.files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
+
+GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
+LEAST_GROUP_BYTES = 1 << 16
+AGAIN = "remove the folder of the snapshot, and run again: that freezes what is there now"
+Progress = Callable[[int, int], None]
+"""Told how many records are copied, of at most how many."""
+
+
+def freeze(settings: Settings, training: Training, now_ms: int) -> Frozen:
+    """What a snapshot of this moment is of. Raises Fatal: 4 where the broker does not answer, 2 where a topic is not there."""
+    reader = TopicReader(settings.kafka, _client(settings))
+    topics = [*settings.input.topics, labels_topic(settings)]
+    spans = reader.spans(reader.partitions(topics))
+    events = {partition: bounds for partition, bounds in spans.items() if partition[0] in settings.input.topics}
+    firsts = reader.since(now_ms - training.snapshot.window, {partition: bounds.high for partition, bounds in events.items()})
+    begun = {partition: Bounds(max(low, firsts[partition]), high) for partition, (low, high) in events.items()}
+    told = _by_topic({**spans, **begun})
+    cluster_id, ids = _identities(settings, topics)
+    return Frozen(now_ms, cluster_id, ids, {name: told[name] for name in topics[:-1]}, {topics[-1]: told[topics[-1]]})
+
+
+def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = lambda _done, _of: None) -> Copied:
+    """Copy the records into this folder, which is there when all of them are. A whole copy that is there already is taken.
+
+    Raises Fatal: 3 where the disk does not take them, or the broker has lost some of them; 4 where it does not answer.
+    """
+    with contextlib.suppress(Fatal):
+        return verified(folder, frozen)
+    part = folder.with_name(f"{folder.name}.part")
+    try:
+        with _fresh(part):
+            copied = _copy(settings, frozen, part, progress)
+            shutil.rmtree(folder, ignore_errors=True)
+            part.rename(folder)
+    except OSError as error:
+        raise Fatal(f"the snapshot cannot be written to {folder}: {error}", "make room, and run again", REFUSED) from error
+    return copied
+
+
+def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) -> Copied:
+    reader = TopicReader(settings.kafka, _client(settings))
+    wanted: dict[Kind, Spans] = {kind: frozen.spans(kind) for kind in KINDS}
+    of = sum(stop - start for spans in wanted.values() for start, stop in spans.values())
+    done, records = 0, dict[str, int]()
+    for kind, spans in wanted.items():
+        _check_still_there(settings, reader, frozen, spans)
+        room = max(LEAST_GROUP_BYTES, GROUPS_BYTES // max(1, len(spans)))
+        files = {partition: PartitionFile(folder / path_of(kind, partition), room) for partition in spans}
+        for batch in reader.read(spans):
+            files[batch.partition].add(batch)
+            progress(done := done + len(batch.offsets), of)
+        for partition, file in files.items():
+            file.close()
+            if file.records:
+                records[path_of(kind, partition)] = file.records
+    return finish(folder, frozen, records)
+
+
+def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, spans: Spans) -> None:
+    """Raises Fatal (3) where the records of these stretches cannot all be there."""
+    topics = dict.fromkeys(topic for topic, _ in spans)
+    cluster_id, ids = _identities(settings, topics)
+    if cluster_id != frozen.cluster_id:
+        raise Fatal(f"the cluster is {cluster_id}, and the snapshot is of {frozen.cluster_id}", AGAIN, REFUSED)
+    for topic in topics:
+        if ids.get(topic) != frozen.ids[topic]:
+            what = "made again" if topic in ids else "deleted"
+            raise Fatal(f"topic {topic} was {what} since the snapshot was frozen", AGAIN, REFUSED)
+    for (topic, number), (low, high) in reader.spans(spans).items():
+        start, stop = spans[topic, number]
+        if start < stop and (low > start or high < stop):
+            lost = f"offsets {start} to {min(low, stop)} are gone" if low > start else f"it ends at {high}"
+            raise Fatal(f"{topic}[{number}] no longer has the snapshot's offsets {start} to {stop}: {lost}", AGAIN, REFUSED)
+
+
+def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
+    """The id of the cluster, and those of the topics that it has. Raises Fatal."""
+    admin = connect(settings.kafka, _client(settings))
+    asked = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
+    with answered("see its log; try again"):
+        return asked.id(), {name: topic.id for name, topic in asked.topics(topics).items()}
+
+
+def _by_topic(spans: Mapping[Partition, Bounds]) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for (topic, _), (low, high) in sorted(spans.items()):
+        found.setdefault(topic, []).append((low, max(low, high)))
+    return found
+
+
+def _client(settings: Settings) -> str:
+    return f"{settings.name}.training"
+
+
+@contextlib.contextmanager
+def _fresh(folder: Path) -> Iterator[None]:
+    """An empty folder, of which nothing is left. Raises OSError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

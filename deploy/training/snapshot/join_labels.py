@@ -1,0 +1,289 @@
+"""Joins the events of a snapshot with what came true of them, by id, and splits them by time.
+
+Kafka timestamps are judged against the freeze: events before the window, of a later time than the freeze, or younger than
+`labels.after` are left out and counted. A label counts whatever its time is, before its event too; of several with one id the
+last of a partition counts, of those the one with the latest time, and a null value withdraws it. Of several events with one id
+the newest counts by the same rule.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.field_sources import elsewhere
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.kafka.partitions import Partition
+from scorer.decoding.batch import Headers
+from scorer.decoding.headers import NO_FACTS, Facts, event_id
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import Decoder, Reason
+from scorer.evaluation import latest_by_id
+from scorer.evaluation.class_names import BINARY, Classes
+from scorer.evaluation.label_columns import Place
+from scorer.evaluation.label_record import Label, Unusable, reader
+from scorer.evaluation.labelled_comparison import classes_of as decided
+from scorer.evaluation.latest_by_id import Newest
+from scorer.settings import Settings
+from training.settings import Training, written
+from training.snapshot.files import Copied, Frozen, batches, verified
+from training.snapshot.rows import Beside, Places, Rows, Split
+from training.snapshot.skip_counts import Told
+
+Columns = dict[str, list[Any]]
+WITHOUT_EVENT, CONFLICTING, WITHDRAWN, REPLACED = "without-event", "conflicting", "withdrawn", "replaced"
+PARTS = ("training", "validation", "hold-out")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Labelled events in order of (time, topic, partition, offset); `classes` are what the outcomes 0 and 1 are called.
+
+    Events up to `mature_ms` are old enough to have a label: `mature_times` (M,) int64 are those of all of these, in order, each
+    event with an id of its own. `left_out` tells the events that are not among them, `labels` the labels that do not count, or
+    of which another counts.
+    """
+
+    rows: Rows
+    classes: tuple[str, str]
+    mature_times: NDArray[np.int64]
+    mature_ms: int
+    left_out: Told
+    labels: Told
+
+    @property
+    def mature(self) -> int:
+        """How many events are old enough."""
+        return len(self.mature_times)
+
+    @property
+    def coverage(self) -> float:
+        """The share of the mature events that have a label."""
+        return len(self.rows) / self.mature
+
+    def summary(self) -> dict[str, Any]:
+        """As a JSON document."""
+        ones = int(self.rows.outcomes.sum())
+        return {
+            "mature": self.mature,
+            "labelled": len(self.rows),
+            "coverage": self.coverage,
+            "classes": dict(zip(self.classes, (len(self.rows) - ones, ones), strict=True)),
+            "left_out": {"counts": dict(self.left_out.counts), "first": self.left_out.first},
+            "labels": {"counts": dict(self.labels.counts), "first": self.labels.first},
+        }
+
+
+def join(
+    folder: Path,
+    frozen: Frozen,
+    settings: Settings,
+    training: Training,
+    signature: Signature,
+    decoder: Decoder,
+    others: Sequence[Signature] = (),
+) -> Joined:
+    """The labelled events of the snapshot in this folder. Keys and headers are kept where the signature, or one of the others
+    that will score the rows, reads from them. Raises Fatal: 3 where it is not whole, more than half of the events
+    cannot be decoded, or a class has no event; 2 where there are not two classes."""
+    classes = known(settings, signature)
+    copied = verified(folder, frozen)
+    events = _Events(settings, frozen, training, decoder, any(map(elsewhere, (signature, *others))))
+    for partition, columns in batches(folder, copied, "events"):
+        events.add(partition, columns)
+    events.check()
+    found = events.rows.newest()
+    events.left_out.add(REPLACED, found.replaced)
+    truths, told = _truths(folder, copied, settings, classes, found)
+    mine, theirs = found.joined(truths)
+    truth = truths.columns["truth"][theirs] if len(truths) else np.empty(0)
+    told.add(WITHDRAWN, int(np.isnan(truth).sum()))
+    labelled = ~np.isnan(truth)
+    names = (str(classes.names[0]), str(classes.names[1]))
+    rows = events.chosen(found, mine[labelled], truth[labelled].astype(np.int8))
+    joined = Joined(rows, names, np.sort(found.columns["time"]), events.mature_ms, events.left_out, told)
+    _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {told}")
+    return joined
+
+
+def known(settings: Settings, signature: Signature) -> Classes:
+    """The two classes: the configured ones, else those that the signature decides, else 0 and 1. Raises Fatal (2)."""
+    configured, told = settings.labels.classes, decided(signature)
+    names = tuple(configured or told)
+    if not names:
+        return BINARY
+    if len(names) != 2:
+        hint = "name two with labels.classes, or with the signature's decision"
+        raise Fatal(f"training knows two classes, and there are {len(names)}: {', '.join(names)}", hint, USAGE)
+    if names == tuple(reversed(told)):
+        hint = "the second is what a high score says: turn one of them round"
+        raise Fatal(f"labels.classes are {list(names)}, and the signature's are {list(told)}", hint, USAGE)
+    return Classes(names)
+
+
+def split(joined: Joined, training: Training) -> Split:
+    """The rows by time: the hold-out ends at `mature_ms`, the validation where that begins, the rest is to train on. Raises
+    Fatal (3) where there are too few rows, or a part lacks a class."""
+    rows, times = joined.rows, joined.rows.places.time_ms
+    hold_out = joined.mature_ms - training.snapshot.hold_out
+    validation = hold_out - training.snapshot.validation
+    parts = Split(
+        rows.select(times <= validation),
+        rows.select((times > validation) & (times <= hold_out)),
+        rows.select(times > hold_out),
+    )
+    counts = ", ".join(f"{name} {len(part)}" for name, part in zip(PARTS, parts, strict=True))
+    if len(rows) < training.snapshot.at_least:
+        told = f"{len(rows)} labelled events are too few ({counts}); snapshot.at_least is {training.snapshot.at_least}"
+        hint = "wait for more labels, or make snapshot.window longer"
+        raise Fatal(f"{told}; events left out: {joined.left_out}; labels: {joined.labels}", hint, REFUSED)
+    spans = ("", f" ({written(training.snapshot.validation)})", f" ({written(training.snapshot.hold_out)})")
+    for name, span, part in zip(PARTS, spans, parts, strict=True):
+        _check_classes(f"the part {name}{span}", part, joined.classes, counts)
+    return parts
+
+
+def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str) -> None:
+    """Raises Fatal (3)."""
+    missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
+    if missing:
+        told = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled ones"
+        raise Fatal(f"{told} ({beside})", "check what writes the labels, and labels.value; or make the part longer", REFUSED)
+
+
+class _Events:
+    """Takes in the events of a snapshot: `rows` are those that count, by id."""
+
+    def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
+        self.left_out = Told()
+        self.rows = latest_by_id.Rows()
+        self.mature_ms = frozen.now_ms - training.labels.after
+        self._begin_ms, self._now_ms = frozen.now_ms - training.snapshot.window, frozen.now_ms
+        self._places = list(frozen.spans("events"))
+        self._topics = tuple(frozen.events)
+        self._region = settings.region
+        self._decoder = decoder
+        self._values: list[bytes] = []
+        self._beside = Beside([], []) if beside else None
+        self._tensors: list[dict[str, NDArray[Any]]] = []
+        self._tried = 0
+        self._undecodable = Told()
+
+    def add(self, partition: Partition, columns: Columns) -> None:
+        """Some events of one partition, in its order."""
+        usable = self._usable(columns)
+        if not usable:
+            return
+        offsets, times, keys, values, headers = ([column[at] for at in usable] for column in columns.values())
+        decoded = self._decoder.decode(values, ListedParts(keys, times, headers))
+        self._tried += len(values)
+        for row, poison in sorted(decoded.rejected.items()):
+            self._undecodable.add(poison.reason, 1, f"{Place(partition, offsets[row])}: {poison}")
+        named = (
+            event_id(Facts.of(headers[row]) if headers[row] else NO_FACTS, id_, self._region, (*partition, offsets[row]))
+            for row, id_ in zip(decoded.rows, decoded.ids, strict=True)
+        )
+        places, moments = np.array(offsets, np.int64)[decoded.rows], np.array(times, np.int64)[decoded.rows]
+        at = np.arange(len(self._values), len(self._values) + len(decoded.rows))
+        self.rows.add(latest_by_id.hashed(named), self._places.index(partition), places, moments, at=at)
+        self._values += [values[row] for row in decoded.rows]
+        if self._beside:
+            self._beside.add([keys[row] for row in decoded.rows], [headers[row] for row in decoded.rows])
+        self._tensors.append(decoded.tensors)
+
+    def check(self) -> None:
+        """Count what could not be decoded. Raises Fatal (3) where that is more than half of the events, or none is left."""
+        wrong = self._undecodable.counts
+        for reason, count in wrong.items():
+            self.left_out.add(reason, count, self._undecodable.first[reason])
+        if 2 * wrong.total() > self._tried:
+            reason, count = wrong.most_common(1)[0]
+            told = f"{wrong.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
+            hint = "did their schema change? begin after that with snapshot.window, or give the signature that fits"
+            raise Fatal(f"{told}, the first at {self._undecodable.first[reason]}", hint, REFUSED)
+        if not self._values:
+            hint = "make snapshot.window longer, or labels.after shorter"
+            raise Fatal(f"the snapshot has no event to learn from; left out: {self.left_out}", hint, REFUSED)
+
+    def chosen(self, found: Newest, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
+        """These rows of the newest, with these outcomes, in order."""
+        number, offset, time = (found.columns[name][mine] for name in ("partition", "offset", "time"))
+        topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
+        partition = np.array([number for _, number in self._places], np.int32)[number]
+        order = np.lexsort((offset, partition, topic, time))
+        at = found.columns["at"][mine][order]
+        tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
+        places = Places(self._topics, topic, partition, offset, time).select(order)
+        beside = self._beside and self._beside.select(at)
+        return Rows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
+
+    def _usable(self, columns: Columns) -> list[int]:
+        """The indices of events that are in the window and mature, and have a value."""
+        times = np.array(columns["time_ms"], np.int64)
+        rules = {
+            "before-window": times < self._begin_ms,
+            "after-freeze": times > self._now_ms,
+            "immature": times > self.mature_ms,
+            str(Reason.TOMBSTONE): np.array([value is None for value in columns["value"]], np.bool_),
+        }
+        left = np.ones(len(times), np.bool_)
+        for reason, applies in rules.items():
+            self.left_out.add(reason, int((left & applies).sum()))
+            left &= ~applies
+        return np.flatnonzero(left).tolist()
+
+
+def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, events: Newest) -> tuple[Newest, Told]:
+    """The newest label of each id that an event has: `truth` is 0, 1, or NaN where it was withdrawn; and the others."""
+    told, rows = Told(), latest_by_id.Rows()
+    ids, truths = [np.empty((0, 2), np.uint64)], [np.empty(0)]
+    partitions = list(copied.frozen.spans("labels"))
+    for partition, columns in batches(folder, copied, "labels"):
+        labels = list(_read(columns, settings))
+        named = latest_by_id.hashed(label.id if isinstance(label, Label) else "" for label in labels)
+        found = [_truth(label, here, classes) for label, here in zip(labels, events.holds(named).tolist(), strict=True)]
+        usable = [at for at, truth in enumerate(found) if isinstance(truth, float)]
+        for at, truth in enumerate(found):
+            if isinstance(truth, Unusable):
+                told.add(truth, 1, str(Place(partition, columns["offset"][at])))
+        told.add(WITHOUT_EVENT, found.count(None))
+        places, times = (np.array(columns[name], np.int64)[usable] for name in ("offset", "time_ms"))
+        ids.append(named[usable])
+        truths.append(np.array([found[at] for at in usable], np.float64))
+        rows.add(ids[-1], partitions.index(partition), places, times, truth=truths[-1])
+    last = rows.newest()
+    told.add(REPLACED, last.replaced)
+    told.add(CONFLICTING, _conflicting(np.concatenate(ids), np.concatenate(truths)))
+    return last, told
+
+
+def _read(columns: Columns, settings: Settings) -> Iterator[Label | Unusable]:
+    read = reader(settings.labels)
+    for key, value, headers in zip(columns["key"], columns["value"], columns["headers"], strict=True):
+        yield read(key, value, partial(_same, headers))
+
+
+def _same(headers: Headers) -> Headers:
+    return headers
+
+
+def _truth(label: Label | Unusable, here: bool, classes: Classes) -> float | Unusable | None:
+    """None: no event has this id."""
+    if isinstance(label, Unusable):
+        return label
+    if not here:
+        return None
+    return np.nan if label.value is None else classes.of_label(label.value)
+
+
+def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
+    """How many ids (n, 2) were told both outcomes."""
+    order = np.lexsort((truths, ids[:, 1], ids[:, 0]))
+    ids, truths = ids[order], truths[order]
+    same = (ids[1:] == ids[:-1]).all(axis=1)
+    return int((same & (truths[:-1] == 0) & (truths[1:] == 1)).sum())

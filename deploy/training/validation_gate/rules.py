@@ -1,0 +1,128 @@
+"""The rules of the gate. Each is a figure, a bound, and a sentence for the case that it fails. Pure.
+
+A rule about a difference holds its lower bound against a margin: a challenger must be shown to be not worse, and is not where
+too little is known. The rule of the slices is the other way round: they are many and small, so that equal models would fail by
+chance somewhere. A slice fails where it is worse by the margin, and its interval, which holds for all slices at once, says that
+this is no chance.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from training.settings import BLOCKS, GateSection
+from training.validation_gate.bootstrap import Interval
+from training.validation_gate.comparison import Difference, Rule, Slice
+from training.validation_gate.inputs import Evidence
+from training.validation_gate.metric_deltas import Intervals
+
+LEAST_SCORED = 0.99  # share of the rows that both versions must score
+STALE_BLOCKS = 1.0  # how much older than the newest event the newest labelled one may be
+CHANCE = 0.5  # the AUC of a coin
+DIFFERS = "differs"
+
+
+class Ruled(NamedTuple):
+    """A rule, and what is wrong where it has failed."""
+
+    rule: Rule
+    wrong: str
+
+
+def _at_least(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value >= bound), of and Difference(*of)), wrong)
+
+
+def _above(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value > bound), of and Difference(*of)), wrong)
+
+
+def _at_most(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value <= bound), of and Difference(*of)), wrong)
+
+
+def _unknown(name: str, wrong: str = "", *, passed: bool = True) -> Ruled:
+    return Ruled(Rule(name, None, None, passed), wrong)
+
+
+def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
+    """Whether the rows can tell anything at all; `blocks` are those of the rows that every version scores."""
+    count, mature = len(evidence.rows), len(evidence.mature_times)
+    if evidence.champion is not None:
+        told = f"the champion learned from {evidence.leaked or 0:,} of the {count:,} rows that it is judged on"
+        yield _unknown("leak") if evidence.leaked is None else _at_most("leak", evidence.leaked, 0, told)
+    share = count / mature if mature else 0.0
+    yield _at_least("coverage", share, coverage, f"too few rows: only {share:.1%} of the held-out events have a label")
+    times = evidence.rows.places.time_ms
+    late = (int(evidence.mature_times.max()) - int(times.max())) / gate.block if count and mature else 0.0
+    told = f"labels are stale: the newest labelled event is {late:.1f} blocks older than the newest one that must have a label"
+    yield _at_most("fresh", late, STALE_BLOCKS, told)
+    scored = float(evidence.scored.mean()) if count else 0.0
+    yield _at_least("scored", scored, LEAST_SCORED, f"only {scored:.1%} of the rows are scored by every version")
+    yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they lie in {blocks} blocks of time")
+
+
+def of_first(found: Interval | None) -> Iterator[Ruled]:
+    """Of a first model; `found` is its AUC."""
+    if found is None:
+        yield _unknown("chance", "too few rows: nothing is known of the AUC", passed=False)
+    else:
+        yield _above("chance", found.low, CHANCE, f"the AUC may be {found.low:.4g}: no better than chance")
+
+
+def of_both(evidence: Evidence, found: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
+    """Of a challenger beside the champion."""
+    assert evidence.champion is not None
+    mine, theirs = evidence.challenger.scored, evidence.champion.scored
+    apart = float(np.abs(mine.scores - theirs.scores).max(initial=0.0))
+    yield _above(DIFFERS, apart, 0.0, "the challenger gives the champion's score on every row")
+    yield from _of_metric(found[gate.metric], gate)
+    for figure in ("recall", "precision"):
+        for name in evidence.classes:
+            yield _of_class(f"{figure}.{name}", found[f"{figure}.{name}"], gate)
+    yield _of_brier(found.get("brier"), gate)
+    yield _of_slices(slices, gate)
+
+
+def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
+    """Too few rows: the interval is wider than twice the margin and leaves open whether the challenger is worse by it. Where it
+    does not leave that open, its width says nothing."""
+    if found is None:
+        yield _unknown("width", f"too few rows: nothing is known of the difference in {gate.metric}", passed=False)
+        return
+    better = gate.promote == "better"
+    bound = 0.0 if better else -gate.margin
+    told = f"{gate.metric} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
+    decided = found.high < bound or (found.low > bound if better else found.low >= bound)
+    width = Rule("width", found.width, None if decided else 2 * gate.margin, decided or found.width <= 2 * gate.margin)
+    yield Ruled(width, f"too few rows: the difference in {told}")
+    worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {told}"
+    yield (_above if better else _at_least)(gate.metric, found.low, bound, worse, found)
+
+
+def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
+    """Precision is not defined for a class that a version never decides; its recall tells."""
+    if found is None:
+        return _unknown(name)
+    told = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
+    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {told}", found)
+
+
+def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
+    """Lower is better; it may rise by the margin, by its upper bound. Without a margin half of all equal models would fail."""
+    if found is None:
+        return _unknown("brier")
+    told = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
+    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {told}", found)
+
+
+def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
+    """The value is that of the slice with the largest loss that is no chance; 0 where there is none."""
+    if not slices:
+        return _unknown("slices")
+    worst = min((one for one in slices if one.difference.high < 0), key=lambda one: one.difference.value, default=None)
+    if worst is None:
+        return _at_least("slices", 0.0, -gate.slice_margin, "")
+    told = f"where {worst.field} is {worst.value!r:.80} ({worst.rows:,} rows) the challenger is worse"
+    return _at_least("slices", worst.difference.value, -gate.slice_margin, told)

@@ -1,0 +1,67 @@
+"""Scores of a version on rows: its package is loaded as a scorer loads it, and the records go through its own decoder.
+
+So a champion whose signature asks for other fields, dtypes or orders is judged by what it would have answered.
+"""
+
+import contextlib
+
+import numpy as np
+
+from model_registry.package import Package, field_sources
+from model_registry.package.signature import Decision, Signature
+from publisher.errors import REFUSED, Fatal
+from scorer.backends import ModelRefused
+from scorer.crash_isolation.trial_load import tried_loader
+from scorer.evaluation.labelled_comparison import classes_of
+from scorer.evaluation.score_events import answers
+from scorer.settings import Settings
+from training.snapshot.rows import Rows
+from training.snapshot.skip_counts import Told
+from training.validation_gate.metrics import Scored
+
+THRESHOLD = 0.5  # where the signature decides nothing
+AT_A_TIME = 4_096  # rows
+
+
+def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, Told]:
+    """What this version makes of the rows (B,), and why it cannot score some: their scores are NaN. Raises Fatal (3) where it
+    cannot be loaded, scores none, or its scores are not one number for the second class; and Away."""
+    name = f"version {package.version or package.folder.name}"
+    try:
+        loaded = tried_loader(settings, remember=False)(package)
+    except ModelRefused as error:
+        raise Fatal(
+            f"{name} is refused: {error}", "scorer check says the same; promote a version that loads", REFUSED
+        ) from None
+    signature = loaded.model.signature()
+    found, decided, told = np.full(len(rows), np.nan), classes_of(signature), Told()
+    positive = np.zeros(len(rows), np.bool_)
+    with contextlib.closing(loaded.model):
+        _check(name, signature, rows)
+        for start in range(0, len(rows), AT_A_TIME):
+            stop = min(start + AT_A_TIME, len(rows))
+            answered = answers(loaded, rows.values[start:stop], rows.parts(start, stop))
+            found[start:stop] = answered.numbers
+            if decided:
+                positive[start:stop] = [decision == decided[1] for decision in answered.decisions]
+            for row, poison in sorted(answered.rejected.items()):
+                told.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
+    if len(rows) and np.isnan(found).all():
+        why = f": {told}; the first {next(iter(told.first.values()))}" if told.first else ": its score is not one number"
+        hint = "give output.index in the signature, or promote a version that answers these events"
+        raise Fatal(f"{name} scores none of {len(rows)} held-out events{why}", hint, REFUSED)
+    return Scored(found, positive if decided else found >= THRESHOLD), told
+
+
+def _check(name: str, signature: Signature, rows: Rows) -> None:
+    """Raises Fatal (3)."""
+    beside = next(
+        (one for one in field_sources.elsewhere(signature) if one.source not in (field_sources.TIME, field_sources.VALUE)), None
+    )
+    if beside is not None and rows.beside is None:
+        told = f"{name} reads field {beside.name!r} from {beside.source}, which the rows were joined without"
+        raise Fatal(told, "join them for the signatures of both versions", REFUSED)
+    if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):
+        told = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest of a row"
+        hint = "two classes are judged by one number and a threshold: a decision with below and at_or_above in the signature"
+        raise Fatal(told, hint, REFUSED)

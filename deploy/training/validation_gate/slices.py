@@ -1,0 +1,57 @@
+"""Parts of the hold-out by the values of a field, which a good figure of the whole could hide a loss in."""
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from model_registry.package import json_path
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
+from scorer.decoding import decoder_factory
+from scorer.settings import Settings
+from scorer.settings.carry import SOURCES
+from training.snapshot.rows import Rows
+
+LEAST_ROWS = 1_000  # of a slice; fewer say nothing
+MOST_SLICES = 200  # of a field: with more values it is no field to part rows by
+Texts = NDArray[np.str_]
+
+
+def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
+    """The value of each field as text, (B,): of named fields whatever stands at the path, of other formats a field of the
+    signature. Raises Fatal (2) where there is no such field, or it has too many values."""
+    if not fields:
+        return {}
+    if settings.input.format in SOURCES:
+        reader = decoder_factory.path_reader(settings, [json_path.of_object(field) for field in fields])
+        found = [reader.values(value) for value in rows.values]
+        columns = {field: np.array([_text(row[at]) for row in found], np.str_) for at, field in enumerate(fields)}
+    else:
+        columns = {field: _of_tensor(rows, signature, field, settings.input.format) for field in fields}
+    for field, column in columns.items():
+        if not (column != "null").any():
+            raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
+        if (values := len(large(column))) > MOST_SLICES:
+            told = f"gate.slices: {field!r} has {values} values with {LEAST_ROWS:,} rows and more, at most {MOST_SLICES} may be"
+            raise Fatal(told, "name a field with fewer values", USAGE)
+    return columns
+
+
+def large(column: Texts) -> list[str]:
+    """The values that enough rows have, in order."""
+    values, counts = np.unique(column, return_counts=True)
+    return [str(value) for value in values[counts >= LEAST_ROWS]]
+
+
+def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Texts:
+    for tensor in signature.fed:
+        names = [one.name for one in tensor.fields]
+        if field in names and tensor.fields[0].array is None:
+            return np.array([_text(value) for value in rows.tensors[tensor.tensor][:, names.index(field)].tolist()], np.str_)
+    told = f"gate.slices: events in {format_} have no names, and the signature has no field {field!r} that is one value"
+    raise Fatal(told, "name a field of the signature", USAGE)
+
+
+def _text(value: object) -> str:
+    """A string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

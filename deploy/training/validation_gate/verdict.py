@@ -1,0 +1,102 @@
+"""The verdict on a challenger: every rule in order, and one sentence that names the first which failed. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from scipy.stats import binomtest
+
+from training.settings import GateSection
+from training.validation_gate import metric_deltas, metrics, rules
+from training.validation_gate.bootstrap import Blocks, Interval
+from training.validation_gate.comparison import (
+    Compared,
+    Comparison,
+    ConfusionMatrix,
+    Difference,
+    Discordant,
+    Judged,
+    Slice,
+    Verdict,
+)
+from training.validation_gate.inputs import Evidence, Version
+from training.validation_gate.metric_deltas import Intervals
+from training.validation_gate.rules import Ruled
+
+
+def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> Comparison:
+    """Judge the challenger; `coverage` is the least share of events that must have a label. The same evidence and seed give the
+    same document."""
+    both = evidence.select(evidence.scored)
+    blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)
+    ruled = list(rules.of_rows(evidence, blocks.count, gate, coverage))
+    found: Intervals = {}
+    slices: tuple[Slice, ...] = ()
+    if both.champion is None:
+        figure = blocks.auc(both.challenger.scored.scores, both.true)
+        ruled += rules.of_first(blocks.interval(figure, gate.confidence))
+    else:
+        found = metric_deltas.of_rows(both, blocks, gate.confidence)
+        slices = metric_deltas.of_slices(both, blocks, gate.confidence)
+        ruled += rules.of_both(both, found, slices, gate)
+    difference = found.get(gate.metric)
+    verdict, because = _told(ruled, len(both.rows), gate.metric, difference)
+    return Comparison(
+        run=evidence.run,
+        rows=_compared(both, blocks.count),
+        metric=gate.metric,
+        champion=_judged(both, both.champion) if both.champion else None,
+        challenger=_judged(both, both.challenger),
+        difference=difference and Difference(*difference),
+        discordant=_discordant(both),
+        slices=slices,
+        rules=tuple(one.rule for one in ruled),
+        verdict=verdict,
+        because=because,
+    )
+
+
+def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
+    """The verdict, and why in one sentence."""
+    failed = next((one for one in ruled if not one.rule.passed), None)
+    if failed is not None:
+        rule = failed.rule
+        if rule.name == rules.DIFFERS:
+            return "same", failed.wrong
+        numbers = "" if rule.value is None else f" ({rule.value:,.5g}, and the bound is {rule.bound:,.5g})"
+        return "refused", f"rule {rule.name}{numbers}: {failed.wrong}"
+    if difference is None:
+        return "passed", f"the first model is better than chance on {rows:,} rows"
+    told = f"between {difference.low:+.4f} and {difference.high:+.4f}"
+    return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {told}"
+
+
+def _compared(both: Evidence, blocks: int) -> Compared:
+    times = both.rows.places.time_ms
+    begin, end = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+    return Compared(both.rows.digest(), len(both.rows), _time(begin), _time(end), blocks)
+
+
+def _judged(both: Evidence, version: Version) -> Judged:
+    counts = tuple(tuple(row) for row in metrics.matrix(version.scored, both.true).tolist())
+    return Judged(
+        version=version.version,
+        digest=version.digest,
+        revision=version.revision,
+        metrics=metrics.figures(version.scored, both.true, both.classes),
+        confusion_matrix=ConfusionMatrix(both.classes, counts),
+    )
+
+
+def _discordant(both: Evidence) -> Discordant | None:
+    """McNemar's exact test: whether the rows that one version alone decides rightly could be a coin's."""
+    if both.champion is None:
+        return None
+    theirs, mine = (one.scored.positive == both.true for one in (both.champion, both.challenger))
+    lost, won = int(np.sum(theirs & ~mine)), int(np.sum(mine & ~theirs))
+    p = float(binomtest(lost, lost + won).pvalue) if lost + won else 1.0
+    return Discordant(lost, won, p)
+
+
+def _time(unix_ms: int) -> str:
+    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,140 @@
+"""Files that are never seen half-written, a lock between processes, the operating system's errors in the registry's words, and
+the paths that strangers name.
+
+A file is written beside its place, synced and renamed over it; then the directory is synced, so that a rename that was
+reported done survives a power cut.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from model_registry import suggestions
+from model_registry.errors import BadFile, Corrupt, Unreachable
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
+    descriptor = lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
+    try:
+        descriptor = lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def lock(path: Path, how: int) -> int:
+    """A descriptor that holds a flock on `path`, made if need be, until it is closed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
+    """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before.
+
+    Its modification time will be later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms) say.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            for chunk in content:
+                stream.write(chunk)
+            stream.flush()
+            os.fchmod(stream.fileno(), 0o644)
+            if os.fstat(stream.fileno()).st_mtime_ns <= newer_than_ns:
+                os.utime(stream.fileno(), ns=(newer_than_ns + 1, newer_than_ns + 1))
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def place(part: Path, path: Path) -> None:
+    """Sync a file that was written beside its place, and rename it there. The name is durable once the directory is synced."""
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Raise Unreachable, naming `what` and the file, for an error of the operating system."""
+    try:
+        yield
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        question = suggestions.file_question(Path(error.filename)) if isinstance(error, FileNotFoundError) and where else ""
+        hint = question or "check the path, its permissions and the space left"
+        raise Unreachable(f"{what}: {error.strerror}{where}", hint) from error
+
+
+def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
+    """The bytes of a file that somebody named. Raises BadFile: it cannot be read, or has more than `limit` bytes."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+    except OSError as error:
+        question = suggestions.file_question(path) if isinstance(error, FileNotFoundError) else ""
+        raise BadFile(f"the {what} {path}: {error.strerror}", question or "check the path and its permissions") from None
+    if len(data) > limit:
+        raise BadFile(f"the {what} {path} has more than {limit} bytes", "check that it is the right file")
+    return data
+
+
+def check_paths(paths: Iterable[str]) -> None:
+    """Relative paths that stay inside the folder they are written to, on every file system. Raises Corrupt.
+
+    Two paths that differ in case only, or of which one is a folder of the other, cannot both be written everywhere.
+    """
+    seen: set[str] = set()
+    folders: set[str] = set()
+    for path in paths:
+        if not is_confined(path):
+            raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is no plain relative path")
+        folded = path.casefold()
+        parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
+        if folded in seen or folded in folders or parents & seen:
+            raise Corrupt(f"the file path {path!r:.200} stands in the way of another one")
+        seen.add(folded)
+        folders |= parents
+
+
+def is_confined(path: str) -> bool:
+    """Whether a path is relative, without `.`, `..`, backslash, colon and control characters, its names at most 255 bytes."""
+    if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
+        return False
+    return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in path.split("/"))

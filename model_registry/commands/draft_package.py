@@ -1,0 +1,181 @@
+"""A package for a person to complete: the model, what is known of its signature, golden examples and a model card."""
+
+import re
+import shlex
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from model_registry import package
+from model_registry.commands.prepare import answered_by
+from model_registry.errors import Refused
+from model_registry.onnx_tools import (
+    draft,
+    draft_events,
+    draft_folder,
+    draft_labels,
+    draft_outputs,
+    draft_unbatched,
+    remove_zipmap,
+    safety,
+    tensors,
+)
+from model_registry.onnx_tools.draft_events import Event
+from model_registry.onnx_tools.file import OnnxFile
+from model_registry.package import golden, placeholders
+from model_registry.package.placeholders import BLANK
+from model_registry.package.signature import Signature
+from model_registry.sandbox import run_apart
+
+CARD = "README.md"
+MOST_GOLDEN = 5
+_VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
+"""A name and a version with a point, as in late-1.0.0: resnet-50 and model-v2-0-cls are names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What was written, what was chosen, what is open, and the commands to go on with."""
+
+    files: list[str]
+    notes: list[str]
+    gaps: list[str]
+    commands: list[str]
+
+
+def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> Drafted:
+    """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
+    with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
+        return _write(model, folder, example, labels, domains, Path(scratch))
+
+
+def _write(
+    stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
+) -> Drafted:
+    found = safety.check(stated, None, domains)
+    if fault := tensors.unfed(found.inputs):
+        raise Refused(fault, "see model_registry/README.md for what events can feed")
+    model, changes = _without_zipmap(stated, found, folder, scratch)
+    found = found if model is stated else safety.check(model, None, domains)
+    events = draft_events.read(example) if example else []
+    document, notes = _signature(found, events, draft_labels.read(labels) if labels else [])
+    notes[:0] = changes
+    signature = None if any(placeholders.in_document(document)) else Signature.parse(msgspec.json.encode(document))
+    if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
+        raise Refused(fault, "export the model anew, or write its signature.json by hand")
+    texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
+    if golden_lines := _golden(model, found, signature, events, notes):
+        texts[package.GOLDEN] = golden_lines
+    name, version = _called(folder)
+    texts[CARD] = (
+        f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
+    )
+    return Drafted(
+        draft_folder.write(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
+    )
+
+
+def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
+    """Write the model without its final ZipMap into the scratch folder.
+
+    Returns:
+        The model to continue with, and a note for the person if it is another one.
+
+    Raises:
+        Refused: It needs the library `onnx`, or has a ZipMap that cannot be removed.
+    """
+    zipped = any(one.dtype == tensors.MAPS for one in found.outputs)
+    if not zipped or not remove_zipmap.is_in(found) or found.external:
+        return model, []
+    if (folder / package.MODEL).exists():
+        raise Refused(
+            f"{folder / package.MODEL} has a final ZipMap, and nothing is overwritten", "choose another folder with --into"
+        )
+    try:
+        unzipped = run_apart(remove_zipmap.without, model)
+    except ImportError:
+        hint = "pip install onnx, with which init removes it; or export the model without ZipMap"
+        raise Refused(f"{model.name} has a final ZipMap, whose output is no tensor", hint) from None
+    if unzipped is None:
+        return model, []
+    uncompared = run_apart(remove_zipmap.compare, model, unzipped)
+    changed = scratch / model.name
+    changed.write_bytes(unzipped.data)
+    return changed, [remove_zipmap.note(unzipped, uncompared)]
+
+
+def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    stated, values = found.inputs, draft_events.values(events)
+    outputs = draft_unbatched.batched(stated, found.outputs)
+    why = draft_unbatched.reason(stated, outputs)
+    opened = list(stated)
+    drafted, notes = draft.inputs(opened, values)
+    lengths = "" if why else draft_unbatched.reason_of_lengths(stated, outputs, drafted)
+    if why := why or lengths:
+        stated, outputs = draft_unbatched.of_one(stated, outputs, lengths=bool(lengths))
+        fed = draft_unbatched.are_fed(stated)
+        opened = [draft_unbatched.opened(one, alone=one in fed) for one in stated]
+        drafted, notes = draft.inputs(opened, values)
+    only = len(stated) == 1
+    inputs = [draft_unbatched.single(*one, only=only) for one in zip(drafted, stated, opened, strict=True)]
+    if why:
+        notes.append(f'{why}: events are fed one at a time ("batch": false)')
+    alone = any("fields" in one and not one.get("batch", True) for one in inputs)
+    answers = draft_outputs.answers_to_one(outputs, stated, labels) if alone else draft_outputs.answers(outputs, labels)
+    read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
+    if left := [one.name for one in outputs if one.name not in read]:
+        notes.append(f"no score is read from {', '.join(left)}")
+    return {"inputs": inputs, **answers}, notes
+
+
+def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
+    """Golden examples of the first good events, with the model's own answers where it can be asked; nothing without events."""
+    if not events:
+        return ""
+    if signature is None:
+        notes.append(
+            f"golden.jsonl has events without scores: once the signature is complete, push prints what {model.name} answers"
+        )
+        return _unanswered(events[:MOST_GOLDEN])
+    good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
+    try:
+        text = run_apart(answered_by, model, signature, found, good)
+    except ImportError:
+        notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
+        return _unanswered(good)
+    notes.append(
+        "the scores in golden.jsonl are the ONNX model's own: those of the original model prove that it was exported well"
+    )
+    return text
+
+
+def _unanswered(events: Sequence[Event]) -> str:
+    lines = ({"event": event, "score": BLANK, "tolerance": 1e-4} for event in events)
+    return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+
+
+def _open(folder: Path, texts: dict[str, str]) -> list[str]:
+    """What is to be filled in, as `push` names it."""
+    lines = texts.get(package.GOLDEN, "").splitlines()
+    scores = sum(placeholders.is_gap(msgspec.json.decode(line)["score"]) for line in lines)
+    return [*placeholders.in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
+
+
+def _called(folder: Path) -> tuple[str, str]:
+    """The model's name and version, after the folder's name, as a registry takes them."""
+    found = _VERSIONED.fullmatch(folder.resolve().name)
+    name = found["name"] if found else folder.resolve().name
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", found["version"] if found else "1.0.0"
+
+
+def _commands(folder: Path, name: str, version: str) -> list[str]:
+    where = shlex.quote(str(folder))
+    return [
+        f"model-registry push {where} oci:./registry/{name}:{version}",
+        f"model-registry inspect oci:./registry/{name}:{version}",
+        f'model-registry promote oci:./registry/{name} --to {version} --reason "first version"',
+    ]

@@ -1,0 +1,131 @@
+"""The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from model_registry.commands import options, output
+from model_registry.commands.options import Json, Keys, PasswordFile, Ref, open_repository
+from model_registry.errors import BadReference
+from model_registry.oci import tags
+
+if TYPE_CHECKING:
+    from model_registry.signing.keys import PrivateKey
+    from model_registry.signing.policy import Policy
+    from model_registry.stores import Store
+
+Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
+PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
+Type = Annotated[
+    str,
+    typer.Option(
+        "--type", help="slsa-provenance, test-result, evaluation, comparison, or an https:// URI.", show_default=False
+    ),
+]
+
+
+def keygen(
+    prefix: Annotated[Path, typer.Argument(metavar="PREFIX", help="Writes PREFIX.key and PREFIX.pub.")],
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
+    from model_registry.signing import keys
+
+    password = keys.read_password(password_file)
+    private, public, key = keys.generate(prefix, password)
+    if password is None:
+        output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
+    value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
+    output.show(json, value, f"{private}\n{public}")
+
+
+def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
+    """Sign a version under its name, once with each key; `cosign verify --key` reads it."""
+    from model_registry.signing import signatures
+
+    private = _private(key, password_file)
+    store, target = open_repository(ctx, ref)
+    digest = options.champion_of(store, target)
+    names = options.names_of(store, target, digest)
+    signature = signatures.sign(store, digest, private, datetime.now(UTC), names)
+    value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
+    said = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
+    output.show(json, value, output.plain(f"{digest} {said}"))
+
+
+def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
+    """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
+    from model_registry.signing import signatures
+    from model_registry.signing.admission import Gate
+    from model_registry.signing.policy import read
+
+    if (key is None) == (policy is None):
+        raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
+    trusted, held = options.trusted_keys(key), read(policy) if policy else None
+    store, target = open_repository(ctx, ref)
+    digest, now = options.champion_of(store, target), datetime.now(UTC)
+    name = options.names_of(store, target, digest)[0]
+    told: dict[str, str | None] = {}
+    if held:
+        gate = Gate(held, None)
+        signer = gate.check(store, digest, name.rpartition(":")[2], now)
+        told = {"comparison": gate.compared(store, digest, now)}
+        told |= {"move": _mover(held, store, target.tag, now)} if held.signed_moves else {}
+        signers = [signer] if signer else []
+    else:
+        signers = signatures.verify(store, digest, trusted, now, name)
+    text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
+    text += f"; it passed a comparison, says {told['comparison']}" if told.get("comparison") else ""
+    text += f"; {target.tag} was moved to it by {told['move']}" if told.get("move") else ""
+    output.show(json, {"digest": digest, "keys": signers, **told}, output.plain(text))
+
+
+def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
+    """The key that signed the move of a channel to what it names, under this policy; None where `tag` is no channel.
+
+    Raises Refused where no trusted key signed the move.
+    """
+    from model_registry.channels import channel, signed_move
+
+    if not tag or not tags.revisions(store.tags(), tag):
+        return None
+    return signed_move.MoveGate(policy, None).check(store, tag, channel.resolve(store, tag), now)
+
+
+def attest(
+    ctx: typer.Context,
+    ref: Ref,
+    predicate: Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)],
+    type_: Type,
+    key: Key,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
+    from model_registry.signing import attestation
+
+    private, said, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
+    store, target = open_repository(ctx, ref)
+    digest = options.champion_of(store, target)
+    referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
+    output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
+
+
+def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
+    """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
+    from model_registry.signing import attestation
+
+    found = attestation.attestations(store, digest, options.trusted_keys(key), datetime.now(UTC))
+    return [
+        {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
+        for one in found
+    ]
+
+
+def _private(path: Path, password_file: Path | None) -> "PrivateKey":
+    from model_registry.signing import keys
+
+    return keys.read_private(path, keys.read_password(password_file))

@@ -1,0 +1,121 @@
+"""Container images that carry a package under /models: the layers of a base image, and one more that holds the files.
+
+The layer is the same bytes for the same files: sorted, without times and owners. It hides what the base has under /models, and
+an annotation says so: a reader of the package need not read the base. Format: OCI image-spec, layer.md and config.md.
+"""
+
+import gzip
+import hashlib
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from model_registry.container_image.layers import Chunks
+from model_registry.container_image.unpack import OPAQUE, ROOT, WHOLE
+from model_registry.errors import Corrupt, Refused
+from model_registry.oci import digests, manifest
+from model_registry.oci.build_artifact import Plan, Source, reader
+from model_registry.oci.manifest import Descriptor, File
+from model_registry.stores import Store, resolve_index
+
+LEVEL = 1  # of gzip: weights hardly shrink, and a higher one takes four times as long
+_LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """An image to build on: its layers and where they are, and its config. Without any it is the empty image."""
+
+    store: Store | None = None
+    layers: tuple[Descriptor, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=lambda: {"architecture": "amd64", "os": "linux"})
+
+
+def open_base(store: Store, digest: str) -> Base:
+    """The image with this digest. Raises NotFound, Unreachable, Refused (an index without a usable manifest) and Corrupt."""
+    parsed = manifest.parse(resolve_index.chosen(store, digest))
+    if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
+        raise Refused(f"{digest} of {store.repository} is no image", "--image takes a container image to build on, or scratch")
+    for layer in parsed.layers:
+        manifest.compression(layer)
+    if parsed.config.size > manifest.MAX_BYTES:
+        raise Corrupt(f"an image config of {parsed.config.size} bytes; at most {manifest.MAX_BYTES} are read")
+    config = manifest.decode(b"".join(store.blob(parsed.config)), dict[str, Any], f"the image config {parsed.config.digest}")
+    rootfs = config.get("rootfs")
+    if not isinstance(rootfs, dict) or not isinstance(rootfs.get("diff_ids"), list):
+        raise Corrupt(f"the image config {parsed.config.digest} names no layers", "choose another base image")
+    return Base(store, tuple(map(_as_oci, parsed.layers)), config)
+
+
+def plan(base: Base, found: list[tuple[File, Source]], annotations: Mapping[str, str], scratch: Path) -> Plan:
+    """The image of a base and some files; the new layer is written to the file `scratch`, which must stay until the push."""
+    with scratch.open("wb") as stream:
+        diff_id = _write_layer(found, stream)
+    with scratch.open("rb") as stream:
+        digest, size = digests.of_stream(stream)
+    layer = Descriptor(media_type=f"{_LAYER_TYPE}+gzip", digest=digest, size=size, annotations={WHOLE: "whole"})
+    config = manifest.encode(_config(base.config, diff_id, annotations))
+    described = manifest.content(manifest.IMAGE_CONFIG_TYPE, config)
+    data = manifest.build(None, described, (*base.layers, layer), dict(annotations))
+    sources: list[tuple[Descriptor, Source]] = []
+    if base.store is not None:
+        sources = [(one, partial(_open, base.store, one)) for one in base.layers]
+    return Plan(data, config, (*sources, (layer, reader(scratch))))
+
+
+def _write_layer(found: list[tuple[File, Source]], into: BinaryIO) -> str:
+    """Write the layer; the digest of its archive before compression."""
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=into, mtime=0) as packed:
+        hashing = _Hashing(cast(BinaryIO, packed))
+        with tarfile.open(fileobj=cast(BinaryIO, hashing), mode="w|", format=tarfile.PAX_FORMAT, bufsize=digests.CHUNK) as tar:
+            tar.addfile(_entry(ROOT, folder=True))
+            tar.addfile(_entry(f"{ROOT}/{OPAQUE}"))
+            for folder in sorted({str(parent) for file, _ in found for parent in PurePosixPath(file.path).parents} - {"."}):
+                tar.addfile(_entry(f"{ROOT}/{folder}", folder=True))
+            for file, source in found:
+                with source() as stream:
+                    tar.addfile(_entry(f"{ROOT}/{file.path}", size=file.content.size), stream)
+    return f"sha256:{hashing.sha.hexdigest()}"
+
+
+def _entry(path: str, *, folder: bool = False, size: int = 0) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path)
+    entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if folder else (tarfile.REGTYPE, 0o644)
+    entry.size = size
+    return entry
+
+
+class _Hashing:
+    def __init__(self, into: BinaryIO) -> None:
+        self._into = into
+        self.sha = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha.update(data)
+        return self._into.write(data)
+
+
+def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+    """The base's config with one more layer, and with the annotations as labels, which `docker inspect` shows."""
+    config = dict(base)
+    rootfs, inner = dict(config.get("rootfs") or {}), dict(config.get("config") or {})
+    config["rootfs"] = {"type": "layers", "diff_ids": [*rootfs.get("diff_ids", []), diff_id]}
+    config["config"] = inner | {"Labels": {**(inner.get("Labels") or {}), **annotations}}
+    history = {"created_by": "model-registry push --image", "comment": f"the model package, under /{ROOT}"}
+    created = {"created": annotations[manifest.CREATED]} if manifest.CREATED in annotations else {}
+    return config | created | {"history": [*(config.get("history") or []), history | created]}
+
+
+def _as_oci(layer: Descriptor) -> Descriptor:
+    """The same content under OCI's media type: one manifest must not mix Docker's with OCI's."""
+    packing = manifest.compression(layer)
+    return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
+
+
+def _open(store: Store, content: Descriptor) -> BinaryIO:
+    return cast(BinaryIO, Chunks(store.blob(content)))

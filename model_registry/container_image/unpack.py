@@ -1,0 +1,173 @@
+"""The package inside a container image: what a container would see under /models, and nothing else of it.
+
+The layers are read as streams from the lowest to the highest. Only plain files under /models reach the disk. A link or device
+file there counts as one, and refuses the version if it is still in the package when the last layer has been read: following
+links is what makes unpacking dangerous, and a package needs none. Format: OCI image-spec, layer.md.
+"""
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from model_registry import atomic_files
+from model_registry.atomic_files import check_paths, is_confined
+from model_registry.container_image import layers
+from model_registry.container_image.layers import Limits, Member
+from model_registry.errors import Corrupt, Refused
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor, File, Version
+
+ROOT = "models"
+MAX_MEMBERS = 10_000  # under /models, in all layers
+MODEL = "model.onnx"
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+WHOLE = "io.scorestream.models"
+"""The annotation of a layer that hides everything that lower layers have under /models: those need not be read."""
+_HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
+
+
+Blob = Callable[[Descriptor], Iterator[bytes]]
+"""Gives a layer's bytes, their digest compared at the end: a store's `blob`."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
+
+    kind: layers.Kind
+    layer: int
+    held: Path | None = None
+    content: Descriptor | None = None
+
+
+def unpack(blob: Blob, version: Version, folder: Path | None, limits: Limits, max_bytes: int) -> list[File]:
+    """The package's files, at most `max_bytes` of them, written into an empty folder; without a folder only hashed.
+
+    Raises Corrupt: a layer that is damaged, or hostile; Refused: no package, several, or a link in it.
+    """
+    tree = _Tree(folder / ".image" if folder else None, max_bytes)
+    for number, layer in enumerate(needed(version.layers)):
+        packed = blob(layer)
+        for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
+            tree.add(member, number)
+        for _ in packed:
+            pass  # to its end, where its digest is compared
+    return tree.settle(tree.package(version.name), folder)
+
+
+def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
+    """The layers that decide what is under /models."""
+    every = list(layers)
+    whole = [at for at, layer in enumerate(every) if layer.annotations.get(WHOLE) == "whole"]
+    return every[whole[-1] :] if whole else every
+
+
+class _Tree:
+    """What is under /models after some layers. Until the last one files lie in `folder` under numbers, never under names.
+
+    They are synced when they get their names: an image that is refused has cost no wait for the disk.
+    """
+
+    def __init__(self, folder: Path | None, max_bytes: int) -> None:
+        if folder:
+            folder.mkdir()
+        self._folder = folder
+        self._written = self._members = 0
+        self._left = max_bytes
+        self._entries: dict[str, _Entry] = {}
+
+    def add(self, member: Member, layer: int) -> None:
+        path = _path(member)
+        if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
+            return
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise Corrupt(f"the image has more than {MAX_MEMBERS} entries under /models")
+        parent, _, name = path.rpartition("/")
+        if name.startswith(WHITEOUT):
+            if name == OPAQUE:
+                self._hide(parent, layer)
+            elif not name.startswith(WHITEOUT + WHITEOUT):
+                self._hide(f"{parent}/{name.removeprefix(WHITEOUT)}".lstrip("/"), layer, itself=True)
+        elif path.partition("/")[0] == ROOT:
+            self._put(path, member, layer)
+
+    def package(self, name: str) -> str:
+        """Where the package is: /models, or the one folder in it that has a model, if several the one of this name."""
+        if (at := f"{ROOT}/{MODEL}") in self._entries:
+            return at.rpartition("/")[0]
+        found = [path.rpartition("/")[0] for path in self._entries if path.count("/") == 2 and path.endswith(f"/{MODEL}")]
+        chosen = [path for path in found if path == f"{ROOT}/{name}"] or found
+        if len(chosen) != 1:
+            what = f"models are in {', '.join(sorted(found))}" if found else "no /models/model.onnx"
+            if ROOT in self._entries and self._entries[ROOT].kind != "folder":
+                what = "/models is a link"
+            raise Refused(f"the image has no one package: {what}", _HINT)
+        return chosen[0]
+
+    def settle(self, root: str, folder: Path | None) -> list[File]:
+        """Give the package's files their names, in another folder. Raises Refused: a link; Corrupt: names too much alike."""
+        found = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
+        for path, entry in found.items():
+            if entry.kind in ("link", "special"):
+                raise Refused(f"{root}/{path} in the image is a link or a special file", "copy the content there")
+        listed = [File(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
+        if len(listed) > manifest.MAX_FILES:
+            raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
+        check_paths(file.path for file in listed)
+        if folder and self._folder:
+            for path in (file.path for file in listed):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                atomic_files.place(cast(Path, found[path].held), folder / path)
+            shutil.rmtree(self._folder)
+        return listed
+
+    def _put(self, path: str, member: Member, layer: int) -> None:
+        if not is_confined(path):
+            raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is no plain relative path")
+        for parent in map(str, PurePosixPath(path).parents):
+            if parent in self._entries and self._entries[parent].kind != "folder":
+                raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is no folder")
+        there = self._entries.get(path)
+        if there is not None and not (there.kind == member.kind == "folder"):
+            if there.layer == layer:
+                raise Corrupt(f"the file path {path!r:.200} stands twice in a layer of the image")
+            self._hide(path, layer, itself=True)
+        self._entries[path] = entry = _Entry(member.kind, layer)
+        if member.kind == "file":
+            self._write(entry, member)
+
+    def _write(self, entry: _Entry, member: Member) -> None:
+        self._left -= member.size
+        if self._left < 0:
+            raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")
+        sha = hashlib.sha256()
+        if self._folder:
+            self._written += 1
+            entry.held = self._folder / str(self._written)
+        with entry.held.open("xb") if entry.held else contextlib.nullcontext() as stream:
+            for chunk in member.content:
+                sha.update(chunk)
+                if stream:
+                    stream.write(chunk)
+        digest = f"sha256:{sha.hexdigest()}"
+        entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
+
+    def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
+        """Remove what lower layers have below a path, or at it and below."""
+        prefix = path + "/" if path else ""
+        for one in [one for one in self._entries if one.startswith(prefix) or (itself and one == path)]:
+            if self._entries[one].layer < layer and (held := self._entries.pop(one).held):
+                held.unlink()
+
+
+def _path(member: Member) -> str:
+    """A member's path from the image's root, without `./` before it. Raises Corrupt for one that leads elsewhere."""
+    parts = [part for part in member.path.split("/") if part not in ("", ".")]
+    if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
+        raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")
+    return "/".join(parts)

@@ -1,0 +1,72 @@
+"""What a package folder holds, and the artifact that is made of it: one raw layer a file."""
+
+import io
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from model_registry.atomic_files import check_paths
+from model_registry.errors import Corrupt, Refused
+from model_registry.oci import digests, manifest
+from model_registry.oci.manifest import Descriptor, File
+from model_registry.untrusted_input.files import open_regular
+
+Source = Callable[[], BinaryIO]
+_MEDIA_TYPE = "application/vnd.cncf.model.{}.v1.raw"  # ModelPack
+_KINDS = {".jsonl": "dataset", ".json": "weight.config", ".yaml": "weight.config", ".md": "doc", ".txt": "doc", ".py": "code"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a push sends: a manifest, its config, and its other blobs, each with how to open it."""
+
+    manifest: bytes
+    config: bytes
+    blobs: tuple[tuple[Descriptor, Source], ...]
+
+
+def of(folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None) -> list[tuple[File, Source]]:
+    """The files to push, by path, hashed: all, or `only` these; `more` are files that the folder lacks. Raises Refused."""
+    paths = [path for path in walk(folder, hidden=False) if only is None or path in only]
+    sources: dict[str, Source] = {path: reader(folder / path) for path in paths}
+    sources |= {path: partial(io.BytesIO, data) for path, data in more.items()}
+    if len(sources) > manifest.MAX_FILES:
+        raise Refused(f"{folder} has {len(sources)} files; a version has at most {manifest.MAX_FILES}")
+    try:
+        check_paths(sorted(sources))
+    except Corrupt as error:
+        raise Refused(f"{folder}: {error}", "rename the file") from None
+    return [(File(path, _describe(path, sources[path])), sources[path]) for path in sorted(sources)]
+
+
+def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
+    """Every file's path relative to the folder. Raises Refused for links and what else is neither file nor folder."""
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if not hidden and any(part.startswith(".") for part in name.parts):
+            continue
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise Refused(f"{path} is a link or a special file", "a version holds plain files; copy the content there")
+        if path.is_file():
+            yield name.as_posix()
+
+
+def reader(path: Path) -> Source:
+    return lambda: open_regular(path)
+
+
+def artifact(name: str, version: str, created: str | None, found: list[tuple[File, Source]], more: Mapping[str, str]) -> Plan:
+    """The ModelPack artifact of some files, with `more` annotations."""
+    config = manifest.build_config(name, version, created, (file.content.digest for file, _ in found))
+    data = manifest.build_version(name, version, created, [file for file, _ in found], config, more)
+    return Plan(data, config, tuple((file.content, source) for file, source in found))
+
+
+def _describe(path: str, source: Source) -> Descriptor:
+    with source() as stream:
+        digest, size = digests.of_stream(stream)
+    name = path.rpartition("/")[2]
+    kind = "doc" if name == "LICENSE" else _KINDS.get(Path(name).suffix, "weight")
+    return Descriptor(media_type=_MEDIA_TYPE.format(kind), digest=digest, size=size)

@@ -1,0 +1,265 @@
+"""A signature as far as a model and example events tell it: a document with gaps where a person has to say what is meant.
+
+Inputs take the fields of their names, wherever events have them; an array may also be the only one of its shape. Nothing that
+can be told apart by its name or shape alone is guessed: the order of numbers in a row is left open.
+"""
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from model_registry.onnx_tools.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
+from model_registry.onnx_tools.tensors import Tensor
+from model_registry.package import binary_fields, json_path, placeholders
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, event_fault
+from model_registry.package.json_path import Step
+from model_registry.package.placeholders import BLANK
+from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step
+from model_registry.package.signature import InputField
+
+Path = tuple[Step, ...]
+MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
+MOST_SHOWN = 3  # of several places of one name
+NONE_NAMED = "the examples have none of that name"
+
+
+@dataclass(slots=True)
+class Drafting:
+    """The example events' values by path, one an event, None where it has none. `nameless` are the tensors that no field is
+    called by; `notes` say what was chosen, and why."""
+
+    values: Mapping[Path, Sequence[Any]]
+    nameless: list[Tensor] = field(default_factory=list)
+    taken: set[Path] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """A document's inputs, and notes. Without values each is as the model states it."""
+    drafting = Drafting(values)
+    drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
+    called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
+    make = _tensor if values else lambda drafting, one: _file(drafting, one) or skeleton(one, tensors)
+    found = {one.name: make(drafting, one) for one in (*called, *drafting.nameless)}
+    if values:
+        _mask(tensors, found)
+    return [found[one.name] for one in tensors], drafting.notes
+
+
+def _mask(tensors: Sequence[Tensor], found: dict[str, dict[str, Any]]) -> None:
+    """Give masks, by their names, that no field feeds, what they mask. Their polarity and the padding are gaps."""
+    varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
+    for tensor in tensors:
+        masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
+        if masked and tensor.name not in varying and any(placeholders.in_document(found[tensor.name])):
+            found[tensor.name] = mask(tensor, masked[0])
+            for name in varying:
+                found[name].setdefault("pad", pad_gap(found[name]["dtype"]))
+
+
+def _file(drafting: Drafting, tensor: Tensor) -> dict[str, Any] | None:
+    """An input of one open length of uint8, which is the bytes of one event; None: it is another."""
+    if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
+        return None
+    drafting.notes.append(
+        f'input {tensor.name!r} takes bytes, such as a file, one event at a time; of a number write "shape": []'
+    )
+    path = next((path for path in drafting.values if _called(path, tensor.name)), None)
+    fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
+    fed = {key: value for key, value in fed.items() if key != "default"}
+    known = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
+    return known | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
+
+
+def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
+    document: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
+    if tensor.dtype not in DTYPES or not tensor.shape or not is_open(tensor.shape[0]):
+        return tensor_skeleton(tensor, False)
+    row = tensor.shape[1:]
+    path = _named(drafting, tensor)
+    if path is None and (found := _file(drafting, tensor)):
+        return found
+    path = path or _only_array(drafting, tensor)
+    if path is None:
+        if len(row) == 1 and row[0] != 1:
+            return document | {"fields": _row(drafting, tensor)}
+        shown = [-1 if is_open(size) else size for size in row]
+        what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}, nested or flat"
+        gap = f"{BLANK}: the field of events that feeds it, {what}; {_why(drafting, tensor)}"
+        shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
+        return document | shape | {"fields": [gap]}
+    drafting.taken.add(path)
+    if _is_bytes(drafting.values[path], tensor):
+        return document | _bytes(drafting, tensor, path)
+    if any(isinstance(step, int) for step in path):
+        drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(path)}; other places of the array are not read")
+    fed = _field(drafting, tensor, path)
+    if not _is_array(drafting, path):
+        return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
+    length = _shape(drafting.values[path], row)
+    if VARIES in length:
+        said = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        fed = {key: value for key, value in fed.items() if key != "default"}
+        return document | {"shape": length, "fields": [fed | {"array": True, "max_length": said}]}
+    if len(row) == 1:
+        return document | {"fields": [fed | {"array": True, "length": length[0]}]}
+    return document | {"shape": length, "fields": [fed | {"array": True}]}
+
+
+def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
+    """Where events have the field of a tensor's name: at the top, else at the only place that fits."""
+    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    fitting = [path for path in called if _fits(drafting.values[path], tensor)]
+    exact = [path for path in fitting if path[-1] == tensor.name]
+    top = [path for path in exact or fitting if len(path) == 1]
+    found = top or exact or fitting
+    if len({tuple(step for step in path if isinstance(step, str)) for path in found}) == 1:  # places of one array
+        found = [path for path in found if None not in drafting.values[path]] or found
+    return found[0] if len(found) == 1 else None
+
+
+def _why(drafting: Drafting, tensor: Tensor) -> str:
+    """Why no field of the examples is taken by a tensor's name."""
+    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    fitting = [path for path in called if _fits(drafting.values[path], tensor)]
+    if not called:
+        return NONE_NAMED
+    shown = " and ".join(json_path.written(path) for path in (fitting or called)[:MOST_SHOWN])
+    if fitting:
+        return f'the examples have {shown}: write the "path" of one'
+    shapes = "".join(f", of shape {list(shape)}" for shape in _shapes(drafting.values[called[0]])[:1])
+    return f"the examples have {shown}{shapes}, which does not fit"
+
+
+def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
+    """The shapes of the arrays among values."""
+    found: list[Sequence[int]] = []
+    for one in (one for one in values if isinstance(one, list)):
+        with contextlib.suppress(ValueError):
+            found.append(of_value(one))
+    return found
+
+
+def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
+    """Where events have the one array that fits a tensor, and no other tensor that has to find its own."""
+    free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
+    fitting = [path for path in free if _fits(drafting.values[path], tensor)]
+    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
+        return None
+    drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(fitting[0])}, the only array that fits it")
+    return fitting[0]
+
+
+def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
+    """The fields that a row may be made of, behind a gap: nothing tells their order."""
+    scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
+    fitting = [path for path in scalars if not any(event_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
+    count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
+    gap = f"{BLANK}: leave here the {count}fields of a row, in the order in which the model was trained on them"
+    return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
+
+
+def _field(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+    """One field of the events, with a gap for the default where some lack it."""
+    name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
+    name = json_path.written(path) if name in drafting.names else name
+    drafting.names.add(name)
+    found: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.written(path)})
+    if any(one is None for one in drafting.values[path]):
+        hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
+        found |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+    return found
+
+
+def _bytes(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+    """The shape and the field of a tensor that is fed by its bytes, in base64."""
+    fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
+    told = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
+    drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(path)} as {told}")
+    return {"shape": row, "fields": [fed | {"bytes": True}]}
+
+
+def _is_bytes(values: Sequence[Any], tensor: Tensor) -> bool:
+    """Whether all values are a row of the tensor as its bytes in base64."""
+    row = tensor.shape[1:]
+    if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
+        return False
+    field = InputField("", tensor.dtype, array=math.prod(map(_fixed, row)), raw=True)
+    return not any(binary_fields.golden_fault(one, field) for one in _there(values))
+
+
+def _fixed(size: int | str | None) -> int:
+    """A dimension's size, 0 where it is open."""
+    return size if isinstance(size, int) and not is_open(size) else 0
+
+
+def _short(document: dict[str, Any]) -> Any:
+    return document["name"] if document.keys() == {"name"} else document
+
+
+def _called(path: Path, name: str) -> bool:
+    last = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return isinstance(path[-1], str) and _plain(last) == _plain(name)
+
+
+def _plain(name: str) -> str:
+    """A name without what styles of writing add: depDelay is dep_delay."""
+    return "".join(letter for letter in name.lower() if letter.isalnum()) or name
+
+
+def _there(values: Sequence[Any]) -> list[Any]:
+    return [one for one in values if one is not None]
+
+
+def _is_array(drafting: Drafting, path: Path) -> bool:
+    return isinstance(_there(drafting.values[path])[0], list)
+
+
+def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
+    """Whether all values are a scalar of the tensor's dtype, where one feeds it, or all arrays of one shape that it takes."""
+    there, row = _there(values), tensor.shape[1:]
+    if tensor.dtype not in DTYPES:
+        return False
+    if _is_bytes(values, tensor):
+        return True
+    if isinstance(there[0], list):
+        shape = _shape(values, row)
+        longest = _longest(values, shape) if VARIES in shape else 1
+        width, nested = step(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
+        return bool(shape) and not any(
+            array_fault(one, width, nested, lambda element: event_fault(element, tensor.dtype)) for one in there
+        )
+    return row in ((), (1,)) and not any(event_fault(one, tensor.dtype) for one in there)
+
+
+def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
+    """The shape of the arrays where the tensor takes it, -1 for an open length that differs; nothing where it does not."""
+    found, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
+    if not found or len(opened) != 1:
+        return found
+    (at,) = opened
+    varying = [*found[:at], VARIES, *found[at + 1 :]]
+    lengths = {length_in(one, tuple(varying)) for one in _there(values) if isinstance(one, list)}
+    return varying if len(lengths) > 1 else found
+
+
+def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
+    """The largest length of arrays of a shape in which it varies."""
+    return max(length_in(one, tuple(shape)) or 0 for one in _there(values) if isinstance(one, list))
+
+
+def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
+    """The shape of the first array where the tensor takes it; nothing where it does not. A flat array has the tensor's shape
+    where that is fixed."""
+    try:
+        found = of_value(_there(values)[0])
+    except ValueError:
+        return []
+    if len(found) == 1 and len(row) > 1 and not any(map(is_open, row)):
+        fixed = [int(size or 0) for size in row]
+        return fixed if math.prod(fixed) == found[0] else []
+    fits = len(found) == len(row) and all(is_open(wanted) or wanted == size for wanted, size in zip(row, found, strict=True))
+    return found if fits else []

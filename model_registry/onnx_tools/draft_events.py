@@ -1,0 +1,79 @@
+"""Events that a person shows: a file of JSON objects, one a line, and the values that stand in them, by path."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from model_registry import atomic_files
+from model_registry.errors import Refused
+from model_registry.package.json_path import MOST_STEPS, Step
+from model_registry.untrusted_input import documents
+
+MOST_EVENTS = 100  # that are looked at; a file may have more
+MAX_LINE = 16 << 20  # bytes of an event
+MAX_BYTES = 64 << 20  # of all that are looked at
+MOST_PLACES = 4_096  # values that are looked at in all events
+MOST_ELEMENTS_OF_OBJECTS = 8  # of an array of objects: as many are looked into
+
+Event = dict[str, Any]
+Path_ = tuple[Step, ...]
+
+
+def read(path: Path) -> list[Event]:
+    """The first events of a file. Raises Refused, naming the line, and Unreachable where it cannot be read."""
+    found: list[Event] = []
+    left = MAX_BYTES
+    with atomic_files.reported(f"the events {path}"), path.open("rb") as stream:
+        for number in range(1, 10 * MOST_EVENTS):
+            line = stream.readline(min(MAX_LINE, left) + 1)
+            if not line or len(found) == MOST_EVENTS or (len(line) > left and left < MAX_LINE):
+                break
+            if len(line) > MAX_LINE:
+                _fail(path, number, f"it has more than {MAX_LINE} bytes")
+            left -= len(line)
+            if line.strip():
+                found.append(_event(path, number, line))
+    if not found:
+        raise Refused(f"{path} has no event", 'write one a line, such as {"distance": 1400, "carrier": "UA"}')
+    return found
+
+
+def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
+    """The scalars and arrays of all events by path, one value an event, None where it has none. Objects are looked into, and
+    the first elements of an array of objects."""
+    found: dict[Path_, list[Any]] = {}
+    for at, event in enumerate(events):
+        for path, value in _leaves(event, ()):
+            if path in found or len(found) < MOST_PLACES:
+                found.setdefault(path, [None] * len(events))[at] = value
+    return found
+
+
+def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
+    if len(path) > MOST_STEPS:
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name:
+                yield from _leaves(part, (*path, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for at, part in enumerate(value[:MOST_ELEMENTS_OF_OBJECTS]):
+            yield from _leaves(part, (*path, at))
+    elif value is not None:
+        yield path, value
+
+
+def _event(path: Path, number: int, line: bytes) -> Event:
+    try:
+        event = documents.ANY.decode(line)  # and can be written again, as a golden example
+    except documents.Unreadable as error:
+        _fail(path, number, f"no JSON: {error}")
+    if not isinstance(event, dict):
+        _fail(path, number, "it is no object")
+    return event
+
+
+def _fail(path: Path, number: int, what: str) -> NoReturn:
+    raise Refused(
+        f"{path} line {number}: {what}", 'an event is an object on one line, such as {"distance": 1400, "carrier": "UA"}'
+    )

@@ -1,0 +1,29 @@
+"""The folder of a draft: the model with the files of its weights, and what was drafted of them."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from model_registry import atomic_files, package
+from model_registry.atomic_files import is_confined
+from model_registry.errors import Refused
+from model_registry.onnx_tools.file import OnnxFile
+
+
+def write(model: Path, found: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
+    """Write all files, or none where one is there already; their names. The model may lie there before."""
+    here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
+    beside = sorted({one.location for one in found.external if is_confined(one.location)})
+    copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}
+    with atomic_files.reported(f"the folder {folder}"):
+        for name in (*copies, *texts):
+            if (folder / name).exists() or (folder / name).is_symlink():
+                raise Refused(f"{folder / name} exists, and nothing is overwritten", "choose another folder with --into")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, source in copies.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as stream:
+                stream.write(text)
+    return [*copies, *texts]

@@ -1,0 +1,101 @@
+"""The outputs of a draft, as far as a model and the labels of its columns tell them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from model_registry.errors import Refused
+from model_registry.onnx_tools.derive_signature import answer_shape
+from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, is_batch, is_name, is_tensor, remedy
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
+from model_registry.package.placeholders import BLANK
+from model_registry.package.shapes import VARIES, is_open, written
+
+TOP = 3  # classes of a draft
+
+
+def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """Draft the output, labels and decision of a model that takes one event at a time.
+
+    The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
+    has an open first dimension, and it has a name that is none of a batch, or if an input has the same name, it is the
+    former; else a person has to say.
+
+    Raises:
+        Refused: No output can be read.
+    """
+    firsts = {one.shape[0] for one in inputs if one.shape and is_open(one.shape[0])}
+    own = [one for one in tensors if one.shape and is_open(one.shape[0])]
+    known = {one.name for one in own if (one.shape[0] in firsts if firsts else _is_count(one.shape[0]))}
+    sizes = {size for one in inputs for size in one.shape if isinstance(size, str)}
+    rows = [replace(one, shape=(1, *one.shape) if one in own or one.shape[:1] != (1,) else one.shape) for one in tensors]
+    document = answers(rows, labels, alone=True)
+    outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
+    for output in outputs:
+        tensor = next((one for one in own if one.name == output["tensor"]), None)
+        if tensor and "top" not in output:
+            row = [VARIES if is_open(size) else size for size in tensor.shape]
+            gap = f"{BLANK}: {row} where the answer has any length, {row[1:]} where its first dimension is a batch of one"
+            output.pop("index", None)
+            output["shape"] = row if tensor.name in known else gap
+        elif "top" not in output:
+            tensor = next(one for one in rows if one.name == output["tensor"])
+            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # as long as the event
+                output.pop("index", None)
+                output["shape"] = [VARIES]
+    return document
+
+
+def _is_count(size: object) -> bool:
+    """Whether the name of an axis is that of a number of answers. Converters leave the batch of a model of one event open."""
+    return is_name(size) and not is_batch(size)
+
+
+def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
+    `alone` the batch is one event.
+
+    Raises Refused where nothing is left.
+    """
+    batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
+    batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
+    read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
+    told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
+    odd = next((one for one in tensors if not is_tensor(one)), None)
+    if not read:
+        hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
+        raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
+    floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+    if odd and not floats:
+        said = f"output {odd.name!r} is {odd.dtype}, not a tensor, and the others have no score ({told})"
+        raise Refused(said, remedy(odd))
+    if labels:
+        return _labelled(floats, labels)
+    if len(tensors) == 1:
+        return {"output": _output(read[0])}
+    if len(read) == 1 or len(floats) == 1:
+        floats = floats or read
+        wide = len(floats[0].shape) == 2 and floats[0].shape[1] != 1
+        gap = {"index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row"} if wide else {}
+        return {"output": _output(floats[0]) | gap}
+    return {"output": [{"name": one.name} | _output(one) for one in floats or read]}
+
+
+def _labelled(floats: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """Classes of the only output that has a column for each label, beside the others."""
+    fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
+    fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
+    rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}
+    if len(fitting) != 1:
+        gap = f"{BLANK}: the tensor of (B, {len(labels)}) numbers, one a label"
+        return {"output": {"tensor": gap, "top": min(TOP, len(labels))}} | rest
+    classes: dict[str, Any] = {"tensor": fitting[0].name, "top": min(TOP, len(labels))}
+    if len(floats) == 1:
+        return {"output": classes} | rest
+    named = [{"name": one.name} | (classes if one is fitting[0] else _output(one)) for one in floats]
+    return {"output": named, "labels": list(labels), "decision": {"argmax": True, "output": fitting[0].name}}
+
+
+def _output(tensor: Tensor) -> dict[str, Any]:
+    shape = answer_shape(tensor)
+    return {"tensor": tensor.name} | ({} if shape is None else {"shape": list(shape)})

@@ -1,0 +1,25 @@
+"""Operators of onnxruntime-extensions (tokenizers, strings, images): a library that is loaded for a model that has them.
+
+Whether a model may have them is settled before, by the domains that are allowed.
+"""
+
+from model_registry.errors import Refused
+from model_registry.extras import install_command
+from model_registry.onnx_tools.file import OnnxFile
+
+DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
+
+
+def library(model: OnnxFile) -> str | None:
+    """The path of the library that a model needs, None where it needs none. Raises Refused where it is not installed."""
+    needed = sorted((domain, name) for domain, name in model.operators - model.functions if domain in DOMAINS)
+    if not needed:
+        return None
+    try:
+        from onnxruntime_extensions import get_library_path
+    except ImportError as error:
+        domain, name = needed[0]
+        said = f"the model uses the operator {name!r:.100} of domain {domain}, and onnxruntime-extensions is not installed"
+        hint = "it belongs beside ONNX Runtime, in the scorers' environments too"
+        raise Refused(f"{said}: {install_command('extensions')}", hint) from error
+    return str(get_library_path())

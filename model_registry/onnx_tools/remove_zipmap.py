@@ -1,0 +1,118 @@
+"""A final ZipMap of a classifier, which makes a sequence of maps of its probabilities: removed, so that an output is a tensor.
+
+CatBoost always exports one, scikit-learn's exporter by default. Depends on the library `onnx`, which may be absent.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model_registry.errors import Refused
+from model_registry.onnx_tools import locales
+from model_registry.onnx_tools.file import OnnxFile
+
+DOMAIN, NAME = "ai.onnx.ml", "ZipMap"
+ROWS = 3
+SHOWN = 10  # classes in a note
+SHOWN_CHARACTERS = 200  # of an error
+
+
+@dataclass(frozen=True, slots=True)
+class Unzipped:
+    """A model without its ZipMap: its bytes, and the classes by the name of the output."""
+
+    data: bytes
+    classes: dict[str, list[Any]]
+
+
+def is_in(model: OnnxFile) -> bool:
+    """Whether a model has the operator."""
+    return (DOMAIN, NAME) in model.operators
+
+
+def without(path: Path) -> Unzipped | None:
+    """Return a model in which each output of ZipMap is the tensor that ZipMap was given; None if no output is one.
+
+    Raises:
+        ImportError: The library `onnx` is not installed.
+        Refused: The model without ZipMap answers otherwise.
+    """
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(str(path), load_external_data=False)
+    outputs = {one.name: one for one in model.graph.output}
+    made = [node for node in model.graph.node if (node.domain, node.op_type) == (DOMAIN, NAME) and node.output[0] in outputs]
+    if not made:
+        return None
+    classes: dict[str, list[Any]] = {}
+    firsts = [one.type.tensor_type.shape.dim[:1] for one in model.graph.input]
+    batch = 1 if firsts and all(dim and dim[0].dim_value == 1 for dim in firsts) else None
+    for node in made:
+        stated = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        names = stated.get("classlabels_int64s") or [one.decode() for one in stated.get("classlabels_strings", ())]
+        name = node.output[0]
+        classes[name] = list(names)
+        outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [batch, len(names) or None]))
+        node.CopyFrom(helper.make_node("Identity", [node.input[0]], [name]))
+    return Unzipped(model.SerializeToString(), classes)
+
+
+def compare(path: Path, unzipped: Unzipped) -> str:
+    """Compare the numbers of both models on generated rows.
+
+    Returns:
+        Why they could not be compared; an empty string if they are the same.
+
+    Raises:
+        Refused: They gave other numbers.
+    """
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        return "ONNX Runtime is not installed here"
+    ort.set_default_logger_severity(4)
+    try:
+        before, after = (
+            ort.InferenceSession(model, providers=["CPUExecutionProvider"]) for model in (str(path), unzipped.data)
+        )
+        rows = {one.name: _rows(one) for one in before.get_inputs()}
+        maps = dict(zip([one.name for one in before.get_outputs()], before.run(None, rows), strict=True))
+        numbers = dict(zip(unzipped.classes, after.run(list(unzipped.classes), rows), strict=True))
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common class; generated rows may not suit
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:SHOWN_CHARACTERS]
+        return locales.hint(str(error)) or f"ONNX Runtime says {reason}"
+    for name, names in unzipped.classes.items():
+        expected = np.array([[row.get(one) for one in names] for row in maps[name]], np.float32)
+        if not np.array_equal(numbers[name], expected, equal_nan=True):
+            raise Refused(f"output {name!r} has other numbers without ZipMap", "export the model without ZipMap")
+    return ""
+
+
+def _rows(stated: Any) -> Any:
+    """Rows of an input as ONNX Runtime states it."""
+    shape = [size if isinstance(size, int) else 1 for size in stated.shape]
+    if shape and not isinstance(stated.shape[0], int):
+        shape[0] = ROWS
+    if "string" in stated.type:
+        return np.full(shape, "a", object)
+    kind = {"tensor(float)": "float32", "tensor(double)": "float64"}.get(stated.type)
+    if kind is None:
+        return np.ones(shape, stated.type.removeprefix("tensor(").removesuffix(")"))
+    return np.random.default_rng(1).normal(size=shape).astype(kind)
+
+
+def note(unzipped: Unzipped, uncompared: str) -> str:
+    """Return a line about what was changed; `uncompared` is why the numbers were not compared."""
+    said = "; ".join(
+        f"output {name!r} has a column for each class: {_listed(names)}" if names else f"output {name!r} names no classes"
+        for name, names in unzipped.classes.items()
+    )
+    checked = f"the numbers were not compared: {uncompared}" if uncompared else "the numbers are the same"
+    return f"the final ZipMap was removed ({checked}): {said}"
+
+
+def _listed(names: list[Any]) -> str:
+    return ", ".join(map(str, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")

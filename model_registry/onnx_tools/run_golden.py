@@ -1,0 +1,213 @@
+"""Golden examples, answered by the model itself before a version is pushed: one batch, on the CPU, with ONNX Runtime.
+
+A scorer does the same with its own decoder and on its own device before it serves the version; this only finds out sooner.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.errors import Refused
+from model_registry.onnx_tools import locales, ort_extensions
+from model_registry.onnx_tools.file import OnnxFile
+from model_registry.package import batch_probe, binary_fields, model_outputs
+from model_registry.package.dtypes import held
+from model_registry.package.event_tree import look_up
+from model_registry.package.golden import Golden, agrees
+from model_registry.package.model_inputs import Feeding, Tensors, neutral_rows, of_bytes, ragged
+from model_registry.package.padding import Lengths, as_row, is_ragged, together
+from model_registry.package.placeholders import BLANK
+from model_registry.package.shapes import VARIES, filled, flat, is_nested, is_open, length_in, written
+from model_registry.package.signature import InputField, Signature, TensorInput
+
+MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
+NO_ROWS = (
+    'export it with the batch as its first dimension, read another output, or feed one event at a time ("batch": false), with '
+    '-1 in the "shape" of the output for a length that is the answer\'s own'
+)
+NO_SCORER = "no scorer could either"
+ZEROS = "without golden examples scorers ask it for zeros and empty strings; write golden.jsonl with an event that it answers"
+
+
+def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
+    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
+    found `stated` in the file.
+
+    Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
+    """
+    loaded = Loaded(model, signature, stated)
+    events = [example.event for example in examples]
+    loaded.probe(events)
+    if not examples:
+        loaded.check_neutral()
+    alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
+    found = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
+    for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
+        if not agrees(example.score, answer, example.tolerance):
+            message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
+            columns = isinstance(answer, list) and not isinstance(example.score, list)
+            which = "`index` of the signature's output says which column is the score"
+            raise Refused(message, which if columns else MISMATCH)
+    loaded.check_batch(events[:1])
+    return loaded.version
+
+
+class Loaded:
+    """A model in ONNX Runtime, asked by its signature. Raises ImportError: ONNX Runtime is not installed; Refused: the model
+    does not load."""
+
+    def __init__(self, model: Path, signature: Signature, stated: OnnxFile | None = None) -> None:
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
+        import onnxruntime as ort
+
+        ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
+        self.version = str(ort.__version__)
+        self._signature, self._feeding = signature, Feeding(signature)
+        self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
+        options = ort.SessionOptions()
+        if stated and (library := ort_extensions.library(stated)):
+            options.register_custom_ops_library(library)
+        self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
+        self._declared = {one.name: one.shape for one in stated.outputs} if stated else {}
+
+    def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
+        """The score of each event, as JSON has it. Raises Refused."""
+        return self._answers(decoded(self._signature, events)) if events else []
+
+    def check_neutral(self) -> None:
+        """Ask for one event of zeros and empty strings, as a scorer does that has no golden example. Raises Refused."""
+        try:
+            self._answers(neutral_rows(self._signature))
+        except Refused as error:
+            raise Refused(str(error), ZEROS if error.hint == NO_SCORER else error.hint) from None
+
+    def _answers(self, tensors: Tensors) -> list[Any]:
+        try:
+            outputs = self._outputs(tensors)
+            self._check_shapes(outputs)
+            return model_outputs.values(self._signature, outputs)
+        except model_outputs.Unreadable as error:
+            raise Refused(str(error), "signature.json and model.onnx must belong together") from None
+
+    def probe(self, events: Sequence[dict[str, Any]]) -> None:
+        """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+        rows = decoded(self._signature, events) if events else None
+        batch_probe.check(self._signature, rows, self._run, Refused)
+
+    def _check_shapes(self, outputs: Tensors) -> None:
+        """Raises Refused where answers have several shapes and the signature does not say so."""
+        for one in self._signature.outputs:
+            if is_ragged(outputs[one.tensor]) and self._signature.rank(one) is None:
+                found = sorted({row.shape for row in outputs[one.tensor]}, key=len)
+                said = f"output {one.tensor!r} has the shapes {list(found[0])} and {list(found[-1])} for two events"
+                raise Refused(said, f'write "shape": {_common(found)} in that output; -1 is any length')
+
+    def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
+        """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.
+        Raises Refused where it has none."""
+        stated = [tuple(one.shape) for one in self._session.get_outputs() if one.name in self._names]
+        if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
+            return
+        count = next(number for number in range(2, len(stated) + 3) if all(number not in shape[:1] for shape in stated))
+        neutral = {name: np.repeat(row, count, axis=0) for name, row in neutral_rows(self._signature).items()}
+        self._run(decoded(self._signature, [*event] * count) if event else neutral)
+
+    def _outputs(self, tensors: Tensors) -> Tensors:
+        """The outputs for events: in one run, or as many as their lengths need."""
+        if not self._signature.varies and not self._signature.alone:
+            return self._run(tensors)
+        runs = Lengths(self._signature).runs(tensors)
+        try:
+            return together(runs, tensors, lambda part, _: self._run(part), alone=self._signature.alone)
+        except ValueError as error:
+            hint = 'feed one event at a time ("batch": false) and write -1 for such a length in the "shape" of the output'
+            raise Refused(str(error), hint) from None
+
+    def _run(self, tensors: Tensors) -> Tensors:
+        rows = len(next(iter(tensors.values())))
+        given = self._feeding.all(tensors)
+        found = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, given)), strict=True))
+        if self._signature.alone:
+            found = as_row(self._signature, found)
+        for name, output in found.items():
+            if np.shape(output)[:1] != (rows,):
+                message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
+                raise Refused(message, NO_ROWS)
+            self._check_declared(name, np.shape(output))
+        return found
+
+    def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raises Refused where a score is a whole row, and the file declares another length than the row has.
+
+        ONNX Runtime knows the length that it infers, not the declared one.
+        """
+        declared = self._declared.get(name, ())
+        whole = any(
+            one.tensor == name and one.index is None and one.shape is None and not one.top for one in self._signature.outputs
+        )
+        if not whole or self._signature.alone or len(declared) != len(shape):
+            return
+        if any(not is_open(size) and size != real for size, real in zip(declared[1:], shape[1:], strict=True)):
+            message = f"output {name!r} has the shape {written((None, *shape[1:]))}, the model declares {written(declared)}"
+            hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
+            raise Refused(message, f"{hint}; then the signature can say which number is the score")
+
+    def _tried(self, asked: Callable[[], Any]) -> Any:
+        try:
+            return asked()
+        except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
+            message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
+            raise Refused(message, locales.hint(reason) or NO_SCORER) from None
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """The shape of answers of these shapes, of ascending ranks. A first dimension of one was taken for the batch of some."""
+    full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
+    found = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
+    return found if len(full) == len(shapes) else [VARIES, *found[1:]]
+
+
+def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
+    """What the model is given for some events, by tensor name."""
+    return Feeding(signature).all(decoded(signature, events))
+
+
+def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
+    """(B, n) rows by the name of each tensor that events feed."""
+    return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
+
+
+def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
+    """The (B, width) rows of a tensor; where its length varies each is an array of its own."""
+    if tensor.varies:
+        return ragged((_row(tensor, look_up(event, tensor.fields[0].steps)) for event in events), len(events))
+    rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
+    return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
+
+
+def _row(tensor: TensorInput, value: Any) -> NDArray[Any]:
+    """An array, or bytes in base64, as the tensor has it, its length as it comes; an empty one of None."""
+    shape = tensor.shape or ()
+    if tensor.fields[0].raw:
+        return of_bytes(binary_fields.from_base64(value or ""), tensor.fields[0])
+    value = value or []
+    elements = flat(value, len(shape)) if is_nested(value) else value
+    return np.array(elements, held(tensor.dtype)).reshape(filled(shape, length_in(value, shape) or 0))
+
+
+def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
+    value = look_up(event, field.steps)
+    if field.raw and field.dtype == "string" and value is not None:
+        return [binary_fields.from_base64(value).decode()]
+    if field.array is None:
+        return [field.default if value is None else value]
+    if value is None:
+        return [field.default] * field.array
+    if field.raw:
+        return list(of_bytes(binary_fields.from_base64(value), field))
+    return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)

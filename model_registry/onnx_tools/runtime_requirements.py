@@ -1,0 +1,54 @@
+"""What a version needs of the scorer that is to run it: noted in its manifest by push, compared before anything is loaded.
+
+The table of minimum versions was measured: each release of ONNX Runtime was given models of rising opset and IR version.
+"""
+
+import re
+from collections.abc import Mapping
+
+from model_registry.errors import Corrupt
+from model_registry.onnx_tools.file import OnnxFile
+
+RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
+OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{what}" for what in ("opset", "ir", "onnxruntime", "device"))
+"""The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, devices. Absent: left open."""
+_VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,3}")
+_SYNTAX = {
+    OPSET: re.compile(r"[A-Za-z0-9._-]+=\d{1,6}(,[A-Za-z0-9._-]+=\d{1,6})*"),
+    IR: re.compile(r"\d{1,6}"),
+    RUNTIME: _VERSION,
+    DEVICE: re.compile(r"[a-z]+(,[a-z]+)*"),
+}
+
+
+def of(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
+    """The needs of a model, as annotations. The minimum version is left open where the table does not reach."""
+    opset = model.opsets.get("", 0)
+    enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
+    opsets = ",".join(f"{domain or 'ai.onnx'}={version}" for domain, version in sorted(model.opsets.items()))
+    needs = {OPSET: opsets, IR: str(model.ir_version), RUNTIME: next(iter(enough), ""), DEVICE: ",".join(sorted(set(devices)))}
+    return {key: value for key, value in needs.items() if value}
+
+
+def missing(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
+    """What this version of ONNX Runtime on this device lacks of what a manifest asks for, or None if it has all.
+
+    Raises Corrupt, naming the annotation that does not read.
+    """
+    needs = {key: annotations.get(key, "") for key in _SYNTAX}
+    for key, value in needs.items():
+        if value and not _SYNTAX[key].fullmatch(value):
+            raise Corrupt(f"the annotation {key} is {value!r:.100}, which says nothing", "push the version again")
+    has = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
+    if needs[DEVICE] and not has & set(needs[DEVICE].split(",")):
+        return f"it needs device {needs[DEVICE].replace(',', ' or ')}, this scorer has {device}"
+    if needs[RUNTIME] and _parts(onnxruntime) < _parts(needs[RUNTIME]):
+        stated = f"opset {needs[OPSET]}, IR {needs[IR]}" if needs[OPSET] else "so it was pushed"
+        return f"it needs ONNX Runtime {needs[RUNTIME]} or newer ({stated}), this scorer has {onnxruntime}"
+    return None
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """The numbers a version begins with."""
+    begin = _VERSION.match(version)
+    return tuple(int(part) for part in begin.group().split(".")) if begin else ()

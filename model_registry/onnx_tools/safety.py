@@ -1,0 +1,71 @@
+"""An ONNX model is checked before anything loads it: what it would read, what it would run, and whether its signature fits.
+
+A loader follows a model's external data to any path, reads memory where the path is of a certain form, and calls whatever
+library claims an operator's domain; so all three are settled here, on the file's structure alone.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from model_registry import atomic_files
+from model_registry.atomic_files import is_confined
+from model_registry.default_limits import DEFAULT_DOMAINS
+from model_registry.errors import Refused
+from model_registry.onnx_tools import file, tensors
+from model_registry.onnx_tools.file import External, OnnxFile
+from model_registry.package.signature import Signature
+
+OLDEST_OPSET = 7  # the first that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
+MEMORY = "_ORT_MEM_ADDR_"  # in ONNX Runtime such a path means: the offset is an address in this process
+STANDARD = ("", "ai.onnx.ml")
+
+
+def check(model: Path, signature: Signature | None, domains: Collection[str] = DEFAULT_DOMAINS) -> OnnxFile:
+    """What the file says, if it may be loaded; the files beside it are those of its package.
+
+    Raises Corrupt (no ONNX), and Refused: external data outside the package, operators of domains that are not allowed, an
+    opset that no runtime promises, inputs or outputs that the signature does not fit.
+    """
+    found = file.read(model)
+    for external in found.external:
+        if fault := _external_fault(model, external):
+            raise Refused(
+                f"{model.name} keeps weights in {external.location!r:.200}: {fault}", "save it with its weights inside"
+            )
+    if fault := operator_fault(found, domains):
+        raise Refused(f"{model.name} {fault}", "model.op_domains lists the domains that a scorer allows")
+    if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
+        raise Refused(fault, "signature.json and model.onnx must belong together")
+    return found
+
+
+def _external_fault(model: Path, external: External) -> str | None:
+    """Why weights must not be read from there, or None if they may."""
+    if not is_confined(external.location) or MEMORY in external.location:
+        return "that is no plain path inside the package"
+    there = _size(model, external.location)
+    if there is None or any(part.startswith(".") for part in external.location.split("/")):
+        return "the package has no such file"
+    if external.offset < 0 or (external.length or 0) < 0 or external.offset + (external.length or 0) > there:
+        return f"bytes {external.offset} to {external.offset + (external.length or 0)} of {there}"
+    return None
+
+
+def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
+    """Which operator or opset speaks against the model, or None if none does."""
+    opset = model.opsets.get("")
+    if opset is not None and opset < OLDEST_OPSET:
+        return f"has opset {opset}; the oldest that is run is {OLDEST_OPSET}"
+    allowed = {*STANDARD, *domains}
+    for domain, name in sorted(model.operators - model.functions):
+        if domain not in allowed:
+            return f"uses the operator {name!r:.100} of domain {domain!r:.100}, which is not allowed"
+    return None
+
+
+def _size(model: Path, location: str) -> int | None:
+    """The bytes of a file beside the model, where neither it nor a folder on the way is a link."""
+    path = model.parent / location
+    with atomic_files.reported(f"the package {model.parent}"):
+        plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
+        return path.stat().st_size if plain else None

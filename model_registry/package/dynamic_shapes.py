@@ -1,0 +1,135 @@
+"""Tensors with a length that varies (-1 in their shape), and those made of it: what a signature may say of them. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from model_registry.package import binary_fields, field_sources, shapes
+from model_registry.package.dtypes import INTEGER_LIMITS, value_fault
+from model_registry.package.shapes import MAX_WIDTH
+
+if TYPE_CHECKING:
+    from model_registry.package.signature import InputField, Signature, TensorInput
+
+EXAMPLE = '{"name": ..., "array": true, "max_length": 512}'
+BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
+
+
+def is_stated(tensor: Any) -> bool:
+    """Whether a tensor of a document has a length that varies, or is made of one. Raises ValueError where that is wrong."""
+    if tensor.mask_of or tensor.length_of:
+        _check_made(tensor)
+        return True
+    if tensor.marks:
+        raise ValueError('"marks" is for a mask: name the tensor that it masks, "mask_of"')
+    if tensor.fields is not None and tensor.value is None and shapes.varies(tensor.shape):
+        _check_varying(tensor)
+        return True
+    if shapes.varies(tensor.shape):
+        raise ValueError(f"{tensor.shape}: only what an array field or bytes feed has a length that varies (-1), no constant")
+    if tensor.pad is not None or tensor.axis or any(one.max_length for one in tensor.fields or ()):
+        raise ValueError('"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"')
+    return False
+
+
+def _check_varying(tensor: Any) -> None:
+    """Raises ValueError where not one array field, or one of bytes, with a bound feeds the tensor."""
+    shape, fields = tensor.shape, tensor.fields
+    if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
+        raise ValueError(
+            f"the shape {shape} has a length that varies, which one array field gives, {EXAMPLE}, or bytes, {BYTES}"
+        )
+    field = fields[0]
+    if field.bytes and tensor.dtype == "string":
+        raise ValueError(f'field {field.name!r} of bytes is one text, without a length; write the "shape" []')
+    if field.max_length is None or field.length is not None:
+        example = BYTES if field.bytes else EXAMPLE
+        raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {example}')
+    _check_most(field, shape, tensor.dtype)
+    field_sources.check(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
+    if tensor.default is not None or field.default is not None:
+        hint = 'an absent one is empty if it says "required": false'
+        raise ValueError(f"field {field.name!r}: what has a length that varies takes no default; {hint}")
+    if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
+        raise ValueError(f"the pad: {fault}")
+
+
+def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
+    """Raises ValueError where an event may have more than is fed."""
+    most = shapes.step(shape) * field.max_length
+    if field.bytes and most * binary_fields.item_size(dtype) > binary_fields.MOST_BYTES:
+        size = most * binary_fields.item_size(dtype)
+        said = f"field {field.name!r} may have {size} bytes; at most {binary_fields.MOST_BYTES} are fed"
+        raise ValueError(f"{said}: lower max_length")
+    if not field.bytes and most > MAX_WIDTH:
+        raise ValueError(f"field {field.name!r} may have {most} elements; at most {MAX_WIDTH} are fed: lower max_length")
+
+
+def _check_made(tensor: Any) -> None:
+    """Raises ValueError where a mask or lengths cannot be made as they are stated."""
+    key = "mask_of" if tensor.mask_of else "length_of"
+    others = {"fields": tensor.fields, "value": tensor.value, "default": tensor.default, "pad": tensor.pad}
+    others |= {"marks": tensor.length_of and tensor.marks}
+    others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of}
+    if odd := [name for name, value in others.items() if value is not None]:
+        raise ValueError(f'a tensor with "{key}" is made of another: leave out "{odd[0]}"')
+    if tensor.dtype == "string":
+        raise ValueError(f'a tensor with "{key}" is of numbers, or bool, not of strings')
+    if tensor.shape is not None and shapes.varies(tensor.shape) is not (key == "mask_of"):
+        may = "-1 for the length, such as [-1] or [1, 1, -1]" if key == "mask_of" else "no -1, such as [] or [1]"
+        raise ValueError(f'the shape {tensor.shape}: that of a tensor with "{key}" has {may}')
+
+
+def check_together(tensors: Sequence["TensorInput"]) -> None:
+    """Raises ValueError where tensors whose lengths vary do not go together, or one is made of what does not vary."""
+    varying = {one.tensor: one for one in tensors if one.varies}
+    for one in varying.values():
+        first = next(other for other in varying.values() if other.axis == one.axis)
+        names = f"{first.tensor!r} and {one.tensor!r}"
+        if (first.pad is None) is not (one.pad is None):
+            raise ValueError(f'tensors {names} share a length: give each a "pad", or none, or another "axis"')
+        if (most := first.fields[0].max_length) != one.fields[0].max_length:
+            raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
+    for one in tensors:
+        if (of := one.mask_of or one.length_of) is None:
+            continue
+        if of not in varying:
+            said = f"the tensors whose lengths vary are {sorted(varying)}"
+            raise ValueError(f"tensor {one.tensor!r} is made of {of!r}; {said}")
+        longest = varying[of].fields[0].max_length
+        if one.length_of and one.dtype in INTEGER_LIMITS and (fault := value_fault(longest, one.dtype)):
+            raise ValueError(f"tensor {one.tensor!r}: a length may be {longest}, and {fault}")
+
+
+def takes(new: "InputField", old: "InputField") -> bool:
+    """Whether every array that is good for the old field is good for the new one. Scalars take scalars."""
+    if not new.varies:
+        return old.array == new.array and old.shape in (None, new.shape)
+    if old.array is None or new.shape is None:
+        return False
+    if old.varies:
+        return old.shape == new.shape and old.max_length <= new.max_length
+    length, rest = divmod(old.array, shapes.step(new.shape))
+    nested = old.shape in (None, shapes.filled(new.shape, length))
+    return not rest and length <= new.max_length and nested
+
+
+def apart(old: "Signature", new: "Signature") -> tuple[str, str] | None:
+    """Two fields whose arrays have one length in `new`, and in `old` maybe not; None where there are none."""
+    known = {field.name: (one, field) for one in old.fed for field in one.fields if field.array}
+    firsts: dict[str, str] = {}
+    for one in (one for one in new.fed if one.varies):
+        name = one.fields[0].name
+        first = firsts.setdefault(one.axis, name)
+        if name == first or first not in known or name not in known:
+            continue
+        (tensor, field), (before, other) = known[name], known[first]
+        shared = tensor.varies and before.varies and tensor.axis == before.axis
+        same = not field.varies and not other.varies and field.array == other.array
+        if not shared and not same:
+            return first, name
+    return None
+
+
+def in_words(pair: tuple[str, str]) -> str:
+    """What `apart` has found."""
+    return f"fields {pair[0]} and {pair[1]} have one length, and might have two"

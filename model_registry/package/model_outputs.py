@@ -1,0 +1,146 @@
+"""A model's outputs as the signature reads them, for a whole batch at once: arrays, and the largest numbers of rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.padding import is_ragged
+from model_registry.package.shapes import MAX_WIDTH, could_be, written
+from model_registry.package.signature import Argmax, Decision, Output, Signature
+
+MOST_ELEMENTS = 1 << 25
+"""Of the answers to a batch, which are some hundred MB as JSON."""
+
+
+class Unreadable(ValueError):
+    """An output is not as the signature reads it, or too large to be written."""
+
+
+def columns(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
+    """Read the outputs of a batch.
+
+    Returns:
+        (B,) or (B, ...) by the output's name, of (B, ...) by tensor name; an object array (B,) of arrays where events that
+        are run one at a time have answers of several shapes.
+
+    Raises:
+        Unreadable: An output is not as the signature reads it, or is too large.
+    """
+    found = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
+    events = len(next(iter(found.values())))
+    sizes = sum((_sizes(column) for column in found.values()), np.zeros(events, np.int64))
+    largest, elements = int(sizes.max(initial=0)), int(sizes.sum())
+    if largest > MAX_WIDTH:
+        raise Unreadable(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
+    if elements > MOST_ELEMENTS:
+        hint = f"at most {MOST_ELEMENTS} are written at once; batching.max_events bounds a batch"
+        raise Unreadable(f"the answers to {events} events have {elements} elements; {hint}")
+    return found
+
+
+def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
+    """(B,) numbers of elements of each event's answer."""
+    if is_ragged(column):
+        return np.fromiter((row.size for row in column), np.int64, len(column))
+    return np.full(len(column), column.size // max(1, len(column)), np.int64)
+
+
+def largest(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
+    """(B, n) numbers to the (B, count) places of each row's largest, the largest first; of equal ones the first is first."""
+    if count >= rows.shape[1]:
+        return _descending(rows)
+    bound = np.partition(rows, -count, axis=1)[:, -count, np.newaxis]
+    candidates = rows >= bound
+    alone = candidates.sum(axis=1) == count
+    places = np.empty((len(rows), count), np.intp)
+    chosen = np.nonzero(candidates[alone])[1].reshape(-1, count)
+    order = _descending(np.take_along_axis(rows[alone], chosen, axis=1))
+    places[alone] = np.take_along_axis(chosen, order, axis=1)
+    places[~alone] = _descending(rows[~alone])[:, :count]  # equal numbers at the bound, or NaN
+    return places
+
+
+def values(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """Each event's score as JSON has it, of outputs as above. Raises Unreadable."""
+    read = columns(signature, outputs)
+    found = {one.name: _values(signature, one, read[one.name]) for one in signature.outputs}
+    if list(found) == [None]:
+        return found[None]
+    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+
+
+def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[Any]:
+    if is_ragged(column):
+        return [row.tolist() for row in column]
+    if not output.top:
+        return list(column.tolist())
+    labels, places = signature.labels_of(output), largest(column, output.top)
+    scores = np.take_along_axis(column, places, axis=1)
+    pairs = zip(places.tolist(), scores.tolist(), strict=True)
+    return [[{"label": labels[at], "score": one} for at, one in zip(*pair, strict=True)] for pair in pairs]
+
+
+def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+    """One output of a batch as the signature reads it. Raises Unreadable."""
+    column = _ragged_column(signature, output, found) if is_ragged(found) else _dense_column(signature, output, found)
+    decides = isinstance(signature.decision, Decision) and output is signature.decided
+    if decides and (column.ndim != 1 or is_ragged(column)):
+        shape = "several shapes" if is_ragged(found) else f"shape {found.shape}"
+        said = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
+        raise Unreadable(f"{said}; give output.index")
+    return column
+
+
+def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+    """(B,) arrays of several shapes, as the signature reads them. Raises Unreadable."""
+    if signature.rank(output) == 1 and output.shape is None:  # a column, or one for each label
+        rows = [_dense_column(signature, output, row[np.newaxis]) for row in found]
+        return np.concatenate(rows)
+    if output.shape is None:
+        numbers = np.empty(len(found), object)
+        for at, row in enumerate(found):
+            numbers[at] = row.reshape(()) if row.size == 1 else row
+        return numbers
+    for row in found:
+        if not could_be(row.shape, output.shape):
+            raise Unreadable(
+                f"output {output.tensor!r} has shape {row.shape} for an event, and the signature reads {list(output.shape)}"
+            )
+    return found
+
+
+def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+    if output.index is not None:
+        if found.ndim < 2 or output.index >= found.shape[1]:
+            raise Unreadable(f"output {output.tensor!r} has shape {found.shape}, and no column {output.index}")
+        return found[:, output.index]
+    if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
+        return _classes(output, found, len(signature.labels_of(output)))
+    if output.shape is None:
+        return found.reshape(len(found)) if found.size == len(found) else found
+    if output.shape == () and found.size == len(found):
+        return found.reshape(len(found))
+    if not could_be(found.shape[1:], output.shape):
+        raise Unreadable(
+            f"output {output.tensor!r} has shape {found.shape}, and the signature reads {written((None, *output.shape))}"
+        )
+    return found
+
+
+def _classes(output: Output, found: NDArray[Any], labels: int) -> NDArray[Any]:
+    """The (B, n) rows of an output that has a label for each column. Raises Unreadable."""
+    if found.dtype.kind not in "iuf" or found.shape[1:] != (labels,):
+        kind = "string" if found.dtype.kind == "O" else found.dtype.name
+        raise Unreadable(
+            f"output {output.tensor!r} is {kind} of shape {found.shape}, not rows of {labels} numbers, one a label"
+        )
+    return found
+
+
+def _descending(rows: NDArray[Any]) -> NDArray[np.intp]:
+    """(B, n) to the places of each row's numbers, the largest first; of equal ones the first is first."""
+    backwards = np.argsort(rows[:, ::-1], axis=1, kind="stable")
+    places: NDArray[np.intp] = (rows.shape[1] - 1 - backwards)[:, ::-1]
+    return places

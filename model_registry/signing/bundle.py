@@ -1,0 +1,127 @@
+"""Sigstore bundles (bundle format v0.3, JSON): one signed in-toto statement, as cosign 3 stores and reads them.
+
+A statement (attestation spec v1) says something (the predicate) about content with a digest (the subject); to sign a version is
+to sign a statement with nothing in it. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1).
+What is signed is the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key was checked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from model_registry.errors import Corrupt
+from model_registry.oci import digests, manifest
+from model_registry.signing.keys import PrivateKey
+
+MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+MEDIA_TYPES = (MEDIA_TYPE, "application/vnd.dev.sigstore.bundle+json;version=0.3")
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+MAX_BYTES = 1 << 20
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+STATEMENT_TYPES = (STATEMENT_TYPE, "https://in-toto.io/Statement/v0.1")
+SIGNED = "https://sigstore.dev/cosign/sign/v1"
+MOVED = "https://scorestream.io/attestations/move/v1"
+"""The type of a signed move of a channel (model_registry/channels/signed_move.py)."""
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    digest: dict[str, str]
+    name: str = ""
+
+
+class _Statement(msgspec.Struct, frozen=True, rename="camel"):
+    type_: str = msgspec.field(name="_type")
+    subject: list[_Subject]
+    predicate_type: str
+    predicate: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`subjects` are the digests it speaks of, `sha256:` and hexadecimal digits, each with the names that it has there."""
+
+    subjects: Mapping[str, frozenset[str]]
+    predicate_type: str
+    predicate: dict[str, Any]
+
+
+def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
+    """A statement about one manifest under some names (a subject each), or under none, as JSON."""
+    named: list[dict[str, str]] = [{"name": name} for name in names] or [{}]
+    subject = [{**name, "digest": {"sha256": digests.hex_of(digest)}} for name in named]
+    return manifest.encode(
+        {"_type": STATEMENT_TYPE, "subject": subject, "predicateType": predicate_type, "predicate": predicate}
+    )
+
+
+def parse_statement(payload: bytes) -> Statement:
+    """The statement in a payload. Raises Corrupt where there is none. Checks no signature."""
+    found = manifest.decode(payload, _Statement, "the signed statement")
+    if found.type_ not in STATEMENT_TYPES:
+        raise Corrupt(f"the signed document is {found.type_!r:.100}, no in-toto statement")
+    subjects: dict[str, frozenset[str]] = {}
+    for one in found.subject:
+        digest = f"sha256:{one.digest.get('sha256')}"
+        subjects[digest] = subjects.get(digest, frozenset()) | ({one.name} - {""})
+    return Statement(subjects, found.predicate_type, found.predicate or {})
+
+
+class _Signed(msgspec.Struct, frozen=True):
+    sig: bytes
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    payload: bytes
+    payload_type: str
+    signatures: list[_Signed]
+
+
+class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
+    media_type: str
+    dsse_envelope: _Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The payload must not be looked into before `sig` was found to be a trusted key's over `signed`."""
+
+    payload: bytes
+    sig: bytes
+
+    @property
+    def signed(self) -> bytes:
+        """What the signature is over."""
+        return encoded(PAYLOAD_TYPE, self.payload)
+
+
+def encoded(payload_type: str, payload: bytes) -> bytes:
+    """DSSE's pre-authentication encoding."""
+    return b"DSSEv1 %d %s %d %s" % (len(payload_type.encode()), payload_type.encode(), len(payload), payload)
+
+
+def build(payload: bytes, key: PrivateKey) -> bytes:
+    """Sign a statement. The hint names the key (base64 of its fingerprint) to tools; nothing is trusted because of it."""
+    sig = key.sign(encoded(PAYLOAD_TYPE, payload))
+    document = {  # bytes are written as base64
+        "mediaType": MEDIA_TYPE,
+        "verificationMaterial": {"publicKey": {"hint": bytes.fromhex(key.public().fingerprint)}},
+        "dsseEnvelope": {"payload": payload, "payloadType": PAYLOAD_TYPE, "signatures": [{"sig": sig}]},
+    }
+    return manifest.encode(document)
+
+
+def parse(data: bytes) -> Bundle:
+    """The one signed statement in a bundle. Raises Corrupt where there is none. Checks no signature."""
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
+    found = manifest.decode(data, _Bundle, "the signature bundle")
+    if found.media_type not in MEDIA_TYPES:
+        raise Corrupt(f"a signature bundle of type {found.media_type!r:.100}; only version 0.3 is read")
+    envelope = found.dsse_envelope
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, no in-toto statement")
+    if len(envelope.signatures) != 1:
+        raise Corrupt(f"the signature bundle has {len(envelope.signatures)} signatures, not one")
+    return Bundle(envelope.payload, envelope.signatures[0].sig)

@@ -1,0 +1,402 @@
+"""Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
+
+import itertools
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import httpx
+
+from model_registry.errors import Corrupt, Denied, Misconfigured, Refused, RegistryError, Unreachable
+from model_registry.stores import StoreOptions, auth, http_transport, retry
+from model_registry.stores.retry import Attempts, Timing
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.text import printable
+
+MAX_ERROR = 16 << 10  # bytes of an answer that matters little
+PIECE = 256 << 10  # bytes that are decompressed at a time
+
+
+_TAG, _TITLE = re.compile(r"<[^>]*>"), re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer from `url`; its body is cut one byte behind the limit that was asked for, so that a longer one is seen."""
+
+    status: int
+    headers: httpx.Headers
+    url: httpx.URL
+    body: bytes
+
+    @property
+    def said(self) -> str:
+        """The reasons that a registry gives for an error, for people: at most a line, begun with a colon."""
+        text = _stated(self.body)
+        return f": {printable(text):.300}" if text else ""
+
+    def location(self) -> httpx.URL:
+        """Where to go on. Raises Corrupt."""
+        text = self.headers.get("Location", "")
+        with suppress(httpx.InvalidURL):
+            if text:
+                return self.url.join(text)
+        raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
+
+    def error(self, doing: str) -> RegistryError:
+        """What an answer that is no success means."""
+        message = f"{self.url.host} answered {self.status} to {doing}{self.said}"
+        if self.status in (401, 403):
+            return Denied(message, f"docker login {self.url.netloc.decode()}, with an account that may do it")
+        if self.status == 413:
+            hint = (
+                "raise the limit on the size of requests of the registry or the proxy before it (nginx: client_max_body_size)"
+            )
+            return Refused(message, hint)
+        if self.status >= 500 or self.status in retry.STATUSES:
+            return Unreachable(message, "try again later, or look into the registry's log")
+        return Refused(message, "the registry does not take that; look into its log")
+
+
+def _stated(body: bytes) -> str:
+    """Return the text of an error: of the specification's JSON, of other JSON, of a page or of plain text."""
+    try:
+        document = documents.ANY.decode(body)
+    except documents.Unreadable:
+        page = body[:2_000].decode(errors="replace")
+        title = _TITLE.search(page)
+        return " ".join((title[1] if title else _TAG.sub(" ", page)).split())
+    listed = document.get("errors") if isinstance(document, dict) else None
+    found = listed if isinstance(listed, list) else [document]
+    return "; ".join(filter(None, map(_error_text, found[:3])))
+
+
+def _error_text(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return ""
+    parts = (error.get("code"), error.get("message") or error.get("details") or error.get("error"))
+    return " ".join(str(part) for part in parts if isinstance(part, str | int))
+
+
+def encoding(response: httpx.Response) -> str:
+    """Return the content encoding of an answer, in lower case, or an empty string. None is asked for; proxies add one."""
+    stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
+    return "" if stated == "identity" else stated
+
+
+def plain(response: httpx.Response) -> Iterator[bytes]:
+    """Yield the body of an answer without its content encoding, in pieces of at most PIECE bytes where there is one.
+
+    A body that does not begin as gzip does is not gzip: some mirrors keep the header of what they have decoded.
+
+    Raises Corrupt for another encoding than gzip and deflate, and for one that does not read; httpx.TransportError.
+    """
+    stated, chunks = encoding(response), response.iter_raw()
+    if not stated:
+        yield from chunks
+        return
+    if stated not in ("gzip", "x-gzip", "deflate"):
+        raise Corrupt(f"{response.url.host} answers in the content encoding {stated!r:.40}, which was not asked for")
+    begin = b""
+    while len(begin) < len(_GZIP_MAGIC) and (chunk := next(chunks, None)) is not None:
+        begin += chunk
+    chunks = itertools.chain([begin], chunks)
+    if stated != "deflate" and not begin.startswith(_GZIP_MAGIC):
+        yield from chunks
+        return
+    yield from _decoded(chunks, f"{response.url.host} sends", stated)
+
+
+def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]:
+    decoder, received = zlib.decompressobj(_GZIP_OR_ZLIB), 0
+    try:
+        for chunk in chunks:
+            rest, received = chunk, received + len(chunk)
+            while rest and not decoder.eof:
+                yield decoder.decompress(rest, PIECE)
+                rest = decoder.unconsumed_tail
+        yield decoder.flush()
+    except zlib.error as error:
+        raise Corrupt(f"{what} damaged {stated}: {error}") from None
+    if received and not decoder.eof:
+        raise Corrupt(f"{what} {stated} without its end")
+
+
+def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
+    """Read an answer, at most `limit` bytes of its body and one. Raises Broken, Corrupt."""
+    data = bytearray()
+    try:
+        for chunk in plain(response):
+            data += chunk
+            if len(data) > limit:
+                break
+    except httpx.TransportError as error:
+        raise broken(error) from error
+    except Corrupt:
+        if response.is_success:
+            raise
+        data.clear()  # the status says enough
+    return Answer(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
+
+
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_API = "registry-1.docker.io"
+MOST_REDIRECTS = 5
+MAX_TOKEN_ANSWER = 64 << 10
+HIDING = frozenset({401, 403, 404})  # answers to a request without credentials that others may be answered otherwise
+USER_AGENT = "scorestream-model-registry"
+
+Body = Callable[[], Iterable[bytes]]
+"""Gives the bytes to send, from the start each time it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `url` is a path of the registry or a whole URL; `size` is that of the body in bytes."""
+
+    method: str
+    url: str | httpx.URL
+    scopes: tuple[str, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Body | None = None
+    size: int = 0
+
+
+class Broken(Exception):
+    """An attempt came to nothing, and another one may not. `retry_after` is in seconds."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Client:
+    """One registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
+
+    def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
+        """Touches nothing yet. Raises Misconfigured."""
+        self._plain = options.plain_http
+        plain = self._is_plain(httpx.URL(f"http://{host}"))
+        if options.plain_http is True and not plain:
+            named = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if nobody else is on that network"
+            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {named}")
+        self.host, self.timing, self._limit = host, timing, options.timeout_seconds
+        self._origin = httpx.URL(f"{'http' if plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
+        self._client = httpx.Client(
+            transport=http_transport.Transport(http_transport.trust(options.ca_file), self._limit),
+            timeout=self._limit,
+            trust_env=False,
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        )
+        self._challenge: str | None = None
+        self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
+
+    def ask(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+        """The answer to a request that may be sent several times, at most `limit` bytes of its body and one.
+
+        Raises Unreachable where there is no answer, or only answers that say to come again, until it is time to give up.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return self.ask_once(call, limit)
+            except Broken as failure:
+                self.wait(attempts, failure)
+
+    def ask_once(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+        """The answer to one attempt. Raises Broken where another one makes sense."""
+        with self.stream(call) as response:
+            return read_answer(response, limit)
+
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[httpx.Response]:
+        """The answer to one attempt, its body not read yet: that raises httpx.TransportError. Raises Broken."""
+        with _closed(self._attempt(call)) as response:
+            yield response
+
+    def attempts(self) -> Attempts:
+        return Attempts(self._limit, self.timing.clock())
+
+    def wait(self, attempts: Attempts, failure: Broken) -> None:
+        """Wait before the next attempt. Raises Unreachable where there is none left."""
+        delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
+        if delay is None:
+            hint = "check the address, the network and the registry"
+            if failure.retry_after is not None:
+                hint = f"the registry asks to come again in {failure.retry_after:g} s"
+            raise Unreachable(f"{self.host}: {failure}", hint) from failure
+        self.timing.sleep(delay)
+
+    def allowed(self, url: httpx.URL) -> httpx.URL:
+        """A URL that the registry named, if it may be asked for. Raises Refused.
+
+        A registry behind a proxy that ends TLS may name itself with http: https is meant.
+        """
+        url = self._secured(url)
+        plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
+        if not (plain or url.scheme == "https") or not url.host or url.userinfo:
+            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
+        return url
+
+    def next_page(self, answer: Answer) -> httpx.URL | None:
+        """Return the next page of a list as its Link says, None without one. Raises Corrupt where it is another host's.
+
+        Only the query of the link is followed: its path and port may be those behind a proxy.
+        """
+        if answer.status != 200 or "Link" not in answer.headers:
+            return None
+        text = httpx.Response(200, headers={"Link": answer.headers["Link"]}).links.get("next", {}).get("url")
+        if text is None:
+            return None
+        try:
+            url = answer.url.join(text)
+        except httpx.InvalidURL:
+            raise Corrupt(f"{self.host} has the next page of its list at {text!r:.200}") from None
+        if not self.is_own(self._secured(url)):
+            raise Corrupt(f"{self.host} has the next page of its list at {url.host}")
+        return answer.url.copy_with(query=url.query)
+
+    def _is_plain(self, url: httpx.URL) -> bool:
+        if isinstance(self._plain, bool):
+            return self._plain and http_transport.is_loopback(url.host)
+        return url.netloc.decode() in self._plain
+
+    def _secured(self, url: httpx.URL) -> httpx.URL:
+        return auth.secured(url, self._origin) if url.host == self._origin.host else url
+
+    def is_own(self, url: httpx.URL) -> bool:
+        """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
+        return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
+
+    def _attempt(self, call: Call) -> httpx.Response:
+        """One answer of a request that was processed: 429 is none. Raises Broken, and Unreachable where there is only 429."""
+        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        while _is_throttled(response := self._redirected(call)):
+            self.wait(throttled, _come_again(response, "it"))
+        if response.status_code in retry.STATUSES:
+            raise _come_again(response, "it")
+        return response
+
+    def _redirected(self, call: Call) -> httpx.Response:
+        """One answer, after redirects and a challenge. Raises Broken."""
+        url = self._origin.join(call.url)
+        for _ in range(MOST_REDIRECTS):
+            response = self._authenticated(call, self.allowed(url))
+            if not response.has_redirect_location:
+                break
+            with _closed(response):
+                if call.method not in ("GET", "HEAD"):
+                    raise Refused(f"{self.host} redirects {call.method} {url.path}", "only what is read is redirected")
+                url = read_answer(response).location()
+        else:
+            raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
+        return response
+
+    def _authenticated(self, call: Call, url: httpx.URL) -> httpx.Response:
+        if not self.is_own(url):
+            return self._send(call, url, None)
+        sent = self._auth.header(call.scopes)
+        if sent is None and self._challenge and self._auth.answer(self._challenge, call.scopes, sent, general=True):
+            sent = self._auth.header(call.scopes)
+        response = self._send(call, url, sent)
+        try:
+            ready = self._ready(response, call, sent)
+        except BaseException:
+            response.close()
+            raise
+        if not ready:
+            return response
+        with _closed(response):
+            pass
+        return self._send(call, url, self._auth.header(call.scopes))
+
+    def _ready(self, response: httpx.Response, call: Call, sent: str | None) -> bool:
+        """Whether the request is to be sent again, with the credentials that the registry wants. Raises as `Authenticator`."""
+        # 403 comes with a challenge where the scope of a token, or having none, is not enough.
+        asked = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
+        if asked and self._auth.answer(asked, call.scopes, sent):
+            return True
+        if sent is not None or response.status_code not in HIDING or _is_about_a_blob(call):
+            return False
+        # Some challenge nobody, and take the credentials of an account all the same (zot with anonymous readers).
+        challenge = self._ping() or ("Basic" if response.status_code != 404 else "")
+        return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
+
+    def _ping(self) -> str:
+        """Return the challenge of `/v2/`, or an empty string. Some registries hide what is private instead of challenging."""
+        if self._challenge is None:
+            response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
+            if response.status_code in retry.STATUSES:
+                raise _come_again(response, "it")
+            with _closed(response):
+                self._challenge = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
+        return self._challenge
+
+    def _send(self, call: Call, url: httpx.URL, authorization: str | None) -> httpx.Response:
+        headers = dict(call.headers)
+        if authorization:
+            headers["Authorization"] = authorization
+        if call.method not in ("GET", "HEAD"):
+            headers["Content-Length"] = str(call.size)
+        return self._open(self._client.build_request(call.method, url, headers=headers, content=call.body and call.body()))
+
+    def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
+        request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        while _is_throttled(response := self._open(request)):
+            self.wait(throttled, _come_again(response, request.url.host))
+        if response.status_code in retry.STATUSES:
+            raise _come_again(response, request.url.host)
+        with _closed(response):
+            answer = read_answer(response, MAX_TOKEN_ANSWER)
+        return answer.status, answer.body
+
+    def _open(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return self._client.send(request, stream=True, follow_redirects=False)
+        except httpx.TransportError as error:
+            raise broken(error) from error
+
+
+def _is_throttled(response: httpx.Response) -> bool:
+    """Whether a request was not processed because of a limit on their number: 429, or 403 that says when to come again."""
+    return response.status_code == retry.TOO_MANY or (response.status_code == 403 and "Retry-After" in response.headers)
+
+
+def _is_about_a_blob(call: Call) -> bool:
+    """Whether a request asks for a blob's presence alone: before a push it is absent, and the push's POST shows the rest."""
+    return call.method == "HEAD" and "/blobs/" in str(call.url)
+
+
+def broken(error: httpx.TransportError) -> Broken:
+    """A failure of the network, as one of an attempt."""
+    if isinstance(error, httpx.TimeoutException):
+        return Broken(f"no answer in time ({error})")
+    return Broken(f"the connection failed ({error})")
+
+
+@contextmanager
+def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
+    """Close an answer; what little of it was not read is read, so that its connection can be used again."""
+    try:
+        yield response
+        if not response.is_stream_consumed:
+            with suppress(Broken, Corrupt):
+                read_answer(response)
+    finally:
+        response.close()
+
+
+def _come_again(response: httpx.Response, who: str) -> Broken:
+    """What an answer of `retry.STATUSES` means; closes it."""
+    with _closed(response):
+        after = retry.retry_after(response.headers.get("Retry-After"), time.time())
+        return Broken(f"{who} answered {response.status_code}{read_answer(response).said}", after)

@@ -1,0 +1,248 @@
+"""A repository in a folder: the OCI image layout (image-spec, image-layout.md) that skopeo and oras read.
+
+Tags are entries of index.json, annotated with `org.opencontainers.image.ref.name`. Writers hold a lock and replace files by
+rename; readers need no lock. What other tools wrote into index.json is kept.
+"""
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from model_registry import atomic_files, suggestions
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
+from model_registry.oci import digests, manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.oci.reference import is_tag
+from model_registry.untrusted_input.files import NotRegular, open_regular
+
+REF_NAME = "org.opencontainers.image.ref.name"
+VERSION_NAME = "oci-layout"
+VERSION_FILE = b'{"imageLayoutVersion":"1.0.0"}'
+MAX_INDEX_BYTES = 32 << 20  # some 100,000 tags
+LOCK = ".lock"
+
+Index = dict[str, Any]
+
+
+class LayoutStore:
+    """See `Store`. Any number of processes may read and write the folder at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.repository = f"oci:{path}"
+
+    def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
+        """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
+        with self._io():
+            found = (self._path / "index.json").stat()
+        return f"{found.st_dev}-{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+    def tags(self) -> list[str]:
+        return sorted(self._tagged(self._index()))
+
+    def resolve(self, tag: str) -> Descriptor:
+        tagged = self._tagged(self._index())
+        if tag not in tagged:
+            hint = f"model-registry list {self.repository} shows what is there"
+            raise NotFound(f"{self.repository} has no tag {tag!r}", hint)
+        return msgspec.structs.replace(tagged[tag], annotations={})
+
+    def manifest(self, digest: str) -> bytes:
+        path = self._blob_path(digest)
+        with self._io(digest), open_regular(path) as stream:
+            data = stream.read(manifest.MAX_BYTES + 1)
+        if len(data) > manifest.MAX_BYTES:
+            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
+        return b"".join(digests.verified([data], digest, len(data), f"the manifest {digest}"))
+
+    def has_blob(self, digest: str) -> bool:
+        with self._io():
+            return self._blob_path(digest).is_file()
+
+    def blob(self, content: Descriptor) -> Iterator[bytes]:
+        path = self._blob_path(content.digest)
+        with self._io(content.digest), open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != content.size:
+                raise Corrupt(f"{content.digest} is stored with {size} bytes, not {content.size} as declared")
+            yield from digests.verified(digests.chunks(stream), content.digest, content.size, f"the blob {content.digest}")
+
+    def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
+        path, what = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
+        with self._io():
+            self._create()
+            if self._holds(path, content):
+                digests.check_stream(stream, content.digest, content.size, what)
+                os.utime(path)  # part of a push again: `delete` leaves it alone for a while
+            else:
+                atomic_files.replace(path, digests.verified(digests.chunks(stream), content.digest, content.size, what))
+
+    def push_manifest(self, data: bytes) -> Descriptor:
+        for content in manifest.named(data):
+            if not self.has_blob(content.digest):
+                raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
+        described = manifest.describe(data)
+        self.push_blob(described, io.BytesIO(data))
+        return described
+
+    def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
+        return self.push_manifest(data), False
+
+    def settle(self) -> Iterator[None]:
+        yield
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        for tag, target in to.items():
+            if not is_tag(tag):
+                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+            if not self.has_blob(target.digest):
+                raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}")
+        with self._io(), atomic_files.locked(self._path / LOCK):
+            index = self._index()
+            tagged = self._tagged(index)
+            for tag, expected in expect.items():
+                found = tagged[tag].digest if tag in tagged else None
+                if found != expected:
+                    raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
+            kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
+            moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
+            path = self._path / "index.json"
+            document = manifest.encode(index | {"manifests": [*kept, *msgspec.to_builtins(moved)]})
+            atomic_files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
+
+    def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+        going, freed = set(manifests), 0
+        with self._io(), atomic_files.locked(self._path / LOCK):
+            index = self._index()
+            found = {tag: target.digest for tag, target in self._tagged(index).items()}
+            if found != expect:
+                moved = sorted(found.items() ^ expect.items())[0][0]
+                raise Conflict(f"the tag {moved!r} was moved, made or deleted meanwhile", "look again and repeat")
+            kept = [entry for entry in index["manifests"] if entry.get("digest") not in going]
+            path = self._path / "index.json"
+            document = manifest.encode(index | {"manifests": kept})
+            atomic_files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
+            roots = [entry["digest"] for entry in kept]
+            for blob in unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
+                freed += blob.stat().st_size
+                blob.unlink()
+        return freed
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
+        """See `Store`: a folder answers no questions, so that its referrers are under a tag, which copies like any other."""
+        return None
+
+    def _holds(self, path: Path, content: Descriptor) -> bool:
+        """Whether the content is stored undamaged; damaged content is replaced by the same push."""
+        try:
+            with open_regular(path) as stream:
+                return digests.of_stream(stream) == (content.digest, content.size)
+        except (FileNotFoundError, NotRegular):
+            return False
+
+    def _create(self) -> None:
+        """Make the layout if there is none. Raises Refused for a folder with something else in it."""
+        if (self._path / "index.json").is_file() and (self._path / "blobs" / "sha256").is_dir():
+            return
+        # One look at the folder: another thread or process may be creating the same layout.
+        held = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
+        others = sorted(name for name in held - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
+        if others and VERSION_NAME not in held:
+            raise Refused(f"{self._path} holds {others[0]!r} and is no OCI layout", "choose a new or empty folder")
+        (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+        with atomic_files.locked(self._path / LOCK):
+            if not (self._path / VERSION_NAME).exists():
+                atomic_files.replace(self._path / VERSION_NAME, [VERSION_FILE])
+            if not (self._path / "index.json").exists():
+                empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
+                atomic_files.replace(self._path / "index.json", [manifest.encode(empty)])
+
+    def _index(self) -> Index:
+        with self._io(), open_regular(self._path / "index.json") as stream:
+            data = stream.read(MAX_INDEX_BYTES + 1)
+        if len(data) > MAX_INDEX_BYTES:
+            raise Corrupt(f"{self._path}/index.json has more than {MAX_INDEX_BYTES} bytes")
+        index = manifest.decode(data, dict[str, Any], f"{self._path}/index.json")
+        if index.get("schemaVersion") != 2 or not isinstance(index.get("manifests"), list):
+            raise Corrupt(f"{self._path}/index.json is no OCI index")
+        return index
+
+    def _tagged(self, index: Index) -> dict[str, Descriptor]:
+        tagged: dict[str, Descriptor] = {}
+        try:
+            entries = msgspec.convert(index["manifests"], list[Descriptor])
+        except msgspec.ValidationError as error:
+            raise Corrupt(f"{self._path}/index.json is no OCI index: {error}") from None
+        for entry in entries:
+            tag = entry.annotations.get(REF_NAME)
+            if tag is None:
+                continue
+            if tag in tagged:
+                raise Corrupt(f"{self._path}/index.json has the tag {tag!r} twice")
+            tagged[tag] = manifest.check(entry)
+        return tagged
+
+    def _blob_path(self, digest: str) -> Path:
+        return self._path / "blobs" / "sha256" / digests.hex_of(digest)
+
+    @contextlib.contextmanager
+    def _io(self, content: str | None = None) -> Iterator[None]:
+        """The operating system's errors in the registry's words. `content` is the digest that is being read, if any."""
+        try:
+            yield
+        except NotRegular as error:
+            hint = "remove it, and push the version again"
+            raise Corrupt(f"{self.repository}: {error.filename} is no regular file", hint) from None
+        except OSError as error:
+            if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
+                hint = "check the path; the first model-registry push makes the folder"
+                question = suggestions.file_question(self._path)
+                raise Unreachable(f"no OCI layout at {self._path}", f"{question} {hint}".strip()) from None
+            if content and isinstance(error, FileNotFoundError):
+                raise NotFound(f"{self.repository} has nothing with digest {content}") from None
+            reason = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            raise Unreachable(f"{self.repository}: {reason}", "check the folder, its permissions and the space left") from None
+
+
+def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
+    """Files that no manifest in `roots` leads to, and that were written before `older_than` (Unix seconds).
+
+    What is younger, or what a younger manifest names, may be part of a push. Partial files of dead processes are among them.
+    """
+    entries = {path.name: path.stat() for path in blobs.iterdir()}
+    young = {name for name, found in entries.items() if found.st_mtime >= older_than}
+    needed: set[str] = set()
+    for name in [*(digests.hex_of(root) for root in roots), *young]:
+        _reach(blobs, name, needed)
+    for name in sorted(entries.keys() - needed):
+        yield blobs / name
+
+
+def _reach(blobs: Path, start: str, needed: set[str]) -> None:
+    """Add a blob and all that it names, if it is a manifest."""
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        path = blobs / name
+        try:
+            with open_regular(path) as stream:
+                data = stream.read(manifest.MAX_BYTES + 1)
+        except (FileNotFoundError, NotRegular):
+            continue
+        if len(data) > manifest.MAX_BYTES:
+            continue
+        if data[:1] != b"{":
+            continue
+        try:
+            todo += [digests.hex_of(content.digest) for content in manifest.named(data)]
+        except Corrupt:
+            continue  # JSON, but no manifest: a signature.json

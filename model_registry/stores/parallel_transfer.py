@@ -1,0 +1,72 @@
+"""Many blobs at once: a few threads, a chunk of memory each. The first error stops them all, and so does Ctrl-C."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from model_registry import atomic_files
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store
+
+THREADS = 4
+
+
+class Stopped(Exception):
+    """This transfer was given up because another one failed."""
+
+
+def download(store: Store, wanted: Iterable[tuple[Descriptor, Path]]) -> None:
+    """Write blobs to files, each as a whole or not at all. Raises what the store and the files raise."""
+
+    def fetch(content: Descriptor, path: Path, stop: threading.Event) -> None:
+        atomic_files.replace(path, _until(stop, store.blob(content)))
+
+    _all([partial(fetch, content, path) for content, path in wanted])
+
+
+def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:
+    """Push blobs, each out of a stream that is opened when its turn comes, and closed. Raises what store and streams raise."""
+
+    def push(content: Descriptor, source: Callable[[], BinaryIO], stop: threading.Event) -> None:
+        with source() as stream:
+            store.push_blob(content, cast("BinaryIO", _Stoppable(stream, stop)))
+
+    _all([partial(push, content, source) for content, source in contents])
+
+
+class _Stoppable:
+    """A file that ends with an error when the transfer is given up."""
+
+    def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
+        self._stream, self._stop = stream, stop
+        self.seek, self.tell, self.seekable = stream.seek, stream.tell, stream.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if self._stop.is_set():
+            raise Stopped
+        return self._stream.read(size)
+
+
+def _until(stop: threading.Event, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        if stop.is_set():
+            raise Stopped
+        yield chunk
+
+
+def _all(tasks: Sequence[Callable[[threading.Event], None]]) -> None:
+    """Run every task. Raises the first error, after the others have ended."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="transfer") as pool:
+        running = [pool.submit(task, stop) for task in tasks]
+        try:
+            done, _ = wait(running, return_when=FIRST_EXCEPTION)
+            failed = [future for future in running if future in done and future.exception()]
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    if failed:
+        failed[0].result()

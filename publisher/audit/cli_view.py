@@ -1,0 +1,48 @@
+"""Audits for people: progress while they read, a table of counts with the first positions, and the verdict."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from publisher.audit.report import Progress, Report
+from publisher.errors import FINDING
+from publisher.runtime.command_line import print_data, talk
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Bars on stderr, where that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(f"reading {what}")
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
+
+
+def show(report: Report, as_json: bool) -> None:
+    """Print the report, for people with the verdict on stderr. Raises Exit (1) where the report has a fault."""
+    print_data(as_json, report.to_dict(), lambda: table(report))
+    found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
+    if not as_json:
+        talk.print(Text.assemble(("not clean", "red"), f": {', '.join(found)}") if found else Text("clean", "green"))
+    if found:
+        raise typer.Exit(FINDING)
+
+
+def table(report: Report) -> Table:
+    shown = Table("count", "", f"first positions ({report.positions})", title=report.title)
+    for name, count in report.rows().items():
+        style = "bold red" if report.faults.get(name) else ""
+        shown.add_row(name, f"{count:,}", "\n".join(report.examples.get(name, [])), style=style)
+    return shown

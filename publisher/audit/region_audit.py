@@ -1,0 +1,170 @@
+"""The count over regions: was every event, wherever it was first written, answered somewhere; and what was answered twice?
+
+Pure, no Kafka. An event is known by where it was first written: a copy of it in another region is the same event. Answers in
+two regions are what a failover scores again (`rescored`), and must carry one id; two in one region are a fault. Memory: 24
+bytes a copy and 16 an answer, besides a few bits an event.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.audit.offset_set import Bitmap
+from publisher.audit.report import EXAMPLES, Report
+from publisher.kafka.partitions import Partition
+from publisher.kafka.source_position import Position
+
+Integers = NDArray[np.int64]
+
+
+class Home(NamedTuple):
+    """The partition that events were first written in."""
+
+    region: str
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return str(Position(*self, 0)).removesuffix("/0")
+
+
+@dataclass
+class RegionsReport(Report):
+    """Counts of events, by the positions where they were first written."""
+
+    title: ClassVar[str] = "audit over regions"
+    positions: ClassVar[str] = "region/topic/partition/offset"
+
+    events: int = 0
+    """Events, each once, wherever it was first written and copied."""
+    answered: int = 0
+    """Events with a score or a dead letter in any region."""
+    missing: int = 0
+    """Events without an answer, although a group has committed them in some region."""
+    duplicates: int = 0
+    """Second and further answers to one event in the same region."""
+    different_ids: int = 0
+    """Events that were answered under more ids than one: consumers cannot recognise the repetition."""
+    phantoms: int = 0
+    """Answers to events that are in no input."""
+    unreadable: int = 0
+    """Records in any of the topics that do not say what they are about."""
+    pending: int = 0
+    """Events without an answer that no group has committed: they are still to come."""
+    rescored: int = 0
+    """Answers in a further region to events that another region had answered: what a failover repeats."""
+    gone: int = 0
+    """Answers to events that were deleted with their topic; no other count has them."""
+    by_region: dict[str, int] = field(default_factory=dict)
+    """Events that each region answered."""
+
+    def rows(self) -> dict[str, int]:
+        return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}
+
+
+class _Copies(NamedTuple):
+    """A partition that holds copies of one home: (n,) own offsets, ascending, and (n,) offsets at home."""
+
+    home: Home
+    offsets: Integers
+    origins: Integers
+
+
+class RegionsAudit:
+    """Takes what was read: first all inputs of all regions, then the answers."""
+
+    def __init__(self) -> None:
+        self._inputs: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
+        self._due: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
+        self._answered: defaultdict[tuple[str, Home], Bitmap] = defaultdict(Bitmap)
+        self._ids: defaultdict[Home, list[tuple[Integers, Integers]]] = defaultdict(list)
+        self._copies: dict[tuple[str, Partition], list[_Copies]] = {}
+        self._report = RegionsReport()
+
+    def inputs(
+        self,
+        region: str,
+        partition: Partition,
+        written_here: Integers,
+        copies: Mapping[Home, tuple[Integers, Integers]],
+        due: int,
+    ) -> None:
+        """One partition of a region: (n,) offsets of events that were first written in it, and for each home of copies in it
+        their (m,) own offsets and (m,) offsets at home. What lies before `due` its group has committed."""
+        home = Home(region, *partition)
+        self._inputs[home].add(written_here)
+        self._due[home].add(written_here[written_here < due])
+        found = [_Copies(origin, *columns) for origin, columns in copies.items()]
+        for copied in found:
+            self._inputs[copied.home].add(copied.origins)
+            self._due[copied.home].add(copied.origins[copied.offsets < due])
+        self._copies[region, partition] = found
+
+    def answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
+        """Answers given in a region to (n,) events of a partition of its own; (n,) 64-bit hashes of the ids where known."""
+        here = self._copies.get((region, partition))
+        if here is None:
+            self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
+            return
+        left = np.ones(len(offsets), np.bool_)
+        for copied in here:
+            at = np.minimum(np.searchsorted(copied.offsets, offsets), len(copied.offsets) - 1)
+            mine = copied.offsets[at] == offsets
+            self._answer(region, copied.home, copied.origins[at[mine]], None if ids is None else ids[mine])
+            left &= ~mine
+        self._answer(region, Home(region, *partition), offsets[left], None if ids is None else ids[left])
+
+    def unreadable(self, region: str, partition: Partition, offset: int) -> None:
+        """A record that does not say what it answers, what it copies, or what was swapped."""
+        self._report.note("unreadable", 1, str(Home(region, *partition)), [offset])
+
+    def gone(self, count: int) -> None:
+        """So many answers are to events that were deleted with their topic."""
+        self._report.gone += count
+
+    def report(self) -> RegionsReport:
+        """What has been found. To be called once."""
+        report = self._report
+        for home in sorted({*self._inputs, *(home for _, home in self._answered)}):
+            self._home(report, home)
+        return report
+
+    def _answer(self, region: str, home: Home, offsets: Integers, ids: Integers | None) -> None:
+        if not len(offsets):
+            return
+        fresh = self._answered[region, home].add(offsets)
+        self._report.note("duplicates", int((~fresh).sum()), str(home), offsets[~fresh])
+        if ids is not None:
+            self._ids[home].append((offsets, ids))
+
+    def _home(self, report: RegionsReport, home: Home) -> None:
+        everywhere, inputs, due = Bitmap(), self._inputs[home], self._due[home]
+        mentions = 0
+        for (region, where), answered in self._answered.items():
+            if where == home:
+                mentions += answered.count()
+                report.by_region[region] = report.by_region.get(region, 0) + answered.count()
+                everywhere.unite(answered)
+        missing, phantoms = due.minus(everywhere), everywhere.minus(inputs)
+        report.events += inputs.count()
+        report.answered += everywhere.count()
+        report.rescored += mentions - everywhere.count()
+        report.pending += inputs.minus(everywhere).minus(due).count()
+        report.note("missing", missing.count(), str(home), missing.first(EXAMPLES))
+        report.note("phantoms", phantoms.count(), str(home), phantoms.first(EXAMPLES))
+        different = _different(self._ids.pop(home, []))
+        report.note("different_ids", len(different), str(home), different)
+
+
+def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:
+    """The offsets that came with more ids than one."""
+    if not columns:
+        return np.empty(0, np.int64)
+    offsets, ids = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.lexsort((ids, offsets))
+    offsets, ids = offsets[order], ids[order]
+    return np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (ids[1:] != ids[:-1])])

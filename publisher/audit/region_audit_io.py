@@ -1,0 +1,181 @@
+"""The count over regions, on Kafka: what each region's cluster holds, in an order that makes it hold on a live system.
+
+First it reads the committed offsets of the groups in every region: the events before them must be answered. Then it reads the
+end offsets of outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs
+(see `skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from model_registry.untrusted_input.documents import Decoder
+from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
+from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
+from publisher.audit.report import Progress
+from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, Plan
+from publisher.audit.skip_unreadable_batches import read, read_past, within
+from publisher.errors import answered
+from publisher.kafka import clients as kafka
+from publisher.kafka import source_position
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.groups import ConsumerGroups
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, Range, TopicReader
+from publisher.kafka.source_position import origin_of
+
+Columns = tuple[list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One region: its name in positions and scores, its cluster, and what to read there (the plan's times are not used)."""
+
+    region: str
+    kafka: KafkaSettings
+    plan: Plan
+
+
+class Score(msgspec.Struct, gc=False):
+    id: str
+    region: str
+    source: Source
+
+
+decode_score = Decoder(Score).decode
+
+
+class _Reading:
+    """One region, as it was when this was made."""
+
+    def __init__(self, side: Side, answer_seconds: float) -> None:
+        plan = side.plan
+        self.side = side
+        self.topics = TopicReader(side.kafka, CLIENT_ID, answer_seconds)
+        self.inputs = self.topics.partitions(plan.inputs)
+        self.due = _committed(side, answer_seconds)
+        self.swaps, self.scores, self.dead = (
+            self.topics.written(self.topics.partitions(names)) for names in (plan.swaps, plan.outputs, plan.dead)
+        )
+        self.logs = Logs(self.topics.ids(plan.inputs))
+        self.spans = self._spans(self.topics.visible(self.inputs))
+        self.letters: defaultdict[Partition, list[int]] = defaultdict(list)
+        self.unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
+
+    def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
+        return read(self.topics, f"{what} in {self.side.region}", self._spans(ends), progress)
+
+    def _spans(self, ends: Offsets) -> dict[Partition, Range]:
+        starts = self.topics.earliest(ends)
+        return {partition: (starts[partition], end) for partition, end in ends.items()}
+
+
+def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
+    """Read every region and count. Raises Fatal: 2 for a missing topic, 3 where a broker refuses, 4 where one is silent."""
+    count = RegionsAudit()
+    readings = [_Reading(side, answer_seconds) for side in sides]
+    for reading in readings:
+        for batch in reading.read("swaps", reading.swaps, progress):
+            for offset, swap in decoded(batch, decode_swap):
+                if swap is None:
+                    count.unreadable(reading.side.region, batch.partition, offset)
+                else:
+                    reading.logs.present(swap)
+        for batch in reading.read("dead letters", reading.dead, progress):
+            _take_dead_letters(count, reading, batch)
+    for reading in readings:
+        _feed_inputs(count, reading, progress)
+    for reading in readings:
+        _feed_dead_letters(count, reading)
+        for batch in reading.read("scores", reading.scores, progress):
+            _feed_scores(count, reading, batch)
+    return count.report()
+
+
+def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
+    """Up to where the region's group has committed; nothing where it never did."""
+    if not side.plan.group:
+        return {}
+    groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
+    with answered("check kafka.bootstrap_servers"):
+        return {(p.topic, p.partition): p.next for p in groups.positions(side.plan.group)}
+
+
+def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> None:
+    written: dict[Partition, list[int]] = {partition: [] for partition in reading.inputs}
+    copies: dict[Partition, defaultdict[Home, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
+
+    def unread(partition: Partition, offsets: Range) -> None:
+        written[partition].extend(range(*offsets))
+
+    for partition, span in reading.spans.items():
+        for part in within(span, reading.unreadable.get(partition, ())):
+            unread(partition, part)
+    what = f"inputs in {reading.side.region}"
+    for batch in read_past(reading.topics, what, reading.spans, progress, reading.unreadable, unread):
+        for offset, message in zip(batch.offsets, batch.messages, strict=True):
+            first = origin_of(headers_of_one(message), batch.partition)
+            try:
+                origin = None if first is None else source_position.parse(first)
+            except ValueError:
+                count.unreadable(reading.side.region, batch.partition, offset)
+                continue
+            if origin is None:
+                written[batch.partition].append(offset)
+            else:
+                columns = copies[batch.partition][Home(*origin[:3])]
+                columns[0].append(offset)
+                columns[1].append(origin.offset)
+    for partition in reading.inputs:
+        found = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
+        here = np.array(written[partition], np.int64)
+        count.inputs(reading.side.region, partition, here, found, reading.due.get(partition, 0))
+
+
+def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
+    columns: defaultdict[Partition, Columns] = defaultdict(lambda: ([], []))
+    region = reading.side.region
+    for offset, record in decoded(batch, decode_score, reading.side.plan.as_json):
+        if record is None:
+            count.unreadable(region, batch.partition, offset)
+        elif record.region == region:
+            source = record.source.topic, record.source.partition
+            if reading.logs.gone(source, batch.partition, offset):
+                count.gone(1)
+            else:
+                columns[source][0].append(record.source.offset)
+                columns[source][1].append(hash(record.id))
+    for source, (offsets, ids) in columns.items():
+        count.answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
+
+
+def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
+    region = reading.side.region
+    for offset, told in dead_sources(batch):
+        if told is None:
+            count.unreadable(region, batch.partition, offset)
+            continue
+        first, (letter_region, topic, number, last), ranged = told
+        if letter_region != region:
+            continue
+        if reading.logs.gone((topic, number), batch.partition, offset, dead=True):
+            count.gone(1)
+        elif ranged:
+            reading.unreadable[topic, number].append((first, last + 1))
+        else:
+            reading.letters[topic, number].append(last)
+
+
+def _feed_dead_letters(count: RegionsAudit, reading: _Reading) -> None:
+    """Count the dead letters. One beyond the end of its partition, or in no input, stands for one event: its last."""
+    for partition, offsets in reading.letters.items():
+        count.answers(reading.side.region, partition, np.array(offsets, np.int64), None)
+    for partition, ranges in reading.unreadable.items():
+        low, end = reading.spans.get(partition, (0, 0))
+        for start, stop in ranges:
+            parts = [np.arange(max(start, low), min(stop, end)), np.arange(stop - 1, stop if stop > end else stop - 1)]
+            count.answers(reading.side.region, partition, np.concatenate(parts), None)

@@ -1,0 +1,105 @@
+"""The audit over Kafka: which stretches of which topics to read, in which order, and what they come to.
+
+The order of looking is what makes the count hold on a live system. First what the group has committed: that much must be
+answered. Then where the answers end, records of open transactions included: a commit shows at the group a moment before it
+shows in every output partition. Then where the inputs end: an answer behind that is a phantom. Everything is read, open
+transactions waited for, and then asked again what is committed: no answer may lie behind that. Dead letters are read
+before the inputs, all of them: a batch that one of them stands for is not read again, which might end this process too.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from publisher.audit.event_audit import Audit, EventReport, Window
+from publisher.audit.records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
+from publisher.audit.report import Progress
+from publisher.audit.skip_unreadable_batches import read, read_past
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, Range, TopicReader
+
+CLIENT_ID = "scorestream-audit"
+NEVER = 2**63 - 1
+ANSWER_SECONDS = 10.0  # that a broker may take to answer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing, however young.
+
+    `from_ms`, `to_ms` (Unix ms): only the inputs from the first one of that time or later, up to the first one of that time
+    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    dead: Sequence[str] = ()
+    swaps: Sequence[str] = ()
+    group: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    as_json: AsJson = bytes
+
+
+def audit(
+    settings: KafkaSettings, plan: Plan, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
+) -> EventReport:
+    """Read what the plan names once, read_committed, and count. `answer_seconds`: how long the broker may take to answer.
+
+    Raises Fatal with the exit code: 2 for a topic or group that is not there or a client property that does not exist, 3
+    where the broker refuses or a log is cut off while it is read, 4 where the broker does not answer.
+    """
+    topics = TopicReader(settings, CLIENT_ID, answer_seconds)
+    inputs = topics.partitions(plan.inputs)
+    answering = {"outputs": plan.outputs, "dead": plan.dead, "swaps": plan.swaps}
+    found = {kind: topics.partitions(names) for kind, names in answering.items()}
+    due = topics.committed(plan.group, inputs) if plan.group else None
+    ends = {kind: topics.written(partitions) for kind, partitions in found.items()}
+    logs = Logs(topics.ids(plan.inputs))
+    starts = {kind: topics.earliest(partitions) for kind, partitions in found.items()}
+    windows = _windows(topics, plan, inputs, due)
+    count = Audit(windows)
+
+    def answers(kind: str) -> Iterator[Batch]:
+        return read(topics, kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}, progress)
+
+    for batch in answers("swaps"):
+        feed_swaps(count, batch, logs)
+    unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
+    for batch in answers("dead"):
+        for partition, offsets in feed_dead_letters(count, batch, logs):
+            unreadable[partition].append(offsets)
+    spans = {p: (window.lo, window.hi) for p, window in windows.items()}
+    inputs_read = read_past(topics, "inputs", spans, progress, unreadable, lambda p, offsets: count.unread_inputs(p, *offsets))
+    oldest = _feed_inputs(count, inputs_read, timed=plan.from_ms is not None)
+    if plan.from_ms is not None:  # a score has the timestamp of its input, or a later one
+        starts["outputs"] = topics.since(oldest, ends["outputs"])
+    for batch in answers("outputs"):
+        feed_scores(count, batch, logs, plan.as_json)
+    if plan.group:
+        for partition, offset in topics.committed(plan.group, inputs).items():
+            count.committed(partition, offset)
+    return count.report()
+
+
+def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offsets | None) -> dict[Partition, Window]:
+    ends = topics.visible(inputs)
+    lows = topics.earliest(inputs) if plan.from_ms is None else topics.since(plan.from_ms, ends)
+    highs = ends if plan.to_ms is None else topics.since(plan.to_ms, ends)
+    return {
+        partition: Window(lows[partition], highs[partition], ends[partition], None if due is None else due[partition])
+        for partition in inputs
+    }
+
+
+def _feed_inputs(count: Audit, batches: Iterable[Batch], *, timed: bool) -> int:
+    """Tell the audit which inputs there are; where `timed`, the smallest timestamp (Unix ms) among them."""
+    oldest = NEVER
+    for batch in batches:
+        count.inputs(batch.partition, np.array(batch.offsets, np.int64))
+        if timed:
+            oldest = min(oldest, *(message.timestamp()[1] for message in batch.messages))
+    return oldest

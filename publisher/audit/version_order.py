@@ -1,0 +1,77 @@
+"""Does a partition ever go back to an older model version? Pure: swap records and who scored which offset, in; a count, out.
+
+A score says which digest made it, not which channel revision: after a rollback the same digest stands for a newer revision.
+The swap records tell: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from publisher.audit.offset_set import EVERYTHING, Bitmap
+
+
+class Swap(NamedTuple):
+    """From `offset` (the cut-over) on, a partition's events are scored by `digest`, which the channel held at `revision`."""
+
+    offset: int
+    revision: int
+    digest: str
+
+
+class Segment(NamedTuple):
+    """In [start, stop) the digest stands for `revision`; `known` where a swap record at `start` says so."""
+
+    digest: str
+    revision: int
+    start: int
+    stop: int
+    known: bool
+
+
+def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int) -> tuple[int, list[int]]:
+    """Positions of one source partition scored by an older revision than one that reigned before them, and the first ones.
+
+    `scored` holds the offsets that each digest scored. Digests that were at work before the first swap record (or where
+    there is none) rank by their first appearance, below every recorded revision. A digest that is neither is older than all.
+    """
+    first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
+    segments = _segments([*_before_records(first, swaps), *swaps], first)
+    reigns = [(revision, at) for segment in segments for revision, at in _reign(segment, scored)]
+    total, examples = 0, list[int]()
+    for digest, revision, start, stop, _ in segments:
+        since = min((at for other, at in reigns if other > revision), default=EVERYTHING)
+        if digest in scored:
+            total += scored[digest].count(max(start, since), stop)
+            examples += scored[digest].first(limit, max(start, since), stop)
+    return total, sorted(set(examples))[:limit]
+
+
+def _before_records(first: Mapping[str, int], swaps: Sequence[Swap]) -> list[Swap]:
+    """What must have reigned before the first record, oldest first: negative revisions."""
+    begin = min((swap.offset for swap in swaps), default=EVERYTHING)
+    early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
+    return [Swap(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
+
+
+def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
+    """Each digest's stretches of the partition, with the revision that it stands for there."""
+    segments = []
+    oldest = min((swap.revision for swap in swaps), default=0) - 1
+    for digest in {swap.digest for swap in swaps} | set(first):
+        mine = sorted((swap for swap in swaps if swap.digest == digest), key=lambda swap: (swap.offset, swap.revision))
+        starts = [*(swap.offset for swap in mine), EVERYTHING]
+        early = min((swap.revision for swap in mine), default=oldest)  # scored before its own cut-over
+        segments.append(Segment(digest, early, 0, starts[0], False))
+        revision = early
+        for swap, stop in zip(mine, starts[1:], strict=True):
+            revision = max(revision, swap.revision)
+            segments.append(Segment(digest, revision, swap.offset, stop, True))
+    return segments
+
+
+def _reign(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
+    """(revision, the offset from which on nothing older may score): the cut-over itself, or what follows an early score."""
+    if segment.known:
+        return [(segment.revision, segment.start)]
+    bitmap = scored.get(segment.digest)
+    return [(segment.revision, at + 1) for at in bitmap.first(1, segment.start, segment.stop)] if bitmap else []

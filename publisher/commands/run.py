@@ -1,0 +1,45 @@
+"""`publisher run`: signals, health and metrics around the relay, and an end where a call never returns."""
+
+import logging
+import signal
+import threading
+
+from prometheus_client import CollectorRegistry
+
+from publisher.relay.metrics import RelayMetrics
+from publisher.relay.relay import Relay
+from publisher.relay.settings import load
+from publisher.runtime import logs, watchdog
+from publisher.runtime.command_line import Config, LogLevel, Set
+from publisher.runtime.health import HealthServer
+from publisher.runtime.malloc_tuning import keep_tidy
+
+log = logging.getLogger(__name__)
+
+
+def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
+    """Copy topics into this region, each record exactly once, until SIGTERM."""
+    settings = load(path, flags or []).settings
+    logs.configure({"publisher": settings.name}, log_level.upper())
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    relay = Relay(settings, stopping)
+    limit = 2 * settings.destination.transaction_timeout_ms / 1_000
+    registry = CollectorRegistry()
+    registry.register(RelayMetrics(relay.state, settings.source.region, settings.destination.region))
+    health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(limit), relay.state.not_ready)
+    log.info(
+        "copying %s from %s to %s; health and metrics on http://%s",
+        ", ".join(settings.source.topics),
+        settings.source.region,
+        settings.destination.region,
+        health.address,
+    )
+    watchdog.watch(lambda: relay.state.not_live(2 * limit))
+    keep_tidy()
+    try:
+        relay.run()
+    finally:
+        health.close()
+    log.info("stopped; everything copied is committed")

@@ -1,0 +1,121 @@
+"""Why a broker cannot be reached: looks at the first address that answers, as a client with these settings does.
+
+The Kafka client tells no more than that a handshake failed; here an own handshake tells by its error codes (OpenSSL's) what is
+wrong. Only asked where the client has failed already.
+"""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from publisher.kafka import tls_files
+from publisher.kafka.clients import KafkaSettings
+
+CONNECT_SECONDS = 2.0
+ALERT_SECONDS = 0.5  # a broker that refuses our certificate says so right after the handshake
+EXPIRED, NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+
+
+class Answer(NamedTuple):
+    """What is wrong, and the way out; not `certain` where a broker that starts or stops might look the same."""
+
+    problem: str
+    hint: str
+    certain: bool = True
+
+
+def why(settings: KafkaSettings) -> Answer | None:
+    """None where no address accepts a connection, or nothing is wrong with its TLS."""
+    for host, port in _addresses(settings.bootstrap_servers):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as plain:
+            if not settings.security.tls:
+                return _unencrypted(plain, f"{host}:{port}", settings)
+            return _encrypted(plain, host, f"{host}:{port}", settings)
+    return None
+
+
+def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
+    for address in bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+        if host and port.isdecimal():
+            yield host.strip("[]"), int(port)
+
+
+def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) -> Answer:
+    """A broker that a client without TLS gets no answer from."""
+    protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with context.wrap_socket(plain):
+            pass
+    except (OSError, ValueError):
+        return Answer(
+            f"{address} accepts connections but does not answer over {protocol}",
+            f"check that it is Kafka, and {setting}: the listener may want TLS or a log-in",
+            certain=False,
+        )
+    return Answer(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
+
+
+def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSettings) -> Answer | None:
+    security = settings.security
+    context = ssl.create_default_context(cafile=security.ca_file)
+    context.check_hostname = security.verify_hostname
+    if security.certificate_file is not None and security.key_file is not None:
+        locked_by = security.key_password_file
+        context.load_cert_chain(
+            security.certificate_file, security.key_file, tls_files.secret(locked_by) if locked_by else None
+        )
+    try:
+        with context.wrap_socket(plain, server_hostname=host) as wrapped:
+            wrapped.settimeout(ALERT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                wrapped.recv(1)
+    except ssl.SSLCertVerificationError as error:
+        return _untrusted(error, address, settings)
+    except ssl.SSLError as error:
+        return _alert(error, address, settings)
+    return None
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> Answer:
+    section = f"{settings.section}.security"
+    if error.verify_code == EXPIRED:
+        return Answer(f"the certificate of {address} has expired", "renew the broker's certificate")
+    if error.verify_code == NOT_YET:
+        return Answer(f"the certificate of {address} is not valid yet", "check the clocks of both machines")
+    if error.verify_code in OTHER_NAME:
+        return Answer(
+            f"the certificate of {address} is for another host name: {error.verify_message}",
+            f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set "
+            f"{section}.verify_hostname: false",
+        )
+    trusted = f"{section}.ca_file ({settings.security.ca_file or 'not set'})"
+    return Answer(
+        f"the certificate of {address} comes from an authority that is not trusted: {error.verify_message}",
+        f"{trusted} must hold the certificate of the authority that issued it",
+    )
+
+
+def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> Answer:
+    """The broker breaks the handshake off: it does not trust ours, or does not speak TLS at all."""
+    security, section = settings.security, f"{settings.section}.security"
+    if "ALERT" not in str(error.reason):
+        return Answer(
+            f"{address} does not speak TLS, but {section}.protocol is {security.protocol}: {error.reason}",
+            f"check the port, or set {section}.protocol to PLAINTEXT or SASL_PLAINTEXT",
+            certain=False,
+        )
+    if security.certificate_file is None:
+        return Answer(
+            f"{address} wants a certificate of its clients: {error.reason}",
+            f"name one with {section}.certificate_file and {section}.key_file",
+        )
+    name = f"{section}.certificate_file ({security.certificate_file})"
+    if end := tls_files.expired(security.certificate_file):
+        return Answer(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
+    return Answer(f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts")

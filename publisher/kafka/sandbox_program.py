@@ -1,0 +1,303 @@
+"""A program that reads partitions for another process, in limited memory, and may die of what it reads.
+
+`sandboxed_reads.py` starts it and asks it. For `model_registry.sandbox` a death is the whole answer. Not here: librdkafka
+decompresses a whole batch before it hands over a record, and aborts the process if an allocation fails. The aborting thread is
+stopped instead, another one still answers, and the fetched batch is in memory: its header gives its offsets.
+"""
+
+import contextlib
+import ctypes
+import os
+import pickle
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from model_registry import memory_limits
+from model_registry.sandbox import confine
+from publisher.kafka import clients as kafka
+from publisher.kafka.batch_header import BatchHeader, headers_in
+from publisher.kafka.error_codes import ABSENT, END, OUT_OF_RANGE, REFUSED, UNDECODABLE, Codes
+from publisher.kafka.headers import headers_of
+
+LENGTH = struct.Struct(">I")
+ANSWER_SECONDS = 10.0
+POLL_SECONDS = 0.05
+GATHER_SECONDS = 0.05  # for more batches, where each is fetched alone
+RECORDS = 1_000  # in one answer, fewer where they are large
+ANSWER_BYTES = 4 << 20
+SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads, beside what is fetched
+LEAST_BYTES = 32 << 20
+SHARE = 0.7  # of the memory that the container has left
+LARGEST_REGION = 1 << 30  # bytes; larger ones hold what was decompressed, not what was fetched
+DIED = b"Assertion"
+CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+"""A fetch returns one batch, the one that holds the position, and the next begins when all of its records are taken."""
+
+REJECTED = Codes(*OUT_OF_RANGE.items(), *ABSENT.items(), *REFUSED.items())
+
+FIXED: dict[str, Any] = {
+    "enable.partition.eof": True,
+    "receive.message.max.bytes": 2_147_483_647,
+    "fetch.wait.max.ms": 10,
+    "log_level": 3,
+}
+"""Memory alone limits what is fetched: so the header of a batch that is too large is found."""
+
+
+class Start(msgspec.Struct, array_like=True):
+    """`client` is pickled: settings, client id and further properties. `limit` is in bytes."""
+
+    client: bytes
+    limit: int
+    careful: bool
+
+
+class Read(msgspec.Struct, array_like=True):
+    """Read the partition from this offset."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Row(msgspec.Struct, array_like=True):
+    """One record. `unread` says why its headers cannot be read."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: tuple[int, int]
+    leader_epoch: int | None
+    headers: list[tuple[str, bytes | None]] | None
+    unread: str | None
+
+
+class Records(msgspec.Struct, array_like=True, tag=True):
+    """The next records of the partition; `ended` if readers of committed records get no further now."""
+
+    rows: list[Row]
+    ended: bool = False
+
+
+class Ended(msgspec.Struct, array_like=True, tag=True):
+    """Readers of committed records get no further than this offset now."""
+
+    offset: int
+
+
+class Again(msgspec.Struct, array_like=True, tag=True):
+    """A batch at the offset or behind it cannot be read: another process is to read carefully from there."""
+
+
+class Unreadable(msgspec.Struct, array_like=True, tag=True):
+    """The batch that holds the offset cannot be read, for this reason. `last` is its last offset as far as known."""
+
+    last: int
+    codec: str
+    size: int
+    records: int
+    why: str
+
+
+class Failed(msgspec.Struct, array_like=True, tag=True):
+    """The client reports another error."""
+
+    error: str
+
+
+class Rejected(msgspec.Struct, array_like=True, tag=True):
+    """The broker rejects the fetch: the log does not hold the offset, there is no such topic, or a right is missing.
+
+    The usual reader gets the same answer, and handles it.
+    """
+
+    error: str
+
+
+class Nothing(msgspec.Struct, array_like=True, tag=True):
+    """No answer came in time."""
+
+
+Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
+
+
+def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
+    body = msgspec.msgpack.encode(message)
+    stream.write(LENGTH.pack(len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes], kind: Any) -> Any:
+    """The next message; None at the end of the stream."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    body = stream.read(length)
+    return msgspec.msgpack.decode(body, type=kind) if len(body) == length else None
+
+
+class IsolatedReader:
+    """The life of this process. `died` is what librdkafka's threads write before they end a process."""
+
+    def __init__(self, start: Start, died: int) -> None:
+        settings, client_id, properties = pickle.loads(start.client)
+        self._start = start
+        self._died = died
+        self._dead = False
+        extra = CAREFUL if start.careful else {}
+        self._consumer: Consumer = kafka.reader(settings, client_id, **properties, **FIXED, **extra)
+        self._at: Read | None = None
+        self._before = resource.getrlimit(resource.RLIMIT_DATA)
+        self._limit = memory_limits.data_bytes() + allowed(start.limit)
+        self._restrict()
+
+    def read(self, wanted: Read) -> Answer:
+        fresh = self._at is None
+        if self._at != wanted and not self._dead:
+            self._assign(wanted)
+        self._at = wanted
+        until = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            try:
+                messages = self._taken()
+            except (MemoryError, SystemError):  # there was room to decompress the batch, and none to copy a record
+                resource.setrlimit(resource.RLIMIT_DATA, self._before)
+                if not (self._start.careful and fresh):
+                    return Again()
+                self._assign(wanted)
+                continue
+            if (answer := self._answer(wanted, messages, fresh)) is not None:
+                return answer
+            if self._has_died():
+                return self._trouble(wanted, fresh, "")
+        return Nothing()
+
+    def _assign(self, wanted: Read) -> None:
+        self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.offset)])
+
+    def _taken(self) -> list[Message]:
+        """The next messages, about as many as an answer has room for."""
+        first = self._consumer.consume(1, POLL_SECONDS)
+        if not first or first[0].error() is not None:
+            return first
+        most = max(1, min(RECORDS, ANSWER_BYTES // max(1, len(first[0]))))
+        return first + self._consumer.consume(most, GATHER_SECONDS if self._start.careful else 0)
+
+    @contextlib.contextmanager
+    def room_for(self, answer: Answer) -> Iterator[None]:
+        """While a large answer is encoded, which copies it, memory is not limited."""
+        rows = answer.rows if isinstance(answer, Records) else []
+        large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
+        if large:
+            resource.setrlimit(resource.RLIMIT_DATA, self._before)
+        yield
+        if large:
+            self._restrict()
+
+    def _answer(self, wanted: Read, messages: list[Message], fresh: bool) -> Answer | None:
+        good = [message for message in messages if message.error() is None]
+        if good:
+            found, unread = headers_of(good)
+            rows = [
+                Row(
+                    message.offset() or 0,
+                    _bytes(message.key()),
+                    _bytes(message.value()),
+                    message.timestamp(),
+                    message.leader_epoch(),
+                    [(name, _bytes(value)) for name, value in headers] if headers is not None else None,
+                    repr(unread[at].__cause__ or unread[at]) if at in unread else None,
+                )
+                for at, (message, headers) in enumerate(zip(good, found, strict=True))
+            ]
+            self._at = Read(wanted.topic, wanted.partition, rows[-1].offset + 1)
+            # The client reports an end once: it must not be lost beside the records before it.
+            return Records(rows, any(message.error() in END for message in messages))
+        for message in messages:
+            error = message.error()
+            assert error is not None
+            if error in UNDECODABLE:
+                return self._trouble(wanted, fresh, error.str())
+            if error in END:
+                return Ended(message.offset() or wanted.offset)
+            if error in REJECTED:
+                return Rejected(error.str())
+            if not kafka.of_no_group(error):
+                return Failed(error.str())
+        return None
+
+    def _has_died(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            self._dead = self._dead or DIED in os.read(self._died, 1 << 16)
+        return self._dead
+
+    def _trouble(self, wanted: Read, fresh: bool, error: str) -> Answer:
+        """What to say of a batch that cannot be read. Only a process that has fetched this batch alone knows which it is."""
+        resource.setrlimit(resource.RLIMIT_DATA, self._before)
+        if not (self._start.careful and fresh):
+            return Again()
+        why = error or f"it takes more than {self._start.limit} bytes of memory"
+        # The shortest, where several look like it: a record may hold the bytes of a header, and nothing good is passed over.
+        found = min(headers_in_memory(wanted.offset), key=lambda header: (header.last, -header.size), default=None)
+        if found is None:
+            return Unreadable(wanted.offset, "", 0, 0, why)
+        return Unreadable(found.last, found.codec, found.size, found.records, why)
+
+    def _restrict(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (self._limit, self._before[1]))
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
+    """Headers of batches with this offset in what this process may write to."""
+    regions = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
+    with Path("/proc/self/mem").open("rb", buffering=0) as content:
+        for place, rights in regions:
+            begin, end = (int(number, 16) for number in place.split("-"))
+            if rights.startswith("rw") and end - begin <= LARGEST_REGION:
+                with contextlib.suppress(OSError, MemoryError):
+                    content.seek(begin)
+                    yield from headers_in(content.read(end - begin), offset)
+
+
+def allowed(limit: int) -> int:
+    """Bytes that this process may take beside what it has: a batch of `limit` bytes, less if the container has less."""
+    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.of_container().free)))
+
+
+def main() -> None:
+    """Answer questions until there are none."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    died, said = os.pipe()
+    os.set_blocking(died, False)
+    os.dup2(said, 2)
+    confine()
+    library = ctypes.CDLL(None)
+    library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the thread that aborts waits for ever
+    reader = IsolatedReader(read_frame(sys.stdin.buffer, Start), died)
+    while (wanted := read_frame(sys.stdin.buffer, Read)) is not None:
+        answer = reader.read(wanted)
+        with reader.room_for(answer):
+            write_frame(answers, answer)
+    os._exit(0)  # a consumer with a thread that waits for ever would never close
+
+
+if __name__ == "__main__":
+    main()

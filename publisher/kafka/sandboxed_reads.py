@@ -1,0 +1,319 @@
+"""Partitions that are read through a process of its own, because what they hold may end the process that reads it.
+
+A compressed batch may expand to any size. If the last reader of a partition died, or a batch of it cannot be decompressed, the
+partition is read through the sandbox (`sandbox_program.py`) until the batch is passed or enough bytes were read without one.
+"""
+
+import contextlib
+import logging
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from confluent_kafka import Message
+
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.partitions import Partition
+from publisher.kafka.sandbox_program import (
+    ANSWER_SECONDS,
+    Again,
+    Answer,
+    Ended,
+    Failed,
+    Nothing,
+    Read,
+    Records,
+    Rejected,
+    Row,
+    Start,
+    Unreadable,
+    read_frame,
+    write_frame,
+)
+
+log = logging.getLogger(__name__)
+
+ENOUGH_BYTES = 8 << 20  # of records: more than a reader usually has fetched and not yet committed
+CAREFUL_BYTES = 2 << 20  # of records: a usual fetch of a partition holds half of it
+SILENT_SECONDS = 3 * ANSWER_SECONDS
+RESTART_SECONDS = 1.0  # after a process that gave no answer
+BLIND_DEATHS = 2  # of careful processes at one position, without a word
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableBatch:
+    """A batch, or what is left of one, that cannot be read. `codec` is "" and `size` (bytes in the log) 0 if not known."""
+
+    partition: Partition
+    first: int
+    last: int
+    codec: str
+    size: int
+    records: int
+    why: str
+
+    def __str__(self) -> str:
+        known = f" ({self.codec}, {self.size} bytes in the log, {self.records} records)" if self.codec else ""
+        return f"the batch at offsets {self.first} to {self.last}{known} cannot be read: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was read of a suspect: records, or a batch that cannot be read; `cleared` if it is no suspect any more.
+
+    A partition is cleared too if the broker rejects the fetch: the usual reader handles that.
+    """
+
+    partition: Partition
+    rows: list[Row] = field(default_factory=list)
+    unreadable: UnreadableBatch | None = None
+    cleared: bool = False
+
+
+class Child(Protocol):
+    """A process that reads. One question at a time; `answer` gives None while there is no answer, and raises EOFError after its
+    death."""
+
+    def ask(self, question: Read) -> None: ...
+
+    def answer(self, seconds: float) -> Answer | None: ...
+
+    def close(self) -> None: ...
+
+
+class SandboxProcess:
+    """See `Child`. `limit` is what one batch may take, in bytes; `careful` is as in `sandbox_program.py`."""
+
+    def __init__(
+        self, settings: KafkaSettings, client_id: str, limit: int, properties: Mapping[str, Any], *, careful: bool
+    ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "publisher.kafka.sandbox_program"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        threading.Thread(target=self._receive, name="sandbox", daemon=True).start()
+        self._send(Start(pickle.dumps((settings, client_id, dict(properties))), limit, careful))
+
+    def ask(self, question: Read) -> None:
+        self._send(question)
+
+    def answer(self, seconds: float) -> Answer | None:
+        try:
+            answer = self._answers.get(timeout=seconds) if seconds > 0 else self._answers.get_nowait()
+        except queue.Empty:
+            return None
+        if answer is None:
+            raise EOFError
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def _send(self, message: Start | Read) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it has died: the answer says so
+            write_frame(self._process.stdin, message)
+
+    def _receive(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            with contextlib.suppress(OSError, ValueError), self._process.stdout as stream:
+                while (answer := read_frame(stream, Answer)) is not None:
+                    self._answers.put(answer)
+        finally:
+            self._answers.put(None)
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """`at` is the next offset, `left` the bytes that are still read here, `deaths` those of careful processes at `at`."""
+
+    at: int
+    left: int
+    deaths: int = 0
+
+
+class Sandboxed:
+    """The suspects of one reader, whose thread owns this. `child(careful)` starts a process; there is none while there are no
+    suspects."""
+
+    def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
+        self._new_child = child
+        self._clock = clock
+        self._suspects: dict[Partition, _Suspect] = {}
+        self._child: Child | None = None
+        self._careful, self._careful_left = False, 0
+        self._asked: tuple[Partition, int] | None = None
+        self._asked_at = self._due = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._suspects)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._suspects
+
+    def __iter__(self) -> Any:
+        return iter(list(self._suspects))
+
+    def add(self, partition: Partition, offset: int) -> None:
+        """Read this partition here, from that offset."""
+        self._suspects.setdefault(partition, _Suspect(offset, ENOUGH_BYTES)).at = offset
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Read these no longer."""
+        for partition in partitions:
+            self._suspects.pop(partition, None)
+        self._rest()
+
+    def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
+        """What comes within so many seconds of a suspect that is `readable` now; None for nothing."""
+        if self._asked is None and not self._ask(readable):
+            return None
+        assert self._child is not None
+        assert self._asked is not None
+        partition, at = self._asked
+        try:
+            answer = self._child.answer(seconds)
+        except EOFError:
+            answer = None
+        else:
+            if answer is None and self._clock() - self._asked_at < SILENT_SECONDS:
+                return None
+        self._asked = None
+        suspect = self._suspects.get(partition)
+        found = None
+        if answer is None:
+            found = self._died(partition, suspect)
+        elif suspect is not None and suspect.at == at:
+            found = self._judge(partition, suspect, answer)
+        elif not isinstance(answer, Records | Ended | Nothing):
+            self._end()  # of a partition that is not asked for any more
+        self._rest()
+        return found
+
+    def close(self) -> None:
+        self._suspects.clear()
+        self._end()
+
+    def _ask(self, readable: Callable[[Partition], bool]) -> bool:
+        now = self._clock()
+        wanted = next((partition for partition in self._suspects if readable(partition)), None)
+        if wanted is None or now < self._due:
+            return False
+        if self._child is None:
+            self._child = self._new_child(self._careful)
+        suspect = self._suspects[wanted]
+        self._child.ask(Read(*wanted, suspect.at))
+        self._asked, self._asked_at = (wanted, suspect.at), now
+        return True
+
+    def _judge(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
+        match answer:
+            case Records(rows, ended):
+                suspect.at, suspect.deaths = rows[-1].offset + 1, 0
+                size = sum(len(row.value or b"") + len(row.key or b"") for row in rows)
+                suspect.left -= size
+                self._read_carefully(size)
+                cleared = ended or suspect.left <= 0
+                if not cleared:  # the others take their turn
+                    self._suspects[partition] = self._suspects.pop(partition)
+                return self._taken(partition, Taken(partition, rows, cleared=cleared))
+            case Ended():
+                return self._taken(partition, Taken(partition, cleared=True))
+            case Unreadable():
+                return self._passed(partition, suspect, answer)
+            case Again():
+                self._be_careful()
+            case Failed(error):
+                log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
+                self._due = self._clock() + RESTART_SECONDS
+            case Rejected(error):
+                log.warning("%s[%d] is no longer read in the sandbox: %s", *partition, error)
+                return self._taken(partition, Taken(partition, cleared=True))
+            case Nothing():
+                pass
+        return None
+
+    def _be_careful(self) -> None:
+        """Continue in a process that fetches each batch alone."""
+        self._end()
+        self._careful, self._careful_left = True, CAREFUL_BYTES
+
+    def _read_carefully(self, size: int) -> None:
+        """Continue as usual if the batch that needed care must have been passed: a usual fetch holds less than this."""
+        self._careful_left -= size
+        if self._careful and self._careful_left <= 0:
+            self._end()
+            self._careful = False
+
+    def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
+        """Continue behind a batch that cannot be read, in a new process: a thread of this one is stopped for ever."""
+        last = max(answer.last, suspect.at)
+        batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.why)
+        log.warning("%s[%d]: %s", *partition, batch)
+        suspect.at, suspect.deaths = last + 1, 0
+        self._end()
+        self._careful = False
+        return Taken(partition, unreadable=batch)
+
+    def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
+        """The process is gone, or silent. Where that repeats, what is at the position ends it before it can say so."""
+        careful = self._careful
+        self._be_careful()
+        if suspect is None:
+            return None
+        suspect.deaths += careful
+        if suspect.deaths < BLIND_DEATHS:
+            self._due = self._clock() + (RESTART_SECONDS if careful else 0.0)
+            return None
+        return self._passed(partition, suspect, Unreadable(suspect.at, "", 0, 0, "it ends every process that reads it"))
+
+    def _taken(self, partition: Partition, taken: Taken) -> Taken:
+        if taken.cleared:
+            del self._suspects[partition]
+        return taken
+
+    def _rest(self) -> None:
+        """End the process where nobody needs it."""
+        if not self._suspects:
+            self._end()
+            self._careful = False
+
+    def _end(self) -> None:
+        self._asked = None
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+
+def sandboxed(settings: KafkaSettings, client_id: str, limit: int, **properties: Any) -> Sandboxed:
+    """For the suspects of a reader with these settings; `limit` is what one batch may take in memory, in bytes."""
+    return Sandboxed(lambda careful: SandboxProcess(settings, client_id, limit, properties, careful=careful))
+
+
+def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:
+    """These records as the client gives them."""
+    topic, number = partition
+    return [
+        Message(
+            topic=topic,
+            partition=number,
+            offset=row.offset,
+            key=row.key,
+            value=row.value,
+            headers=row.headers,  # type: ignore[arg-type]
+            timestamp=row.timestamp,
+            leader_epoch=row.leader_epoch,
+        )
+        for row in rows
+    ]

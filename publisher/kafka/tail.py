@@ -1,0 +1,129 @@
+"""Reads topics as they grow, for people who look on: committed records only, outside any group's work."""
+
+import heapq
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka import acls, connection, error_codes, topics
+from publisher.kafka import clients as kafka
+from publisher.kafka.acls import READ, Operations, Right
+from publisher.kafka.clients import ErrorWatch, KafkaSettings
+from publisher.kafka.error_codes import END, PASSING, UNDECODABLE, UNDECODABLE_HINT, Codes
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import TopicReader
+
+CALL_RECORDS = 1_000
+POLL_SECONDS = 0.2
+HELD_RECORDS = 100_000  # of faster partitions, while a slower one is waited for
+SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
+OPEN_HINT = "what lies behind it is shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
+
+
+class Following:
+    """`topics` are those of `needed` that exist; `unread` their partitions whose end, as it was, is not reached yet.
+
+    Everything raises Fatal: 2 where a topic that is `required` is missing, 3 where the broker refuses, 4 where it does not
+    answer. Errors in `passing` pass by themselves.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        needed: Mapping[str, Operations],
+        required: Iterable[str],
+        passing: Codes = PASSING,
+    ) -> None:
+        self.topics = topics.existing(settings, client_id, needed, required)
+        self.unread: set[Partition] = {(name, p) for name, topic in self.topics.items() for p in range(topic.partitions)}
+        self._settings = settings
+        self._client_id = client_id
+        self._passing = passing
+        self._ends: Offsets = {}
+        self._open: Offsets = {}
+        self._watch = ErrorWatch()
+        self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
+
+    def begin(self, offset: int) -> None:
+        """Read every partition from there."""
+        for name in list(self.topics)[:1]:
+            kafka.introduced(self.consumer, name)
+        self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
+
+    def news(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
+        """Records that come within so many seconds."""
+        first = self.consumer.poll(seconds)
+        messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []  # one without a value is false
+        if self._watch.fatal is not None:
+            raise connection.refused(self._settings, self._watch.fatal)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                yield message
+            elif error in END:
+                self._stopped((message.topic() or "", message.partition() or 0), message.offset() or 0)
+            else:
+                self._mind(message.topic() or "", error)
+
+    def to_end(self) -> Iterator[Message]:
+        """Every record up to the ends as they are now; transactions that are open there are waited for."""
+        for messages in self._batches_to_end():
+            yield from messages
+
+    def oldest_first(self) -> Iterator[Message]:
+        """The same, by timestamp. Each partition keeps its order, and at most HELD_RECORDS wait: a partition that is read later
+        than that many of others comes late. Where Fatal is raised, all that was read has come before."""
+        newest: dict[Partition, int] = {}
+        held: list[tuple[int, Partition, int, Message]] = []
+        try:
+            for messages in self._batches_to_end():
+                for message in messages:
+                    partition = (message.topic() or "", message.partition() or 0)
+                    newest[partition] = max(message.timestamp()[1], newest.get(partition, 0))
+                    heapq.heappush(held, (newest[partition], partition, message.offset() or 0, message))
+                complete = min((newest.get(partition, -1) for partition in self.unread), default=math.inf)
+                while held and (held[0][0] <= complete or len(held) > HELD_RECORDS):
+                    yield heapq.heappop(held)[-1]
+        except Fatal:
+            yield from (record for *_, record in sorted(held))
+            raise
+
+    def _written(self) -> Offsets:
+        """The ends as they are now, records of open transactions included: a commit is answered before all readers see it."""
+        return TopicReader(self._settings, self._client_id).written(self.unread)
+
+    def _stopped(self, partition: Partition, at: int) -> None:
+        """Readers of committed records get no further there now."""
+        if at >= self._ends.get(partition, 0):
+            self.unread.discard(partition)
+        else:
+            self._open[partition] = at
+
+    def _batches_to_end(self) -> Iterator[list[Message]]:
+        self._ends = self._written()
+        silent = 0.0
+        while self.unread and silent < SILENCE_SECONDS:
+            asked = time.monotonic()
+            messages = list(self.news())
+            silent = 0.0 if messages else silent + time.monotonic() - asked
+            yield messages
+        for partition in sorted(self.unread & self._open.keys()):
+            where = "{}[{}] from offset {} on".format(*partition, self._open[partition])
+            raise Fatal(f"a transaction is open in {where}", OPEN_HINT)
+        for topic, _ in sorted(self.unread):
+            raise Fatal(f"topic {topic} cannot be read to its end", "check the broker")
+
+    def close(self) -> None:
+        self.consumer.close()
+
+    def _mind(self, topic: str, error: KafkaError) -> None:
+        if kafka.of_no_group(error) or error.retriable() or error in self._passing:
+            return
+        if error in error_codes.REFUSED:
+            raise acls.refused(self._settings, [Right(READ, acls.TOPIC, topic)])
+        hint = UNDECODABLE_HINT if error in UNDECODABLE else "see the broker's log"
+        raise Fatal(f"topic {topic} cannot be read: {error.str()}", hint, REFUSED)

@@ -1,0 +1,201 @@
+"""The head of the programs `scorer` and `publisher`: their verbs, the options that verbs share, what they print, how they end.
+
+stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from typer.core import TyperGroup
+
+from model_registry.redaction import redacted
+from model_registry.standard_output import accept_any_text, ended_by_closed_pipe
+from model_registry.untrusted_input.text import printable_json
+from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
+from publisher.runtime.terminal import PlainConsole, TalkHandler
+from publisher.runtime.time_range import HELP as TIME_HELP
+from publisher.runtime.time_range import TimeWindow, seconds
+
+WIDE = 10_000  # columns: nothing is folded
+talk = PlainConsole(stderr=True, soft_wrap=True)
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+LogLevel = Annotated[str, typer.Option()]
+From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
+Last = Annotated[str | None, typer.Option("--last", help="Events of so long before now: 90s, 15m, 1h, 7d.")]
+To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `hint` is the way out where it is not ok."""
+
+    check: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
+    """Tell each finding as it comes, or print all of them as JSON. Raises Exit (1) where one is not ok."""
+    found = []
+    for each in findings:
+        finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
+        found.append(finding)
+        if not as_json:
+            talk.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
+            talk.print(f"{finding.check}: {finding.detail}")
+            if finding.hint and not finding.ok:
+                talk.print(f"     hint: {finding.hint}", markup=False)
+    ok = all(finding.ok for finding in found)
+    if as_json:
+        print_json({"ok": ok, "checks": [asdict(finding) for finding in found]})
+    if not ok:
+        raise typer.Exit(FINDING)
+
+
+def print_json(value: object) -> None:
+    import orjson
+
+    sys.stdout.buffer.write(printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2)) + b"\n")
+    sys.stdout.flush()
+
+
+def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: bool = False) -> None:
+    """Print the value as JSON, or for people what `shown` makes of it: as wide as the terminal, with `wide` unfolded."""
+    if as_json:
+        print_json(value)
+    else:
+        PlainConsole(width=WIDE if wide else None).print(shown())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    made = Table(*columns)
+    for row in rows:
+        made.add_row(*map(str, row))
+    return made
+
+
+def time_window(start: str | None, end: str | None, last: str | None = None) -> TimeWindow:
+    """The window that --from and --to name, or --last. Raises BadParameter, naming a text that is no time or no window."""
+    if last is not None:
+        return _since(last, alone=not (start or end))
+    window = TimeWindow(_unix_ms("--from", start), _unix_ms("--to", end))
+    if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
+        raise typer.BadParameter(f"--from {start} is not before --to {end}")
+    return window
+
+
+def _since(last: str, *, alone: bool) -> TimeWindow:
+    if not alone:
+        raise typer.BadParameter("give --last, or --from and --to")
+    try:
+        return TimeWindow(round((time.time() - seconds(last)) * 1_000))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--last") from None
+
+
+def _unix_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option} {text!r} is no time: {TIME_HELP}") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+class Verbs(Mapping[str, Any]):
+    """The commands of a program by name, imported when asked for: `status` does not wait for what `bench` needs."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """`places`: the function, or the Typer application, of each verb, as `module:name`."""
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = self._places[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            verb = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            verb.command(name)(found)
+            found = verb
+        command = typer.main.get_command(found)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
+    """The application of these `Verbs`, with shell completion and `--version`."""
+
+    class Group(TyperGroup):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            self.commands = Verbs(verbs)  # type: ignore[assignment]  # read only
+
+        def invoke(self, ctx: Any) -> Any:
+            with ended_by_closed_pipe():
+                return super().invoke(ctx)
+
+    app = typer.Typer(cls=Group, help=about, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def options(
+        _: Annotated[
+            bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        ] = False,
+    ) -> None: ...
+
+    return app
+
+
+def run(app: typer.Typer, *others: type[Exception]) -> None:
+    """A program's entry point: an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
+    from publisher.runtime.configuration import SettingsError
+
+    accept_any_text()
+    refusals: tuple[type[Exception], ...] = (Fatal, *others)
+    logging.basicConfig(handlers=[TalkHandler(talk)])
+    logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs
+    try:
+        app()
+    except SettingsError as error:
+        _end(USAGE, str(error).splitlines())
+    except refusals as error:
+        _end(getattr(error, "exit_code", Fatal("").exit_code), [str(error)], getattr(error, "hint", ""))
+    except (BrokenPipeError, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+
+
+def _show_version(asked: bool) -> None:
+    from importlib.metadata import version
+
+    if asked:
+        print(version("scorestream"))
+        raise typer.Exit
+
+
+def _end(code: int, errors: Iterable[str], hint: str = "") -> None:
+    for error in errors:
+        talk.print(f"error: {error}", markup=False)
+    if hint:
+        talk.print(f"hint: {hint}", markup=False)
+    sys.exit(code)

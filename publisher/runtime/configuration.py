@@ -1,0 +1,252 @@
+"""Reads a configuration: flag > environment > file > default, and where each value came from. For every command's settings.
+
+A YAML file, environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--set kafka.bootstrap_servers=...` name the same
+keys. `${NAME}` and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
+"""
+
+import copy
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Generic, TypeVar, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as EnvironmentFault
+
+from model_registry import suggestions as nearest_name
+from model_registry.redaction import MASK, redacted
+from model_registry.untrusted_input import yaml_documents
+from model_registry.untrusted_input.documents import Unreadable
+from publisher.kafka import client_properties, security
+from publisher.kafka.clients import is_secret
+
+TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+TopicName = Annotated[str, Field(pattern=TOPIC)]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+"""Of a region, or of what owns topics, groups and transactions: there is room for what stands beside it in their names."""
+Listen = Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
+"""A host and a port to serve at."""
+SCALARS = str | int | float | bool | None
+
+
+class SettingsError(Exception):
+    """The configuration is wrong. The message holds one line a fault: the name, the remedy, and the value unless it may hold a
+    secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
+
+
+class Section(BaseModel):
+    """A part of a configuration: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Configuration(BaseSettings):
+    """A whole configuration. A subclass says its `env_prefix`; `load` merges, so that the origin of each value is known."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_nested_delimiter="__", hide_input_in_errors=True)
+
+    @classmethod
+    def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` has merged."""
+        return (sources["init_settings"],)
+
+
+S = TypeVar("S", bound=Configuration)
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[S]):
+    """Settings, and for each dotted key the place its value came from."""
+
+    settings: S
+    origins: Mapping[str, str]
+
+
+def load(
+    model: type[S],
+    path: Path | Mapping[str, Any],
+    flags: Sequence[str] = (),
+    resolve: Callable[[dict[str, Any], Path], None] = lambda _values, _base: None,
+) -> Loaded[S]:
+    """Read and merge file, environment and `--set` flags. Raises SettingsError. A mapping stands for a file.
+
+    `resolve(values, folder)` makes relative paths absolute: a file's from its folder, others from the working directory.
+    """
+    origins: dict[str, str] = {}
+    merged: dict[str, Any] = {}
+    from_environment = _read_environment(model)
+    for values, origin, base in (
+        (_read_file(path), str(path), path.parent) if isinstance(path, Path) else (dict(path), "built in", Path.cwd()),
+        (from_environment, "environment", Path.cwd()),
+        (_read_flags(flags), "--set", Path.cwd()),
+    ):
+        resolve(values, base)
+        _refuse_a_written_password(model, values, origin)
+        _merge(merged, values)
+        origins |= {key: origin for key, _ in flatten(values)}
+    return Loaded(validated(model, merged, origins), origins)
+
+
+def validated(model: type[S], values: Mapping[str, Any], origins: Mapping[str, str] = MappingProxyType({})) -> S:
+    """The settings that the values make. Raises SettingsError, with a line for each fault."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(model, fault, origins) for fault in error.errors())) from None
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and leaf values."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED) -> Any:
+    """Return a value as it may be printed: a secret is masked, and so are credentials in URLs. In a map `extra` the values of
+    these `properties` may be printed."""
+    if is_secret(key, properties) and value not in (None, {}):
+        return MASK
+    if isinstance(value, str):
+        return redacted(value)
+    return [shown(key, each, properties) for each in value] if isinstance(value, list) else value
+
+
+def nearest(name: str, valid: Sequence[str]) -> str:
+    """`the nearest valid name is X`, or the whole list where nothing is near."""
+    near = nearest_name.name(name, valid, cutoff=0.5)
+    return f"the nearest valid name is {near!r}" if near else f"valid names: {', '.join(sorted(valid))}"
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        question = nearest_name.file_question(path)
+        raise SettingsError(f"cannot read {path}: there is no such file" + (f"; {question}" if question else "")) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read {path}: {error}") from None
+    try:
+        values = yaml_documents.load(text)
+    except Unreadable as error:
+        raise SettingsError(f"{path} is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
+    expanded: dict[str, Any] = _expand(values, path)
+    return expanded
+
+
+def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, Any], origin: str) -> None:
+    """Passwords of Kafka come from files of their own or from the environment. Raises SettingsError."""
+    for name, section in values.items() if origin != "environment" else ():
+        proof = section.get("security") if isinstance(section, Mapping) else None
+        if isinstance(proof, Mapping) and "password" in proof:
+            variable = f"{model.model_config.get('env_prefix', '')}{name.upper()}__SECURITY__PASSWORD"
+            way_out = f"name a file with password_file, or set the environment variable {variable}"
+            raise SettingsError(f"{name}.security.password ({origin}): a password does not belong here; {way_out}")
+
+
+def _expand(value: Any, path: Path) -> Any:
+    """`${NAME}` and `${NAME:-default}` inside strings."""
+    if isinstance(value, dict):
+        return {str(k): _expand(v, path) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expand(v, path) for v in value]
+    if not isinstance(value, str):
+        return value
+
+    def one(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        found = os.environ.get(name) or (socket.gethostname() if name == "HOSTNAME" else default)
+        if found is None:
+            raise SettingsError(f"{path}: ${{{name}}} is not set; export {name} or write ${{{name}:-default}}")
+        return found
+
+    return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", one, value)
+
+
+def _read_environment(model: type[Configuration]) -> dict[str, Any]:
+    """The settings that environment variables name. Raises SettingsError, without the value of the variable."""
+    try:
+        return EnvSettingsSource(model, case_sensitive=False)()
+    except EnvironmentFault as error:
+        prefix = model.model_config.get("env_prefix", "")
+        named = re.search(r'field "(\w+)"', str(error))
+        variable = f"{prefix}{named[1].upper()}" if named else f"a variable {prefix}..."
+        raise SettingsError(f"{variable} (environment): its value is not the JSON of a mapping or list") from None
+
+
+def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for flag in flags:
+        key, equals, text = flag.partition("=")
+        if not equals or not key:
+            raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
+        try:
+            nested: Any = yaml_documents.load(text) if text else ""
+        except Unreadable:
+            nested = text
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        _merge(values, nested)
+    return values
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = copy.deepcopy(value)  # later origins are merged into it, and not into what the caller holds
+
+
+def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str]) -> str:
+    """One line for one fault that pydantic found."""
+    path = [str(part) for part in fault["loc"]]
+    key = ".".join(path)
+    if line := security.told(fault, key) or client_properties.told(fault, key):
+        return line
+    where = origins.get(key, "")
+    place = f"{key} ({where})" if where else key
+    message = str(fault["msg"]) if path else str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        return f"{place}: unknown key; {nearest(path[-1], _names_at(model, path[:-1]))}"
+    if fault["type"] == "missing":
+        variable = f"{model.model_config.get('env_prefix', '')}{'__'.join(path).upper()}"
+        return f"{place}: missing; write it in the file, or --set {key}=..., or export {variable}"
+    value = f"{shown(key, fault['input'])!r}" if _may_be_printed(model, path, fault["input"]) else ""
+    if fault["type"] == "literal_error":
+        return f"{place}: {value or 'its value'} is not one of {fault['ctx']['expected']}"
+    return ": ".join(part for part in (place, value, message) if part)
+
+
+def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
+    """Whether the faulty value is that of one plain setting. A section, the whole configuration and a map of client properties
+    may hold secrets, also where they were given as text."""
+    section: Any = model
+    for at, part in enumerate(path):
+        field = getattr(section, "model_fields", {}).get(part)
+        if field is None:
+            return False
+        section = field.annotation
+        if get_origin(section) is list:
+            return len(path) <= at + 2 and isinstance(value, SCALARS)
+    plain = not (isinstance(section, type) and issubclass(section, BaseModel | SecretStr)) and get_origin(section) is not dict
+    return bool(path) and plain and isinstance(value, SCALARS)
+
+
+def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:
+    section: Any = model
+    for part in path:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)

@@ -1,0 +1,116 @@
+"""How far a command that writes records has come, reported however it ends: success, an error, SIGINT or SIGTERM.
+
+A signal is raised as an exception, but never inside a step that must be counted as a whole.
+"""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Self
+
+import typer
+from confluent_kafka import KafkaException
+
+from publisher.errors import Fatal
+from publisher.runtime.command_line import print_data, talk
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asks the command to end. `exit_code` is what a shell reports for it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+class Interruption:
+    """Hold a signal back during the steps that must not be cut in two: `with interruption: step()`.
+
+    The first signal of a step is raised when the step ends, the second at once.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._pending: int | None = None
+
+    def receive(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        """Handle a signal, in the main thread. Raises Interrupted unless a step holds it back."""
+        if self._depth and self._pending is None:
+            self._pending = number
+            return
+        self._pending = None
+        raise Interrupted(number)
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._depth -= 1
+        if kind is None and self._depth == 0 and self._pending is not None:
+            number, self._pending = self._pending, None
+            raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[Interruption]:
+    """Handle SIGINT and SIGTERM in this block, but none that the process was started to ignore (`nohup`, `&` in a script)."""
+    interruption = Interruption()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    taken = [number for number in SIGNALS if before[number] != signal.SIG_IGN]
+    for number in taken:
+        signal.signal(number, interruption.receive)
+    try:
+        yield interruption
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+@contextlib.contextmanager
+def counted(as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]) -> Iterator[Interruption]:
+    """Report how far the command has come if the block does not end well.
+
+    With `--json` the counts are printed on stdout, for people they are part of the message. A command that ends well prints
+    its own result.
+
+    Args:
+        as_json: whether the counts are printed as JSON.
+        counts: returns the counts as a JSON value.
+        progress: returns the counts as words, and how to continue, empty if there is nothing to continue.
+
+    Raises:
+        Fatal: for an error of this kind or of the Kafka client, with the counts in its message.
+        typer.Exit: with 130 for SIGINT and 143 for SIGTERM.
+    """
+
+    def report() -> None:
+        if as_json:
+            print_data(as_json, counts(), lambda: None)
+
+    def fatal(error: str, hint: str, **code: int) -> Fatal:
+        report()
+        done, further = progress()
+        return Fatal(f"{error}; {done}", "; ".join(part for part in (hint, further) if part), **code)
+
+    with handled() as interruption:
+        try:
+            yield interruption
+        except KeyboardInterrupt as error:
+            report()
+            done, further = progress()
+            talk.print(f"interrupted: {done}")
+            if further:
+                talk.print(f"hint: {further}")
+            raise typer.Exit(error.exit_code if isinstance(error, Interrupted) else 130) from None
+        except Fatal as error:
+            raise fatal(str(error), error.hint, exit_code=error.exit_code) from error
+        except KafkaException as error:
+            raise fatal(f"the Kafka client failed: {error.args[0].str()}", "see the broker's log; try again") from error
+        except Exception:
+            report()
+            talk.print(": ".join(part for part in progress() if part))
+            raise

@@ -1,0 +1,141 @@
+"""A model bound to buckets: for each batch size input and output buffers on the device that never move, filled and run again.
+
+The same code on every device. What only a GPU has (pinned host memory, CUDA graphs) comes in through `Device`.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from model_registry.onnx_tools.tensors import Tensor
+from scorer.backends.onnx.batch_buckets import pieces
+
+Tensors = dict[str, NDArray[Any]]
+_CAPTURE = threading.Lock()
+"""While a graph is captured, for a version that is being opened, no other thread may call CUDA: it would spoil the capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """`name` is ONNX Runtime's word for where buffers live. `pin` and `unpin` take a host buffer; `graphs`: whether the runs of
+    each bucket are captured and replayed."""
+
+    name: str = "cpu"
+    graphs: bool = False
+    pin: Callable[[NDArray[Any]], object] = lambda _: None
+    unpin: Callable[[NDArray[Any]], object] = lambda _: None
+
+
+def fixed(tensors: Iterable[Tensor]) -> bool:
+    """Whether each tensor holds numbers in a shape that only the batch size leaves open: then it can be bound to buffers."""
+    return all(
+        one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
+        for one in tensors
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A session, and what of it is bound. `inputs` and `outputs` are `fixed`; `constants` are inputs that are the same for
+    every batch."""
+
+    session: Any
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    constants: Tensors = field(default_factory=dict)
+
+
+class Bound:
+    """Runs batches of any size in buckets, whose `sizes` ascend. One thread at a time."""
+
+    def __init__(self, model: Unbound, device: Device, sizes: Sequence[int] = ()) -> None:
+        self._model, self._device = model, device
+        self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
+        held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()}
+        self._constants = held, model.constants  # on the CPU the values are those of the arrays
+        self._buckets: dict[int, _Bucket] = {}
+        for size in sizes:
+            self.add(size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The buckets, ascending."""
+        return tuple(self._buckets)
+
+    def add(self, size: int) -> None:
+        """A bucket larger than all before, unless it is there. Raises what ONNX Runtime does where the device has no room."""
+        if size not in self._buckets:
+            self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
+
+    def keep(self, sizes: Collection[int]) -> None:
+        """Only these from now on."""
+        for size in set(self._buckets) - set(sizes):
+            self._buckets.pop(size).free()
+
+    def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
+        """(B, ...) inputs to (B, ...) outputs. `watched(options, run)` runs each piece, which uses these options."""
+        rows = len(next(iter(tensors.values())))
+        parts: list[Tensors] = []
+        for start, stop, size in pieces(rows, self.sizes):
+            bucket = self._buckets[size]
+            with self._alone:
+                bucket.fill(tensors, start, stop)
+                watched(bucket.options, bucket.run)
+                parts.append(bucket.read(stop - start))
+        return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def free(self) -> None:
+        self.keep(())
+
+
+class _Bucket:
+    """The buffers of one batch size. `constants` are on the device."""
+
+    def __init__(self, model: Unbound, device: Device, size: int, constants: dict[str, Any]) -> None:
+        self._session, self._device, self._binding = model.session, device, model.session.io_binding()
+        self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in model.inputs}
+        self._inputs = {one.name: _on_device(one, size, device) for one in model.inputs}
+        self._outputs = {one.name: _on_device(one, size, device) for one in model.outputs}
+        self.options = ort.RunOptions()
+        if device.graphs:
+            self.options.add_run_config_entry("gpu_graph_id", str(size))
+        for buffer in self._host.values():
+            device.pin(buffer)
+        for name, value in (self._inputs | constants).items():
+            self._binding.bind_ortvalue_input(name, value)
+        for name, value in self._outputs.items():
+            self._binding.bind_ortvalue_output(name, value)
+
+    def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
+        """These rows to the device, and the first of them again in place of each that is missing: what a model can score."""
+        for name, buffer in self._host.items():
+            buffer[: stop - start] = tensors[name][start:stop]
+            buffer[stop - start :] = tensors[name][start]
+            self._inputs[name].update_inplace(buffer)
+
+    def run(self) -> None:
+        """Returns when the outputs are there."""
+        self._session.run_with_iobinding(self._binding, self.options)
+
+    def read(self, rows: int) -> Tensors:
+        """The first rows of the outputs, as arrays of their own."""
+        return {name: value.numpy()[:rows].copy() for name, value in self._outputs.items()}
+
+    def free(self) -> None:
+        for buffer in self._host.values():
+            self._device.unpin(buffer)
+
+
+def _on_device(tensor: Tensor, size: int, device: Device) -> Any:
+    kind = np.dtype(tensor.dtype).type
+    return ort.OrtValue.ortvalue_from_shape_and_type(_shape(tensor, size), kind, device.name, 0)
+
+
+def _shape(tensor: Tensor, size: int) -> tuple[int, ...]:
+    return (size, *(int(length or 0) for length in tensor.shape[1:]))

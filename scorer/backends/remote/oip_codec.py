@@ -1,0 +1,71 @@
+"""The Open Inference Protocol's messages, and tensors in them."""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.backends.remote.protobuf_loader import messages
+
+NAMES = {
+    "BOOL": "bool",
+    "BYTES": "string",
+    **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
+}
+"""Datatype to numpy's name, or "string"."""
+_DATATYPES = {name: datatype for datatype, name in NAMES.items()}
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT64": "int64_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+}
+
+M = messages("open_inference")
+
+
+def describe(tensor: NDArray[Any]) -> str:
+    """The protocol's name of an array's dtype; object arrays hold str."""
+    return "BYTES" if tensor.dtype == object else _DATATYPES[tensor.dtype.name]
+
+
+def pack(tensor: NDArray[Any]) -> bytes:
+    """Little-endian, row by row; each string with its length before it as 4 bytes."""
+    if tensor.dtype != object:
+        return tensor.tobytes()
+    values = (str(value).encode() for value in tensor.ravel().tolist())
+    return b"".join(struct.pack("<I", len(value)) + value for value in values)
+
+
+def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
+    """An output as an array, an object array of str for strings; `raw` is None where its contents are typed.
+
+    Raises ValueError and UnicodeDecodeError.
+    """
+    shape = list(tensor.shape)
+    if tensor.datatype == "BYTES":
+        values = _strings(raw) if raw is not None else list(tensor.contents.bytes_contents)
+        return np.array([value.decode() for value in values], object).reshape(shape)
+    if tensor.datatype not in NAMES:
+        raise ValueError(f"its datatype is {tensor.datatype}")
+    if raw is not None:
+        return np.frombuffer(raw, NAMES[tensor.datatype]).reshape(shape)
+    if tensor.datatype not in _CONTENTS:
+        raise ValueError(f"{tensor.datatype} has no typed contents")
+    return np.array(getattr(tensor.contents, _CONTENTS[tensor.datatype]), NAMES[tensor.datatype]).reshape(shape)
+
+
+def _strings(raw: bytes) -> list[bytes]:
+    values, at = [], 0
+    while at < len(raw):
+        if at + 4 > len(raw):
+            raise ValueError("a string's length is cut off")
+        (length,) = struct.unpack_from("<I", raw, at)
+        values.append(raw[at + 4 : at + 4 + length])
+        at += 4 + length
+    return values

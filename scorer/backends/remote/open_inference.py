@@ -1,0 +1,115 @@
+"""Servers of the Open Inference Protocol (KServe v2) over gRPC, tensors as raw bytes: MLServer, Triton and others.
+
+A version that the package brings (`repository/`: the server's model repository holds it under the model's name) is a model
+of its own on the server, `<name>-<fingerprint>`, since these servers load and unload models, not versions. A package that has
+only `remote.json` uses a model that others keep there.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import grpc
+from numpy.typing import NDArray
+
+from model_registry.package import Package
+from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends.remote.model_repository import Named, fingerprint
+from scorer.backends.remote.oip_codec import NAMES, M, describe, pack, unpack
+from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, NotReady, Stated, Tensors, explain
+from scorer.backends.remote.remote_model import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+
+
+class OpenInference(RemoteBackend):
+    """The backend. Raises BackendMissing where a setting is missing."""
+
+    NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
+
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
+        if named.label:
+            raise ModelRefused(f"remote.json: label {named.label!r}: this protocol has no labels; name a version")
+        model = named.model or package.name
+        if folder is None:
+            return _Version(self._channels, model, named.version, None, outputs)
+        target = folder / f"{model}-{fingerprint(package)[:12]}"
+        return _Version(self._channels, target.name, "", target, outputs)
+
+
+class _Version:
+    """One version on the servers; see flight.Remote."""
+
+    def __init__(self, channels: list[grpc.Channel], model: str, version: str, target: Path | None, outputs: list[str]) -> None:
+        self._calls = [_Calls(channel) for channel in channels]
+        self._model = model
+        self._version = version
+        self.target = target
+        self._outputs = outputs
+
+    def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
+        request = M["ModelInferRequest"](model_name=self._model, model_version=self._version)
+        for name, tensor in tensors.items():
+            request.inputs.add(name=name, datatype=describe(tensor), shape=tensor.shape)
+            request.raw_input_contents.append(pack(tensor))
+        for name in self._outputs:
+            request.outputs.add(name=name)
+        return self._calls[at].infer.future(request, timeout=seconds)
+
+    def read(self, reply: Any) -> Tensors:
+        raw = list(reply.raw_output_contents) or [None] * len(reply.outputs)
+        found: dict[str, NDArray[Any]] = {}
+        for output, content in zip(reply.outputs, raw, strict=True):
+            try:
+                found[output.name] = unpack(output, content)
+            except (ValueError, UnicodeDecodeError) as error:
+                raise InferenceFailed(f"output {output.name!r} cannot be read: {error}") from error
+        return wanted(found, self._outputs)
+
+    def prepare(self, at: int, seconds: float) -> None:
+        if self._is_ready(at, min(seconds, STATUS_SECONDS)):
+            return
+        if self.target is None:
+            raise NotReady(f"the model {self._model} is not ready")
+        try:
+            self._calls[at].load(M["RepositoryModelLoadRequest"](model_name=self._model), timeout=seconds)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND and error.code() in (*GONE, *OVERLOAD):
+                raise
+            raise NotReady(f"{explain(error)} (does it load from {self.target.parent}?)", final=True) from error
+        if not self._is_ready(at, seconds):
+            raise NotReady(f"the model {self._model} is loaded, but not ready")
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError."""
+        reply = self._calls[at].metadata(M["ModelRequest"](name=self._model, version=self._version), timeout=STATUS_SECONDS)
+        return _stated(reply.inputs), _stated(reply.outputs)
+
+    def unload(self) -> None:
+        if self.target is None:
+            return
+        request = M["RepositoryModelLoadRequest"](model_name=self._model)
+        for_each(self._calls, lambda calls: calls.unload(request, timeout=UNLOAD_SECONDS))
+        shutil.rmtree(self.target, ignore_errors=True)
+
+    def _is_ready(self, at: int, seconds: float) -> bool:
+        """Servers differ in what they say of a model that they do not know: false, or some error."""
+        try:
+            reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND and error.code() in (*GONE, *OVERLOAD):
+                raise
+            return False
+        return bool(reply.ready)
+
+
+class _Calls:
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/inference.GRPCInferenceService"
+        self.infer = method(channel, f"{service}/ModelInfer", M["ModelInferResponse"])
+        self.ready = method(channel, f"{service}/ModelReady", M["ModelReadyResponse"])
+        self.metadata = method(channel, f"{service}/ModelMetadata", M["ModelMetadataResponse"])
+        self.load = method(channel, f"{service}/RepositoryModelLoad", M["Empty"])
+        self.unload = method(channel, f"{service}/RepositoryModelUnload", M["Empty"])
+
+
+def _stated(tensors: Any) -> Stated:
+    return {one.name: (NAMES.get(one.datatype, one.datatype), list(one.shape)) for one in tensors}

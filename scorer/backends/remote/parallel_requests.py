@@ -1,0 +1,272 @@
+"""One batch as several requests side by side: chunks fly to healthy servers, answers come back in the batch's order.
+
+A request only reads, so any of them may be sent again. What is sent, when, and where is decided in
+`endpoints.py`; here are the queue, the probes and the meaning of an error. An event is blamed for a failure only if a request
+that is known to be good is answered right after it: everything else is the servers' fault, and then nothing is lost but time.
+
+One thread runs a flight; probes have threads of their own and report to its queue.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.backends import BackendAway, InferenceFailed, check_rows
+from scorer.backends.remote.endpoints import Endpoints, Window
+
+Tensors = dict[str, NDArray[Any]]
+Stated = Mapping[str, tuple[str, Sequence[int] | None]]
+"""Tensor name to dtype (numpy's name, or "string") and shape; -1 is any length, None any shape."""
+
+CHUNK_ROWS = 512  # below about 128 rows the price of a request outweighs that of its rows
+CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers take by default
+TRIES = 3  # of one chunk, before the question whose fault it is
+PATIENCE = 3.0  # deadlines without an answer, or waiting for the rest of a batch, until a run ends one way or another
+
+GONE = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+"""The server, or the version on it, is not there."""
+OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+class Remote(Protocol):
+    """One model version on several servers, by index. `target` is the folder of its files there, None where others keep it."""
+
+    target: Path | None
+
+    def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
+        """Begin a request; a gRPC future."""
+
+    def read(self, reply: Any) -> Tensors:
+        """The outputs of a reply. Raises InferenceFailed where it is not as promised."""
+
+    def unload(self) -> None:
+        """Take the version from every server, and its files away, if that is ours to do."""
+
+    def prepare(self, at: int, seconds: float) -> None:
+        """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
+
+
+class NotReady(Exception):
+    """The server is there, and does not have the version yet, or cannot load it (`final`)."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+@dataclass(slots=True)
+class Chunk:
+    start: int
+    stop: int
+    tries: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Sent:
+    """A request on its way, or back. `run` tells the batches apart."""
+
+    run: int
+    chunk: Chunk
+    at: int
+    sent_at: float
+    call: Any
+
+
+@dataclass(slots=True, frozen=True)
+class Probed:
+    """What came of a probe; `why` is None where the server is ready."""
+
+    at: int
+    why: str | None
+
+
+class Flight:
+    """Runs batches of one model version. `deadline` is that of a request, in seconds; `control` one row that may be asked;
+    `constants` go with every request."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        addresses: Sequence[str],
+        deadline: float,
+        control: Tensors,
+        constants: Tensors | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoints = Endpoints(addresses)
+        self.window = Window()
+        self.remote = remote
+        self._deadline = deadline
+        self._control = control
+        self._constants = constants or {}
+        self._proven = False
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[Sent | Probed] = queue.SimpleQueue()
+        self._run = 0
+
+    def run(self, tensors: Tensors) -> Tensors:
+        """(B, ...) inputs to (B, ...) outputs. Raises InferenceFailed (a smaller batch may do) and BackendAway."""
+        self._run += 1
+        for one in self.endpoints.all:
+            one.in_flight = 0
+        rows = len(next(iter(tensors.values())))
+        waiting, flying, parts = deque(_chunks(tensors, rows)), dict[int, Sent](), dict[int, Tensors]()
+        patient_until = self._clock() + PATIENCE * self._deadline
+        try:
+            while waiting or flying:
+                if self._clock() >= patient_until and waiting:
+                    if parts:
+                        raise InferenceFailed(f"{rows} events take longer than {PATIENCE * self._deadline:.1f} s")
+                    raise self._away()
+                self._launch(tensors, waiting, flying)
+                self._hear(waiting, flying, parts)
+        finally:
+            for sent in flying.values():
+                sent.call.cancel()
+        if not self._proven:
+            self._control, self._proven = {name: tensor[:1].copy() for name, tensor in tensors.items()}, True
+        ordered = [parts[start] for start in sorted(parts)]
+        return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
+
+    def warm(self, at: int, seconds: float) -> None:
+        """Ask for one row. Raises grpc.RpcError where that shows that the server cannot answer at all."""
+        try:
+            self._send(at, self._control, seconds).result()
+        except grpc.RpcError as error:
+            if self._proven or error.code() in (*GONE, *OVERLOAD):
+                raise
+
+    def _send(self, at: int, rows: Tensors, seconds: float) -> Any:
+        return self.remote.send(at, rows | self._constants, seconds)
+
+    def _launch(self, tensors: Tensors, waiting: deque[Chunk], flying: dict[int, Sent]) -> None:
+        """Probe who is due, send what there is room for."""
+        now = self._clock()
+        for at in self.endpoints.due(now):
+            self.endpoints.all[at].probing = True
+            threading.Thread(target=self._probe, args=(at,), name="server-probe", daemon=True).start()
+        while waiting and self.window.room(len(flying)):
+            if (to := self.endpoints.pick()) is None:
+                return
+            chunk = waiting.popleft()
+            chunk.tries += 1
+            rows = {name: tensor[chunk.start : chunk.stop] for name, tensor in tensors.items()}
+            call = self._send(to, rows, self._deadline)
+            sent = Sent(self._run, chunk, to, now, call)
+            flying[chunk.start] = sent
+            self.endpoints.all[to].in_flight += 1
+            call.add_done_callback(lambda _, sent=sent: self._inbox.put(sent))
+
+    def _probe(self, at: int) -> None:
+        why = None
+        try:
+            self.remote.prepare(at, self._deadline)
+            self.warm(at, self._deadline)
+        except (grpc.RpcError, NotReady) as error:
+            why = explain(error)
+        self._inbox.put(Probed(at, why))
+
+    def _hear(self, waiting: deque[Chunk], flying: dict[int, Sent], parts: dict[int, Tensors]) -> None:
+        """Take one report. Raises BackendAway where nothing flies and no server is left to hope for."""
+        if not flying and not any(one.probing for one in self.endpoints.all):
+            raise self._away()
+        try:
+            report = self._inbox.get(timeout=2 * self._deadline)
+        except queue.Empty:
+            raise self._away() from None
+        if isinstance(report, Probed):
+            self._probed(report)
+        elif report.run == self._run:
+            del flying[report.chunk.start]
+            self.endpoints.all[report.at].in_flight -= 1
+            if (outputs := self._outcome(report, len(flying) + 1)) is None:
+                waiting.appendleft(report.chunk)
+            else:
+                check_rows(outputs, report.chunk.stop - report.chunk.start)
+                parts[report.chunk.start] = outputs
+
+    def _probed(self, report: Probed) -> None:
+        self.endpoints.all[report.at].probing = False
+        if report.why is None:
+            self.endpoints.succeeded(report.at)
+        else:
+            self.endpoints.failed(report.at, self._clock(), report.why)
+
+    def _outcome(self, sent: Sent, in_flight: int) -> Tensors | None:
+        """The outputs, or None where the chunk is to be sent again. Raises InferenceFailed and BackendAway."""
+        try:
+            reply = sent.call.result()
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            code = error.code() if isinstance(error, grpc.RpcError) else grpc.StatusCode.CANCELLED
+            self._failure(sent, code, explain(error), self._clock())
+            return None
+        self.endpoints.succeeded(sent.at)
+        self.window.answered(in_flight)
+        return self.remote.read(reply)
+
+    def _failure(self, sent: Sent, code: grpc.StatusCode, why: str, now: float) -> None:
+        """Return where the chunk is to be sent again."""
+        chunk = sent.chunk
+        alone = chunk.stop - chunk.start == 1
+        if code in OVERLOAD:
+            self.window.missed(sent.sent_at, now)
+            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                self.endpoints.missed(sent.at, now)
+            if chunk.tries < TRIES:
+                return
+        elif code in GONE:
+            self.endpoints.failed(sent.at, now, why)
+            if chunk.tries < TRIES or self.endpoints.pick() is None:
+                return
+        elif not alone:
+            self.endpoints.succeeded(sent.at)
+            raise InferenceFailed(why)
+        if self._answers(sent.at):
+            raise InferenceFailed(why)
+        self.endpoints.failed(sent.at, self._clock(), why)
+
+    def _answers(self, at: int) -> bool:
+        """Whether a request that is known to be good is answered by this server now."""
+        try:
+            self._send(at, self._control, self._deadline).result()
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            return not self._proven and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
+        return True
+
+    def _away(self) -> BackendAway:
+        why = self.endpoints.complaint() or f"no answer within {PATIENCE * self._deadline:.1f} s"
+        return BackendAway(f"the model's server is away: {why}", self.endpoints.wait(self._clock()))
+
+
+def explain(error: BaseException) -> str:
+    """A gRPC error for people: its code and the first line of its details."""
+    if isinstance(error, grpc.RpcError):
+        details = (error.details() or "").strip().splitlines()
+        return f"{error.code().name}: {details[0][:300]}" if details else str(error.code().name)
+    return str(error) or type(error).__name__
+
+
+def _chunks(tensors: Tensors, rows: int) -> list[Chunk]:
+    """At most CHUNK_ROWS rows and about CHUNK_BYTES bytes each; strings count as 64 bytes."""
+    row_bytes = sum((64 if t.dtype == object else t.itemsize) * (t.size // max(1, rows)) for t in tensors.values())
+    size = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)))
+    return [Chunk(start, min(start + size, rows)) for start in range(0, rows, size)]

@@ -1,0 +1,208 @@
+"""What backends with servers share: channels, opening a version on every server, and the open model that asks them."""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import grpc
+
+from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, input_fault, output_fault
+from model_registry.package import Package
+from model_registry.package.model_inputs import Feeding, neutral_rows
+from model_registry.package.signature import Signature
+from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends.remote.model_repository import Named, place, read_remote
+from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
+from scorer.settings.sections import ModelSettings
+
+log = logging.getLogger(__name__)
+
+Server = TypeVar("Server")
+STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
+UNLOAD_SECONDS = 30.0
+AGAIN_SECONDS = 0.1  # between looks at a server that loads
+OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_retries", 0),  # what is sent again, and where, is decided in parallel_requests.py
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+
+def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
+    """Let each server unload; one that does not is no reason to leave the others out, and keeps the version."""
+    for server in servers:
+        try:
+            unload(server)
+        except (grpc.RpcError, NotReady) as error:
+            log.info("a server did not unload a version: %s", explain(error))
+
+
+def connect(settings: ModelSettings) -> list[grpc.Channel]:
+    """A channel to each server; nothing is connected yet. Raises BackendMissing where a file of `server_tls` is gone."""
+    tls = settings.server_tls
+    if not tls.enabled:
+        return [grpc.insecure_channel(address, options=OPTIONS) for address in settings.endpoints]
+    try:
+        files = [path.read_bytes() if path else None for path in (tls.ca_file, tls.key_file, tls.certificate_file)]
+    except OSError as error:
+        raise BackendMissing(
+            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name files that are there"
+        ) from error
+    credentials = grpc.ssl_channel_credentials(*files)
+    return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
+
+
+class RemoteBackend(ABC):
+    """A backend whose models are on servers. Raises BackendMissing where `model.endpoints` names none.
+
+    A package that brings files of the version (in the folder FILES) has them put into the servers' folder, and the version is
+    loaded and unloaded from here; any other package names a version that others keep there.
+    """
+
+    NAME: ClassVar[str]
+    FILES: ClassVar[str]
+    ENDPOINT: ClassVar[str]  # an example
+
+    def __init__(self, settings: ModelSettings) -> None:
+        if not settings.endpoints:
+            message = f"model.backend is {self.NAME!r}, but model.endpoints names no server"
+            raise BackendMissing(message, f"such as {self.ENDPOINT}")
+        self._settings = settings
+        self._channels = connect(settings)
+
+    def open(self, package: Package) -> "RemoteModel":
+        """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
+        if (signature := package.signature) is None:
+            raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+        if signature.alone:
+            raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
+        named, settings = read_remote(package), self._settings
+        files, folder = package.folder / self.FILES, settings.server_folder
+        if files.is_dir() and folder is None:
+            hint = "set model.server_folder to the folder that the servers load from"
+            raise ModelRefused(f"the package brings a {self.FILES} for a server; {hint}")
+        outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
+        version = self.version(package, named, folder if files.is_dir() else None, outputs)
+        if version.target is not None:
+            place(files, version.target)
+        feeding = Feeding(signature)
+        control = feeding.rows(neutral_rows(signature))
+        flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, control, feeding.fixed)
+        open_on_all(flight, settings.load_seconds, signature)
+        return RemoteModel(signature, flight, feeding)
+
+    @abstractmethod
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> Remote:
+        """The version on `self._channels`. `folder` is the servers' folder where the package brings files. `outputs` are the
+        tensors that are asked for. Raises ModelRefused."""
+
+
+def wanted(found: Tensors, outputs: Sequence[str]) -> Tensors:
+    """The outputs that were asked for. Raises InferenceFailed where one is not in a reply."""
+    if missing := [name for name in outputs if name not in found]:
+        raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
+    return {name: found[name] for name in outputs}
+
+
+def method(channel: grpc.Channel, path: str, reply: Any) -> Any:
+    """A method of a server; `reply` is the class of its answers."""
+    return channel.unary_unary(
+        path, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
+    )
+
+
+class RemoteModel:
+    """A version that is ready on at least one server."""
+
+    def __init__(self, signature: Signature, flight: Flight, feeding: Feeding) -> None:
+        self._signature = signature
+        self._feeding = feeding
+        self.flight = flight
+
+    def signature(self) -> Signature:
+        return self._signature
+
+    def run(self, tensors: Tensors) -> Tensors:
+        return self.flight.run(self._feeding.rows(tensors))
+
+    def close(self) -> None:
+        """Unload the version where it was loaded by us. A server that does not answer keeps it."""
+        self.flight.remote.unload()
+
+
+def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> None:
+    """Wait until each server has the version and has answered once, and agrees with the signature.
+
+    Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
+    `load_seconds`, ModelRefused where a server says that it cannot load the version, or does not agree.
+    """
+    try:
+        missing = _open_until(flight, time.monotonic() + load_seconds, signature)
+    except ModelRefused:
+        flight.remote.unload()  # the servers do not keep what is not served
+        raise
+    for at, error in missing.items():
+        flight.endpoints.failed(at, time.monotonic(), explain(error))
+    if len(missing) == len(flight.endpoints.all):
+        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
+
+
+def _open_until(flight: Flight, until: float, signature: Signature) -> dict[int, grpc.RpcError | NotReady]:
+    """What is wrong with servers that are not ready. Those that load are waited for, those away only until one is ready."""
+    servers = len(flight.endpoints.all)
+    waiting = list(range(servers))
+    while True:
+        missing: dict[int, grpc.RpcError | NotReady] = {}
+        for at in waiting:
+            left = max(AGAIN_SECONDS, until - time.monotonic())
+            try:
+                flight.remote.prepare(at, left)
+                check(signature, *flight.remote.stated(at))
+                flight.warm(at, left)
+            except (grpc.RpcError, NotReady) as error:
+                _refuse_if_final(error)
+                missing[at] = error
+        waiting = list(missing)
+        loading = len(missing) == servers or any(isinstance(error, NotReady) for error in missing.values())
+        if not missing or not loading or time.monotonic() >= until:
+            return missing
+        threading.Event().wait(AGAIN_SECONDS)
+
+
+def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
+    """Raises ModelRefused, naming the tensor and both sides. A server that states nothing is believed."""
+    declared = {tensor.tensor: tensor for tensor in signature.inputs}
+    if inputs and set(declared) != set(inputs):
+        raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
+    for name, (dtype, shape) in inputs.items():
+        given = declared[name]
+        if fault := input_fault(given, Tensor(name, dtype, given.given if shape is None else tuple(shape))):
+            raise ModelRefused(fault)
+    for output in signature.outputs:
+        if outputs and output.tensor not in outputs:
+            raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
+        dtype, stated = outputs.get(output.tensor, (UNKNOWN, None))
+        if output.index is None and (
+            fault := output_fault(signature, output, Tensor(output.tensor, dtype, tuple(stated or ())))
+        ):
+            raise ModelRefused(fault)
+
+
+def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:
+    if isinstance(error, NotReady):
+        if error.final:
+            raise ModelRefused(f"the server cannot load the version: {error}") from error
+    elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        raise ModelRefused(f"the server is of another kind: {explain(error)}; is model.backend right?") from error
+    elif error.code() not in (*GONE, *OVERLOAD):
+        raise ModelRefused(f"the server refuses the version: {explain(error)}") from error

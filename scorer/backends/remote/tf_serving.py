@@ -1,0 +1,143 @@
+"""TensorFlow Serving over gRPC: versions in the server's model folder, PredictRequest with tensor_content.
+
+A version's number is made from its digest, so that every scorer and every server name the same content alike. Only versions
+that are asked for are served (`specific`), beside those that the server has already; the server's configuration is replaced by
+that, so a server whose folder a scorer writes serves nothing else. A package that has only `remote.json` uses a version, or a
+label, that others keep on a shared fleet, and loads and unloads nothing.
+"""
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from model_registry.package import Package
+from scorer.backends import ModelRefused
+from scorer.backends.remote.model_repository import Named, fingerprint
+from scorer.backends.remote.parallel_requests import NotReady, Stated, Tensors
+from scorer.backends.remote.remote_model import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.remote.tf_codec import NAMES, M, decode, encode
+
+LOADING, AVAILABLE, END = 20, 30, 50  # ModelVersionStatus.State
+SERVED = range(LOADING, AVAILABLE + 1)
+
+
+class TensorFlowServing(RemoteBackend):
+    """The backend. Raises BackendMissing where a setting is missing."""
+
+    NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
+
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
+        return _Version(self._channels, package, named, folder, outputs)
+
+
+class _Version:
+    """One version on the servers; see flight.Remote. `folder` is None where others load it."""
+
+    def __init__(
+        self, channels: list[grpc.Channel], package: Package, named: Named, folder: Path | None, outputs: list[str]
+    ) -> None:
+        self._outputs = outputs
+        self._folder = folder
+        self._spec = M["ModelSpec"](name=named.model or package.name, signature_name=named.signature)
+        if folder is not None:
+            self._spec.version.value = int(fingerprint(package)[:15], 16) + 1
+        elif named.version:
+            if not named.version.isdecimal():
+                raise ModelRefused(f"remote.json: version {named.version!r} is no whole number, as TensorFlow Serving has them")
+            self._spec.version.value = int(named.version)
+        elif named.label:
+            self._spec.version_label = named.label
+        self.target = folder / self._spec.name / str(self._spec.version.value) if folder else None
+        self._calls = [_Calls(channel) for channel in channels]
+        self._loading = threading.Lock()
+
+    def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
+        request = M["PredictRequest"](model_spec=self._spec, output_filter=self._outputs)
+        for name, tensor in tensors.items():
+            encode(tensor, request.inputs[name])
+        return self._calls[at].predict.future(request, timeout=seconds)
+
+    def read(self, reply: Any) -> Tensors:
+        return {name: decode(tensor) for name, tensor in wanted(reply.outputs, self._outputs).items()}
+
+    def prepare(self, at: int, seconds: float) -> None:
+        states = self._states(at, min(seconds, STATUS_SECONDS))
+        if self._spec.HasField("version"):
+            state, message = states.get(self._spec.version.value, (0, "the server does not know the version"))
+        else:
+            nothing = (0, "no version of the model is available")
+            state, message = next((one for one in states.values() if one[0] == AVAILABLE), nothing)
+        if state == AVAILABLE:
+            return
+        if state == END and message:
+            raise NotReady(message, final=True)
+        if self._folder is not None and state not in SERVED:
+            self._serve(at, {v for v, (s, _) in states.items() if s in SERVED} | {self._spec.version.value}, seconds)
+        raise NotReady(message or f"the version is in state {state}")
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        """Inputs and outputs of the called signature, as the server states them. Raises grpc.RpcError, ModelRefused."""
+        request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
+        packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
+        signatures = M["SignatureDefMap"].FromString(packed).signature_def
+        name = self._spec.signature_name
+        if name not in signatures:
+            raise ModelRefused(f"the SavedModel has no signature {name!r}, only {sorted(signatures)}; name one in remote.json")
+        return _stated(signatures[name].inputs), _stated(signatures[name].outputs)
+
+    def unload(self) -> None:
+        if self.target is None:
+            return
+        for_each(range(len(self._calls)), self._unload)
+        shutil.rmtree(self.target, ignore_errors=True)
+
+    def _unload(self, at: int) -> None:
+        """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
+        rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
+        if rest:
+            self._serve(at, rest, UNLOAD_SECONDS)
+
+    def _states(self, at: int, seconds: float) -> dict[int, tuple[int, str]]:
+        """State and error message by version; nothing where the server does not know the model."""
+        spec = M["ModelSpec"](name=self._spec.name)
+        try:
+            reply = self._calls[at].status(M["GetModelStatusRequest"](model_spec=spec), timeout=seconds)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return {}
+        return {one.version: (one.state, one.status.error_message) for one in reply.model_version_status}
+
+    def _serve(self, at: int, versions: set[int], seconds: float) -> None:
+        """Let the server serve exactly these versions. Returns when it has loaded them. Raises grpc.RpcError, NotReady."""
+        assert self._folder is not None
+        request = M["ReloadConfigRequest"]()
+        base = str(self._folder / self._spec.name)
+        one = request.config.model_config_list.config.add(name=self._spec.name, base_path=base, model_platform="tensorflow")
+        one.model_version_policy.specific.versions.extend(sorted(versions))
+        with self._loading:
+            reply = self._calls[at].reload(request, timeout=seconds)
+        if reply.status.error_code:
+            raise NotReady(reply.status.error_message, final=True)
+
+
+class _Calls:
+    def __init__(self, channel: grpc.Channel) -> None:
+        prediction, models = "/tensorflow.serving.PredictionService", "/tensorflow.serving.ModelService"
+        self.predict = method(channel, f"{prediction}/Predict", M["PredictResponse"])
+        self.metadata = method(channel, f"{prediction}/GetModelMetadata", M["GetModelMetadataResponse"])
+        self.status = method(channel, f"{models}/GetModelStatus", M["GetModelStatusResponse"])
+        self.reload = method(channel, f"{models}/HandleReloadConfigRequest", M["ReloadConfigResponse"])
+
+
+def _stated(tensors: Any) -> Stated:
+    return {
+        name: (
+            NAMES.get(info.dtype, f"dtype {info.dtype}"),
+            None if info.tensor_shape.unknown_rank else [d.size for d in info.tensor_shape.dim],
+        )
+        for name, info in tensors.items()
+    }

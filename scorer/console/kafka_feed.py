@@ -1,0 +1,237 @@
+"""The feed from the bus: one thread that reads the scorers' topics into the state, and says when the broker is away.
+
+Scores are sampled: what cannot be read in time is skipped, so that the console never falls behind and never costs more than
+a small share of a core, however much flows.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
+
+from publisher.errors import Fatal
+from publisher.kafka import acls
+from publisher.kafka.connection import connect
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.kafka.tail import Following
+from scorer import topics
+from scorer.console import records
+from scorer.console.label_quality_fold import LabelledFold
+from scorer.console.records import ScoreRecord, SwapRecord
+from scorer.console.score_distribution_fold import KEPT as SCORES_KEPT
+from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, State
+from scorer.console.topic_sampler import Sampled
+from scorer.dead_letters import parse as letters
+from scorer.decoding.batch import Headers
+from scorer.evaluation.join_labels import labels_of
+from scorer.evaluation.label_record import Label
+from scorer.scores import formats
+from scorer.settings import Settings
+
+POLL_SECONDS = 0.25
+PROBE_SECONDS = 3.0
+RETENTION_SECONDS = 30.0  # between two looks at the dead letters that retention has removed
+AGAIN_SECONDS = 2.0
+SAMPLE = 2_000  # scores decoded in a second, at most
+LABELS = 10_000  # labels decoded in a second, at most
+LABELS_BACK = 50_000  # newest labels that are read first
+TAIL_PARTITIONS = 2_000  # recent records wanted of a topic are shared among its partitions, at least one of each
+UNSEEN = 1 << 31, 1 << 62
+"""Partitions and largest record of an input topic that this client may not see: nothing is known to be too much for it."""
+log = logging.getLogger(__name__)
+
+
+class NoIds:
+    """Reads no id: whether a dead letter can be replayed does not depend on it."""
+
+    def of(self, value: bytes | None, headers: Headers = None) -> None:
+        """Return None."""
+
+
+class BusFeed:
+    """Reads until `close`."""
+
+    def __init__(self, settings: Settings, state: State) -> None:
+        self._settings = settings
+        self._state = state
+        self._skipped = SkippedRecords(log)
+        self._closing = threading.Event()
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            settings.status_topic: self._status,
+            settings.swaps_topic: self._swap,
+            settings.dead_letter.topic: self._letter,
+            settings.replayed_topic: self._replayed,
+            settings.output.topic: self._score,
+            settings.rollouts_topic: self._rollout,
+        }
+        self._as_json = formats.as_json(settings)
+        self._sampled = {settings.output.topic: Sampled(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
+        if topic := settings.labels.topic:
+            state.labelled = LabelledFold(settings.labels.max_events, tuple(settings.labels.classes))
+            self._handlers[topic] = self._label
+            self._read_label = labels_of(settings)
+            self._sampled[topic] = Sampled(topic, LABELS, LABELS_BACK + LABELS)
+        self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        name, settings = f"{self._settings.name}.console", self._settings.kafka
+        required = self._settings.status_topic, self._settings.swaps_topic
+        while not self._closing.is_set():
+            try:
+                self._following = Following(settings, name, acls.to_read(*self._handlers), required)
+                with contextlib.closing(self._following):
+                    self._begin()
+                    self._read()
+            except KafkaException as error:
+                self._trouble(f"the broker does not answer: {error.args[0].str()}", "check the broker")
+            except Fatal as error:
+                self._trouble(str(error), error.hint)
+            self._closing.wait(AGAIN_SECONDS)
+
+    def _trouble(self, text: str, hint: str) -> None:
+        with self._state.lock:
+            self._state.trouble("bus", text, hint, time.time())
+
+    def _begin(self) -> None:
+        """Everything is read again from a known place; the points of the flow stay."""
+        fresh, state = State(), self._state
+        inputs = self._settings.input.topics
+        self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
+        admin = connect(self._settings.kafka, f"{self._settings.name}.console")
+        found = topics.describe(admin, self._settings.kafka, dict.fromkeys(inputs, frozenset()))
+        self._inputs = dict.fromkeys(inputs, UNSEEN) | {name: (each.partitions, each.max_bytes) for name, each in found.items()}
+        with state.lock:
+            state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
+            state.arms, state.rollouts = fresh.arms, fresh.rollouts
+            state.outputs.waiting.clear()
+        self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
+
+    def _start(self, topic: str, partition: int) -> TopicPartition:
+        """From where a partition is read: the whole status and all rollouts, the newest of the others."""
+        wanted = {
+            self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
+            self._settings.dead_letter.topic: LETTERS_COUNTED,
+            self._settings.replayed_topic: 2 * LETTERS_COUNTED,
+            self._settings.output.topic: SCORES_KEPT,
+            self._settings.labels.topic: LABELS_BACK,
+        }.get(topic)
+        if wanted is None:
+            return TopicPartition(topic, partition, OFFSET_BEGINNING)
+        found = self._following
+        low, high = found.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
+        start = max(low, high - max(1, wanted // found.topics[topic].partitions))
+        if topic == self._settings.dead_letter.topic:
+            self._state.letters.begin(partition, low, start)
+        return TopicPartition(topic, partition, start)
+
+    def _read(self) -> None:
+        probe, retention = time.time() + PROBE_SECONDS, time.time() + RETENTION_SECONDS
+        with self._state.lock:
+            self._state.well("bus")
+        while not self._closing.is_set():
+            for message in self._following.news(POLL_SECONDS):
+                with self._state.lock:
+                    self._hear(message)
+                    self._state.changed()
+            with self._state.lock:
+                self._look()
+            for sampled in self._sampled.values():
+                sampled.skip(self._following.consumer, self._following.unread, time.time())
+            if time.time() >= probe:
+                self._probe()
+                probe = time.time() + PROBE_SECONDS
+            if time.time() >= retention:
+                self._look_at_retention()
+                retention = time.time() + RETENTION_SECONDS
+
+    def _look(self) -> None:
+        """How far the topics are read, and a point of the flow where it is time for one."""
+        state, behind = self._state, {topic for topic, _ in self._following.unread}
+        if not state.loaded and not behind - self._sampled.keys():
+            state.loaded = True
+            state.changed()
+        if state.flow.tick(state.scorers, time.time()):
+            state.changed()
+        state.scorers.fleet.caught_up = self._settings.status_topic not in behind
+
+    def _probe(self) -> None:
+        """Whether the broker is there: silence alone does not say."""
+        try:
+            self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
+        except KafkaException as error:
+            servers = self._settings.kafka.bootstrap_servers
+            self._trouble(f"no broker answers at {servers}: {error.args[0].str()}", "is it running?")
+        else:
+            with self._state.lock:
+                self._state.well("bus")
+
+    def _look_at_retention(self) -> None:
+        """Note which dead letters retention has removed. Raises Fatal."""
+        topic = self._settings.dead_letter.topic
+        if (found := self._following.topics.get(topic)) is not None:
+            lows = self._reader.earliest((topic, number) for number in range(found.partitions))
+            with self._state.lock:
+                self._state.letters.keep({number: low for (_, number), low in lows.items()})
+
+    def _hear(self, message: Message) -> None:
+        topic = message.topic() or ""
+        if (sampled := self._sampled.get(topic)) is not None:
+            sampled.budget -= 1
+        self._handlers[topic](message)
+
+    def _status(self, message: Message) -> None:
+        self._state.scorers.hear(message.key(), message.value(), time.time())
+
+    def _swap(self, message: Message) -> None:
+        if (record := records.decoded(message.value(), SwapRecord)) is not None:
+            self._state.swaps.hear(record)
+        else:
+            self._skip(message, "it is no swap record")
+
+    def _skip(self, message: Message, fault: object) -> None:
+        self._skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, fault)
+
+    def _letter(self, message: Message) -> None:
+        unfit = ""
+        try:
+            letters.check_target(letters.read(message, NoIds(), time.time_ns() // 1_000_000), self._inputs)
+        except letters.Unfit as error:
+            unfit = str(error)
+        self._state.letters.hear(records.letter(message, headers_of_one(message) or [], unfit))
+
+    def _replayed(self, message: Message) -> None:
+        self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())
+
+    def _score(self, message: Message) -> None:
+        live = (message.topic(), message.partition()) not in self._following.unread
+        try:
+            record = records.decoded(self._as_json(message.value() or b""), ScoreRecord)
+        except (ValueError, Fatal) as error:
+            self._skip(message, error)
+            return
+        if record is None:
+            self._skip(message, "it is no score record")
+        else:
+            self._state.hear_score(record)
+            self._state.arms.hear(record)
+            self._state.flow.hear(record, time.time(), live=live)
+
+    def _rollout(self, message: Message) -> None:
+        self._state.rollouts.hear(message.key(), message.value())
+
+    def _label(self, message: Message) -> None:
+        label = self._read_label(message)
+        if isinstance(label, Label):
+            self._state.labelled.hear_label(label)
+        else:
+            self._state.labelled.unusable[label] += 1

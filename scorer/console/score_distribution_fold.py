@@ -1,0 +1,89 @@
+"""How the newest scores of each version are distributed: histograms over one range, and how far two versions lie apart."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scorer.console.records import ScoreRecord
+from scorer.evaluation.drift import psi
+from scorer.models.constant_fallback import FALLBACK
+
+KEPT = 5_000  # newest scores of a version
+VERSIONS = 6  # of which the newest are kept
+BINS = 40
+FEWEST = 200  # scores of each version, before a comparison says anything
+
+
+@dataclass(slots=True)
+class Window:
+    """The newest scores of one version. `seen` counts all that were sampled; times are Unix ms."""
+
+    numbers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    decisions: Counter[str] = field(default_factory=Counter)
+    seen: int = 0
+    expired: int = 0
+    fallback: int = 0
+    last_ms: int = 0
+
+    def hear(self, record: ScoreRecord) -> None:
+        self.seen += 1
+        self.last_ms = max(self.last_ms, record.scored_ms)
+        if record.status == FALLBACK:  # no version's score
+            self.fallback += 1
+            return
+        if record.decision is not None:
+            self.decisions[record.decision] += 1
+        if record.number is not None:
+            self.numbers.append(record.number)
+        elif record.status == "expired":
+            self.expired += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Shares (each version's sum to 1) over common bins; `edges` has one more than there are bins."""
+
+    edges: list[float]
+    shares: dict[str, list[float]]
+
+
+@dataclass(slots=True)
+class ScoresFold:
+    """By version, the one heard of longest ago first."""
+
+    windows: dict[str, Window] = field(default_factory=dict)
+
+    def hear(self, record: ScoreRecord) -> None:
+        """Take in a score. Of more than VERSIONS the one that was silent longest is forgotten."""
+        window = self.windows.get(record.version)
+        if window is None:
+            window = self.windows[record.version] = Window()
+            if len(self.windows) > VERSIONS:
+                del self.windows[min(self.windows, key=lambda version: self.windows[version].last_ms or 2**62)]
+        window.hear(record)
+
+    def histogram(self) -> Histogram:
+        """Of all versions, over what they span together; from 0 to 1 where that holds them all."""
+        columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
+        if not columns:
+            return Histogram([], {})
+        low, high = min(c.min() for c in columns.values()), max(c.max() for c in columns.values())
+        low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (float(low), float(high))
+        edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+        shares = {version: (np.histogram(c, edges)[0] / len(c)).round(5).tolist() for version, c in columns.items()}
+        return Histogram(edges.round(6).tolist(), shares)
+
+    def stability(self, before: str, now: str) -> float | None:
+        """The population stability index of two versions' scores; None where there are too few."""
+        old, new = (self.windows.get(version, Window()).numbers for version in (before, now))
+        return None if min(len(old), len(new)) < FEWEST else psi(old, new)
+
+
+def quantiles(numbers: Sequence[float] | deque[float]) -> tuple[float, float, float] | None:
+    """5 %, 50 % and 95 %; None of nothing."""
+    if not numbers:
+        return None
+    low, middle, high = np.quantile(np.array(numbers), [0.05, 0.5, 0.95]).tolist()
+    return low, middle, high

@@ -1,0 +1,90 @@
+"""Flow over the last ten minutes: throughput, lag, latency and batch fill, a point every two seconds. Folded."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from publisher.kafka.partitions import Partition
+from scorer.console.records import ScoreRecord
+from scorer.console.scorer_fold import ScorersFold
+
+STEP_SECONDS = 2.0
+POINTS = 300
+SAMPLED = 20_000  # latencies between two points, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One moment. `at` in Unix seconds, `throughput` in events a second, lag in records and seconds (None: unknown), latencies
+    in ms (None: no score came); `fill` in events a batch, `scoring_ms` what a batch of that size costs."""
+
+    at: float
+    throughput: float
+    lag_records: int
+    lag_seconds: float | None
+    scored_p50: float | None
+    scored_p99: float | None
+    visible_p50: float | None
+    fill: float
+    scoring_ms: float
+
+
+@dataclass(slots=True)
+class FlowFold:
+    """`answered` has the time (Unix ms) of the newest answered event of each partition, as far as sampled."""
+
+    points: deque[Point] = field(default_factory=lambda: deque(maxlen=POINTS))
+    answered: dict[Partition, int] = field(default_factory=dict)
+    _until_scored: list[float] = field(default_factory=list)
+    _until_visible: list[float] = field(default_factory=list)
+    _next: float = 0.0
+
+    def hear(self, record: ScoreRecord, now: float, *, live: bool) -> None:
+        """Take in a score that became readable at `now` (Unix seconds); one that is not `live` was there before."""
+        place = record.source.topic, record.source.partition
+        self.answered[place] = max(record.event_ms, self.answered.get(place, 0))
+        if live and len(self._until_scored) < SAMPLED:
+            self._until_scored.append(max(0.0, record.scored_ms - record.event_ms))
+            self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
+
+    def tick(self, scorers: ScorersFold, now: float) -> bool:
+        if now < self._next:
+            return False
+        self._next = now + STEP_SECONDS
+        self.points.append(self._point(scorers, now))
+        self._until_scored, self._until_visible = [], []
+        return True
+
+    def _point(self, scorers: ScorersFold, now: float) -> Point:
+        live = scorers.live(now)
+        lags = dict(scorers.lags(now))
+        working = [h for h in live if h.fill > 0]
+        batches = sum(h.rate / h.fill for h in working)
+        fill = sum(h.rate for h in working) / batches if batches else 0.0
+        costs = [h.status.cost[0] + h.status.cost[1] * fill for h in working]
+        p50, p99 = _percentiles(self._until_scored, (50, 99))
+        return Point(
+            at=now,
+            throughput=sum(h.rate for h in live),
+            lag_records=sum(lags.values()),
+            lag_seconds=self.behind(lags.items(), now),
+            scored_p50=p50,
+            scored_p99=p99,
+            visible_p50=_percentiles(self._until_visible, (50,))[0],
+            fill=fill,
+            scoring_ms=1_000 * sum(costs) / len(costs) if costs else 0.0,
+        )
+
+    def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
+        """Age of the oldest last answered event of partitions in which records wait (s); None where none has answered."""
+        waiting = [place for place, lag in lags if lag > 0]
+        ages = [now - self.answered[place] / 1_000 for place in waiting if place in self.answered]
+        return None if waiting and not ages else max([0.0, *ages])
+
+
+def _percentiles(values: list[float], points: tuple[int, ...]) -> list[float | None]:
+    if not values:
+        return [None] * len(points)
+    return [round(float(v), 1) for v in np.percentile(np.array(values), points)]

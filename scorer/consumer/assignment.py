@@ -1,0 +1,207 @@
+"""All that is known of the partitions that are ours: since when, how far, and under which mark. No Kafka call in here.
+
+Every assignment of a partition begins a new epoch. A batch may only be published while the epochs that it was taken under are
+unchanged, because the broker does not check whose partition an offset belongs to.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import TopicPartition
+from msgspec.structs import replace
+
+from publisher.kafka.partitions import Partition
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.start_offsets import AnswersFrom, Beginning, known
+from scorer.decoding.batch import Batch
+
+
+@dataclass(slots=True)
+class _Owned:
+    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
+    offset behind the last event that was taken. At `level_ms` (Unix ms) nothing waited behind the answered events. If the topic
+    was made again, `answers_from` is set until the first answer to it is committed. A `suspect` is read in the sandbox, which
+    every mark says that is committed meanwhile."""
+
+    epoch: int
+    mark: Mark
+    committed: int
+    leader_epoch: int
+    next: int
+    answers_from: AnswersFrom | None
+    read: int = 0
+    level_ms: int = 0
+    suspect: bool = False
+
+    def marked(self, owner: str) -> Mark:
+        """Return the mark with this owner's name."""
+        return replace(self.mark, owner=owner, suspect=self.suspect)
+
+
+class Partitions:
+    """One thread owns it. `changes` counts assignments and losses: an epoch is the change that it began with."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._owned: dict[Partition, _Owned] = {}
+        self._arrived: set[Partition] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._owned)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._owned
+
+    def __len__(self) -> int:
+        return len(self._owned)
+
+    def assign(self, beginnings: Iterable[Beginning]) -> None:
+        """These are ours from now on, and are read from there."""
+        self.changes += 1
+        for beginning in beginnings:
+            self._arrived.add(self._begin(beginning, self.changes))
+
+    def rewind(self, beginning: Beginning) -> None:
+        """This one is read from there again, in the same epoch."""
+        before = self._owned[beginning.position.topic, beginning.position.partition]
+        place = self._begin(beginning, before.epoch)
+        self._owned[place].answers_from = beginning.after or before.answers_from
+        self._owned[place].suspect = before.suspect
+
+    def leave(self, partitions: Iterable[Partition]) -> None:
+        """These are ours no more."""
+        self.changes += 1
+        for partition in partitions:
+            self._owned.pop(partition, None)
+            self._arrived.discard(partition)
+
+    def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
+        """Note whether this one is read in the sandbox."""
+        if partition in self._owned:
+            self._owned[partition].suspect = suspect
+
+    def arrivals(self) -> frozenset[Partition]:
+        """Those assigned that nobody has looked at yet; see `admit`."""
+        return frozenset(self._arrived)
+
+    def admit(self, partitions: Iterable[Partition]) -> None:
+        """Somebody has looked at these arrivals."""
+        self._arrived.difference_update(partitions)
+
+    def unchanged_since(self, changes: int) -> set[Partition]:
+        """Those that have been ours without a break since `changes` were counted."""
+        return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
+
+    def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The epochs of these, all ours."""
+        return {partition: self._owned[partition].epoch for partition in partitions}
+
+    def still(self, epochs: Mapping[Partition, int]) -> bool:
+        """Whether all of these are ours, under these epochs."""
+        owned = self._owned
+        return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
+
+    def mark(self, partition: Partition) -> Mark:
+        """The mark of the committed offset; an empty one where the partition is not ours."""
+        return self._owned[partition].mark if partition in self._owned else Mark()
+
+    def marks(self) -> dict[Partition, Mark]:
+        """The marks of all."""
+        return {partition: owned.mark for partition, owned in self._owned.items()}
+
+    def answers_from(self, partition: Partition) -> AnswersFrom | None:
+        """Where the answers begin, if the topic was made again and nothing of it has been answered."""
+        return self._owned[partition].answers_from if partition in self._owned else None
+
+    def committed(self) -> dict[Partition, int]:
+        """The group's positions."""
+        return {partition: owned.committed for partition, owned in self._owned.items()}
+
+    def next(self, partition: Partition) -> int | None:
+        """The offset to read next, of one that is ours."""
+        return self._owned[partition].next if partition in self._owned else None
+
+    def read(self, reached: Mapping[Partition, int]) -> None:
+        """Events before these offsets have been taken."""
+        for partition, offset in reached.items():
+            owned = self._owned[partition]
+            owned.next = owned.read = offset
+
+    def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
+        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken. `now_ms` is
+        the wall clock."""
+        for partition, offset in ends.items():
+            owned = self._owned.get(partition)
+            if owned is not None:
+                owned.next = max(owned.next, offset)
+                if owned.read <= owned.committed:
+                    owned.level_ms = now_ms
+
+    def level_ms(self) -> dict[Partition, int]:
+        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 where it was not."""
+        return {partition: owned.level_ms for partition, owned in self._owned.items()}
+
+    def remembered(self, told: TopicPartition) -> TopicPartition:
+        """The group's position; ours, where the group has none yet."""
+        owned = self._owned.get((told.topic, told.partition))
+        if told.offset >= 0 or owned is None:
+            return told
+        return TopicPartition(told.topic, told.partition, owned.committed, owned.mark.encode())
+
+    def offsets(self, batch: Batch, mark: Mark, reached: Mapping[Partition, int] | None = None) -> list[TopicPartition]:
+        """The positions after a batch, or those that a part of it has `reached`, under this mark with the topic's id, with the
+        leader epoch of the last event."""
+        marks: dict[tuple[str, bool], str] = {}
+        positions = []
+        for partition, offset in (reached or batch.reached).items():
+            owned = self._owned.get(partition)
+            kind = (mark.topic_id, False) if owned is None else (owned.mark.topic_id, owned.suspect)
+            if kind not in marks:
+                marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1]).encode()
+            positions.append(TopicPartition(*partition, offset, marks[kind], known(batch.leader_epochs[partition])))
+        return positions
+
+    def commit(self, batch: Batch, mark: Mark) -> None:
+        """The offsets after a batch are committed under this mark. Partitions that were lost meanwhile are left alone."""
+        for partition, offset in batch.reached.items():
+            owned = self._owned.get(partition)
+            if owned is not None and owned.epoch == batch.epochs[partition]:
+                owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect)
+                owned.committed = offset
+                owned.leader_epoch = known(batch.leader_epochs[partition])
+                owned.answers_from = None
+
+    def passed(self, owner: str) -> list[TopicPartition]:
+        """Return the positions beyond the committed offsets, under their marks with this owner's name.
+
+        Only valid while no event is in flight: then no event lies between. The positions carry no leader epoch. The last event
+        may be of an older epoch than the marker behind it, and a client that begins there would report a truncated log.
+        """
+        rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
+        return [TopicPartition(*p, o.next, o.marked(owner).encode(), known(None)) for p, o in rows]
+
+    def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
+        """Note that positions from `passed` are committed."""
+        for position in positions:
+            owned = self._owned.get((position.topic, position.partition))
+            if owned is not None and owned.committed < position.offset <= owned.next:
+                owned.mark = owned.marked(owner)
+                owned.committed, owned.leader_epoch = position.offset, known(None)
+
+    def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
+        """The committed offsets as they are, under marks with this owner's name."""
+        rows = ((partition, self._owned[partition]) for partition in partitions)
+        return [TopicPartition(*p, o.committed, o.marked(owner).encode(), o.leader_epoch) for p, o in rows]
+
+    def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
+        """Those claims are committed."""
+        for partition in partitions:
+            owned = self._owned[partition]
+            owned.mark = owned.marked(owner)
+
+    def _begin(self, beginning: Beginning, epoch: int) -> Partition:
+        position = beginning.position
+        place = position.topic, position.partition
+        leader_epoch = known(position.leader_epoch)
+        self._owned[place] = _Owned(epoch, beginning.mark, position.offset, leader_epoch, position.offset, beginning.after)
+        return place

@@ -1,0 +1,73 @@
+"""A scorer that was killed leaves a transaction open. The survivors end it by fencing its owner, before its time-out would."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from publisher.kafka import clients as kafka
+from publisher.kafka.groups import GroupReader, members
+from publisher.transactions.transactional_ids import fence
+from scorer.consumer.offset_metadata import Mark
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0  # between looks who has died; a scorer is a member of the group until its session is over
+METADATA_SECONDS = 5.0
+
+
+def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()) -> set[str]:
+    """End what the last owners of these partitions left open, if they are no members any more. Returns these owners.
+
+    Those in `fenced` are left alone. The question is asked by a client of its own: one that has seen a broker die may keep
+    asking a coordinator that is no more.
+    """
+    try:
+        with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
+            found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
+        dead = {Mark.decode(p.metadata).owner for p in found} - {"", settings.owner}
+        if dead:
+            dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))
+    except KafkaException as error:
+        log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
+        return set()
+    fence(
+        lambda name: kafka.introduced(
+            kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
+        ),
+        map(settings.transactional_prefix, sorted(dead.difference(fenced))),
+    )
+    return dead
+
+
+def wait_for_the_living(settings: Settings, wait: Callable[[Callable[[], None]], None], waiting: Callable[[], None]) -> None:
+    """`wait(waiting)` until no transaction is open, and end those of the dead meanwhile.
+
+    A survivor whose own transaction was refused by the new generation of the group recovers before it is assigned anything,
+    and must not wait for the one that died: that would take the transaction time-out.
+    """
+    due = time.monotonic()
+    fenced: set[str] = set()
+
+    def meanwhile() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            fenced.update(fence_the_dead(settings, _all_partitions(settings), fenced))
+            due = time.monotonic() + LOOK_SECONDS
+        waiting()
+
+    wait(meanwhile)
+
+
+def _all_partitions(settings: Settings) -> list[TopicPartition]:
+    """Those of the input topics; none where no broker tells them."""
+    admin = kafka.admin(settings.kafka, settings.owner)
+    try:
+        found = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}
+    except KafkaException as error:
+        log.info("the partitions are not known yet: %s", error.args[0])
+        return []
+    return [TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions]

@@ -1,0 +1,217 @@
+"""Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from operator import itemgetter
+from typing import Protocol
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from publisher.kafka.error_codes import END
+from publisher.kafka.headers import headers_of
+from publisher.kafka.partitions import Partition
+from scorer.decoding.batch import Batch, End
+
+SHORTEST_WAIT = 0.001  # seconds
+BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
+
+Failure = tuple[Partition, int | None, KafkaError]
+"""What came in place of an event: of which partition, at which offset if that is known, and why."""
+
+
+class Source(Protocol):
+    """Where the events of one consumer come from. A pull begins with `first` and ends with `taken`. `count`, `size` (bytes) and
+    `largest` (bytes of one) are of what is pulled."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def largest(self) -> int: ...
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        """These are about to be assigned."""
+
+    def first(self, wait: float) -> int | None:
+        """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
+        came, or a failure, or the end of a partition."""
+
+    def more(self, most: int, wait: float) -> int:
+        """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
+
+    def taken(self) -> "Taken":
+        """What was pulled."""
+
+    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+        """Hear what the group says for up to `wait` seconds; up to `most` events are passed over. The failures among them."""
+
+    def close(self) -> None:
+        """Let go of what is pulled, before the consumer is closed."""
+
+
+class Taken(Protocol):
+    """What a source has pulled. `partitions` are those of its events.
+
+    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been pulled.
+    It lies behind transaction markers and aborted records, which are offsets without an event.
+    """
+
+    @property
+    def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def ends(self) -> Mapping[Partition, int]: ...
+
+    @property
+    def partitions(self) -> set[Partition]: ...
+
+    def batch(self, without: set[Partition], end: End) -> Batch | None:
+        """Its events but those of some partitions; None where there are none."""
+
+
+class Pull:
+    """`end` is what the last pull stopped at."""
+
+    def __init__(self) -> None:
+        self.end: End = "empty"
+        self._largest = 0
+
+    def take(self, source: Source, wait: float, limit: Callable[[int], int], until: float) -> Taken:
+        """The first event within `wait` seconds, what is there behind it, and what comes `until` then (monotonic seconds).
+        `limit(timestamp_ms)` says, from the first event's time, how many events to take. A failure that comes first comes
+        alone."""
+        self.end = "empty"
+        first = source.first(wait)
+        if first is None:
+            return source.taken()
+        most = limit(first)
+        while (more := chunk(most - source.count, source.size, max(source.largest, self._largest))) > 0:
+            if source.more(more, max(0.0, until - time.monotonic())) < more:
+                break
+        else:
+            self.end = "events" if source.count >= most else "bytes"
+        self._largest = source.largest
+        return source.taken()
+
+
+def chunk(events: int, size: int, largest: int) -> int:
+    """How many more events to read at once: at most `events`, and in all no more than BATCH_BYTES bytes are expected.
+
+    `size` bytes were read so far, `largest` is the largest event among them. 0 where the batch is full.
+    """
+    if events <= 0 or size >= BATCH_BYTES:
+        return 0
+    return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
+
+
+class Polled:
+    """The source in Python: messages of a consumer as they are; see `Source`."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._begin()
+
+    def _begin(self) -> None:
+        self._messages: list[Message] = []
+        self._ends: dict[Partition, int] = {}
+        self.size = self.largest = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._messages)
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        """Nothing has to be said."""
+
+    def first(self, wait: float) -> int | None:
+        self._begin()
+        message = self._consumer.poll(wait)
+        if message is None:
+            return None
+        self._add([message])
+        return None if message.error() is not None else message.timestamp()[1]
+
+    def more(self, most: int, wait: float) -> int:
+        until = time.monotonic() + wait
+        came = self._add(self._consumer.consume(most, wait))
+        while (
+            came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT
+        ):  # ends of partitions took the place of events
+            came += self._add(self._consumer.consume(most - came, left))
+        return came
+
+    def _add(self, messages: list[Message]) -> int:
+        """Hold the messages, and return how many; the ends of partitions among them are only noted."""
+        ends = [message for message in messages if (error := message.error()) is not None and error in END]
+        if ends:
+            self._ends |= {_place(message): message.offset() or 0 for message in ends}
+            messages = [message for message in messages if (error := message.error()) is None or error not in END]
+        self._messages += messages
+        sizes = list(map(len, messages))
+        self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
+        return len(messages)
+
+    def taken(self) -> "Messages":
+        return Messages(self._messages, self._ends)
+
+    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+        self._begin()
+        self._add(self._consumer.consume(most, wait))
+        return self.taken().failures
+
+    def close(self) -> None:
+        self._begin()
+
+
+class Messages:
+    """See `Taken`."""
+
+    def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
+        self.ends = ends
+        errors = list(map(Message.error, messages))
+        self.failures: Sequence[Failure] = ()
+        if any(errors):
+            failed = zip(compress(messages, errors), filter(None, errors), strict=True)
+            self.failures = [(_place(message), message.offset(), error) for message, error in failed]
+            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        self._messages = messages
+        self._places = list(map(_place, messages))
+        self.partitions = set(self._places)
+
+    def batch(self, without: set[Partition], end: End) -> Batch | None:
+        messages = self._messages
+        if without:
+            messages = [m for m, place in zip(messages, self._places, strict=True) if place not in without]
+        return batch_of(messages, end) if messages else None
+
+
+def batch_of(messages: Sequence[Message], end: End) -> Batch:
+    """The batch that these messages are, one or more, without epochs: each attribute of all of them at once, in C."""
+    headers, unread = headers_of(messages)
+    batch = Batch(
+        topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
+        partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
+        offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
+        keys=list(map(Message.key, messages)),
+        values=list(map(Message.value, messages)),
+        timestamps=_times(messages),
+        headers=headers,
+        end=end,
+        unread=list(unread),
+    )
+    batch.leader_epochs = {place: messages[at].leader_epoch() for place, at in batch.last.items()}
+    return batch
+
+
+def _place(message: Message) -> Partition:
+    return message.topic(), message.partition()  # type: ignore[return-value]
+
+
+def _times(messages: Sequence[Message]) -> list[int]:
+    """Unix ms, 0 where the broker has none."""
+    stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
+    return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]

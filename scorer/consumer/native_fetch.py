@@ -1,0 +1,152 @@
+"""The native source: partitions are read from a queue of their own, straight into columns. See `Source` in fetch.py.
+
+What the group says comes by the consumer itself, in `poll` alone: assignments never change while events are taken.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from numpy.typing import NDArray
+
+from publisher.errors import MemberLost
+from publisher.kafka.partitions import Partition
+from scorer.consumer.fetch import SHORTEST_WAIT, Failure, Polled, Source
+from scorer.decoding.batch import Batch, End
+from scorer.decoding.columnar_batch import PackedBatch
+from scorer.native.fetch import Columns, Taker
+from scorer.native.librdkafka import Bus, bus
+
+
+def plugin() -> Bus | None:
+    """What a scorer's clients are made with, to be read and written natively; None where there is no native part."""
+    return bus()
+
+
+def source_of(consumer: Consumer) -> Source:
+    """The native one where this consumer was made for it, else that in Python."""
+    native, handle = bus(), getattr(consumer, "handle", 0)
+    return Queued(consumer, Taker(native, handle)) if native and handle else Polled(consumer)
+
+
+class Queued:
+    """For one consumer."""
+
+    def __init__(self, consumer: Consumer, taker: Taker) -> None:
+        self._consumer = consumer
+        self._taker = taker
+        self._told: list[Failure] = []
+
+    @property
+    def count(self) -> int:
+        return self._taker.sizes.messages
+
+    @property
+    def size(self) -> int:
+        return self._taker.sizes.bytes
+
+    @property
+    def largest(self) -> int:
+        return self._taker.sizes.largest
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        self._taker.forward(partitions)
+
+    def first(self, wait: float) -> int | None:
+        self._begin()
+        self._hear()
+        if self._told or not self._taker.collect(1, wait) or self._taker.sizes.errors:
+            return None
+        return self._taker.first_time()
+
+    def _begin(self) -> None:
+        self._told = []
+        if self.count or self._taker.sizes.ends:  # a call before this one was cut short
+            self._taker.drop()
+
+    def more(self, most: int, wait: float) -> int:
+        until = time.monotonic() + wait
+        came = self._taker.collect(most, wait)
+        while came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT:
+            came += self._taker.collect(most - came, left)
+        return came
+
+    def taken(self) -> "TakenColumns":
+        ends = self._taker.ends()
+        return TakenColumns(self._taker.columns() if self.count else None, self._told, ends)
+
+    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+        deadline = time.monotonic() + wait
+        self._begin()
+        self._hear()
+        while self.count < most and (left := deadline - time.monotonic()) > 0:
+            self._taker.collect(most - self.count, left)
+        return self.taken().failures
+
+    def close(self) -> None:
+        self._taker.close()
+
+    def _hear(self) -> None:
+        """What the group says."""
+        message = self._consumer.poll(0)
+        if message is None:
+            return
+        place = message.topic() or "", message.partition() or 0
+        error = message.error()
+        if error is None:  # it would be lost: it is no part of any batch
+            raise MemberLost(f"an event of {place[0]}[{place[1]}] did not come by the queue of its partition")
+        self._told.append((place, message.offset(), error))
+
+
+class TakenColumns:
+    """See `Taken` in fetch.py."""
+
+    def __init__(self, columns: Columns | None, told: Sequence[Failure], ends: Mapping[Partition, int]) -> None:
+        self.failures = list(told)
+        self.ends = ends
+        self._columns = columns
+        self._keep: NDArray[np.bool_] | None = None
+        if columns is None:
+            self.partitions: set[Partition] = set()
+            return
+        if columns.codes.any():
+            self._keep = columns.codes == 0
+            self.failures += [_failure(columns, row) for row in np.flatnonzero(columns.codes).tolist()]
+        lanes = columns.lanes if self._keep is None else columns.lanes[self._keep]
+        self.partitions = {columns.places[lane] for lane in np.flatnonzero(np.bincount(lanes)).tolist()}
+
+    def batch(self, without: set[Partition], end: End) -> Batch | None:
+        columns = self._columns
+        if columns is None or not self.partitions - without:
+            return None
+        if self._keep is None and not without & self.partitions:
+            return PackedBatch(columns, end)
+        wanted = np.array([place not in without for place in columns.places])[columns.lanes]
+        return _listed(columns, np.flatnonzero(wanted & (columns.codes == 0)).tolist(), end)
+
+
+def _failure(columns: Columns, row: int) -> Failure:
+    said = (columns.values[row] or b"").decode(errors="replace")
+    offset = int(columns.offsets[row])
+    place = columns.places[columns.lanes[row]]
+    return place, offset if offset >= 0 else None, KafkaError(int(columns.codes[row]), said or None)
+
+
+def _listed(columns: Columns, rows: list[int], end: End) -> Batch:
+    """Some of the events, as lists."""
+    whole, at = PackedBatch(columns, end), {row: at for at, row in enumerate(rows)}
+    part = Batch(
+        topics=[whole.topics[row] for row in rows],
+        partitions=[whole.partitions[row] for row in rows],
+        offsets=[whole.offsets[row] for row in rows],
+        keys=[whole.keys[row] for row in rows],
+        values=[whole.values[row] for row in rows],
+        timestamps=[whole.timestamps[row] for row in rows],
+        headers=[whole.headers[row] for row in rows],
+        end=end,
+        unread=[at[row] for row in whole.unread if row in at],
+    )
+    last = {place: int(columns.leader_epochs[rows[row]]) for place, row in part.last.items()}
+    part.leader_epochs = {place: None if epoch < 0 else epoch for place, epoch in last.items()}
+    return part

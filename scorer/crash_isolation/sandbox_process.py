@@ -1,0 +1,206 @@
+"""A process of its own that decodes and scores for a worker, and may die of it: the worker lives on and learns.
+
+After a worker's death its successor begins with an examiner in place of a model: decoder and model are in the child alone, so
+that both together need the memory of one worker, on a GPU too, until the suspects are answered.
+"""
+
+import contextlib
+import logging
+import math
+import multiprocessing
+import resource
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing import connection
+from typing import Any
+
+from model_registry import sandbox
+from model_registry.package import Package
+from model_registry.package.signature import Signature
+from model_registry.sandbox import Sandbox, SandboxDied
+from publisher.errors import Fatal
+from publisher.runtime import logs
+from publisher.runtime.dependencies import MODEL, Away
+from scorer import backends
+from scorer.backends import InferenceFailed, ModelRefused
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.types import Decoded
+from scorer.models.loaded_model import LoadedModel, made_ready, with_decoder
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+KNOWN = (Away, InferenceFailed, ModelRefused, Fatal)
+"""Errors that mean the same in the worker. Any other is told by its name and text."""
+PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines of the model, and this for the decoder
+ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
+LOOK_SECONDS = 0.5
+AGAIN_SECONDS = 0.5
+
+
+class ExaminerDied(Away):
+    """The examiner died over what it was asked, or did not answer. The message says how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(MODEL, message, retry_seconds=AGAIN_SECONDS)
+
+
+class Examiner:
+    """Loads models that live, with their decoders, in a child process, started again when it has died. `alive` is called
+    while the thread that made this one waits for the child. Threads take turns."""
+
+    def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
+        self._settings = settings
+        self._alive = alive
+        self._owner = threading.get_ident()
+        self._opened: dict[str, Package] = {}
+        self._turn = threading.Lock()
+        self._closed = False
+        self._sandbox: Sandbox | None = None
+        self._context = multiprocessing.get_context("forkserver")
+        library = ["scorer.backends.onnx.onnx_runtime"] if settings.model.backend == "onnx-runtime" else []
+        self._context.set_forkserver_preload([__name__, *library])
+
+    def load(self, package: Package) -> LoadedModel:
+        """See `servable.Load`. A package that kills two children in a row, before any event came, is refused."""
+        try:
+            return self._loaded(package)
+        except ExaminerDied as error:
+            log.warning("the examiner %s while it made %s ready; trying again", error, package.version)
+        try:
+            return self._loaded(package)
+        except ExaminerDied as error:
+            raise ModelRefused(f"a process {error} while it made this version ready, twice") from error
+
+    def _loaded(self, package: Package) -> LoadedModel:
+        digest = package.digest
+        try:
+            examined = Examined(self, digest, self.ask("open", digest, package, seconds=self._load_seconds))
+            self._opened[digest] = package
+            return made_ready(examined, examined, package.golden, self._settings, self._broken)
+        except BaseException:
+            self._opened.pop(digest, None)
+            raise
+
+    def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
+        """One question to the child, and `seconds` for the answer. Raises what the child raises, and ExaminerDied."""
+        while not self._turn.acquire(timeout=LOOK_SECONDS):
+            self._show_life()
+        try:
+            if self._closed:
+                raise self._gone()
+            return self._call(self._sandbox or self._start(), (what, digest, *arguments), seconds)
+        finally:
+            self._turn.release()
+
+    def _broken(self, error: InferenceFailed) -> ExaminerDied:
+        """The child has a model that answers nothing any more: it ends, and that is a death as any other."""
+        with self._turn:
+            self._end()
+        return ExaminerDied(f"was ended, because its model answers nothing any more: {error}")
+
+    def _show_life(self) -> None:
+        if threading.get_ident() == self._owner:
+            self._alive()
+
+    @staticmethod
+    def _gone() -> Away:
+        return Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
+
+    def free(self, digest: str) -> None:
+        self._opened.pop(digest, None)
+        with contextlib.suppress(Away):
+            self.ask("free", digest)
+
+    def close(self) -> None:
+        """End the child for good. A question that comes later, or waits for its answer now, is answered by Away."""
+        self._closed = True
+        if (running := self._sandbox) is not None:
+            running.kill()
+        with self._turn:
+            self._end()
+
+    @property
+    def _load_seconds(self) -> float:
+        return self._settings.model.load_seconds
+
+    def _start(self) -> Sandbox:
+        """A new child that has opened what the last one had. Raises Away."""
+        started = self._sandbox = Sandbox(self._context, _examine, self._settings)
+        if self._closed:
+            self._end()
+            raise self._gone()
+        try:
+            for digest, package in list(self._opened.items()):
+                self._call(started, ("open", digest, package), self._load_seconds)
+        except (ModelRefused, ExaminerDied) as error:  # no event has been seen yet
+            self._end()
+            raise Away(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
+        return started
+
+    def _call(self, child: Sandbox, question: tuple[Any, ...], seconds: float) -> Any:
+        try:
+            return child.ask(*question, seconds=seconds, waiting=self._show_life, poll=LOOK_SECONDS)
+        except SandboxDied as error:
+            self._end()
+            raise self._gone() if self._closed else ExaminerDied(str(error)) from None
+
+    def _end(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.close()
+        self._sandbox = None
+
+
+class Examined:
+    """A model and its decoder in the child. Both raise ExaminerDied too."""
+
+    def __init__(self, examiner: Examiner, digest: str, signature: Signature) -> None:
+        self._examiner = examiner
+        self._digest = digest
+        self._signature = signature
+
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values), parts and parts.listed())
+        return decoded
+
+    def signature(self) -> Signature:
+        return self._signature
+
+    def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        outputs: dict[str, Any] = self._examiner.ask("run", self._digest, tensors)
+        return outputs
+
+    def close(self) -> None:
+        self._examiner.free(self._digest)
+
+
+def _examine(pipe: connection.Connection, settings: Settings) -> None:
+    """The child's life: one answer to each question, until the worker is gone."""
+    sandbox.confine()
+    logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
+    sandbox.serve(pipe, partial(_answer, backends.find(settings.model), {}, settings), KNOWN)
+
+
+def _answer(
+    backend: backends.Backend, opened: dict[str, Any], settings: Settings, what: str, digest: str, *arguments: Any
+) -> Any:
+    if what == "open":
+        _limit_cpu(None)
+        (package,) = arguments
+        opened[digest] = with_decoder(backend, package, settings)
+        return opened[digest][0].signature()
+    if what == "free":
+        if found := opened.pop(digest, None):
+            found[0].close()
+        return None
+    model, decoder = opened[digest]
+    _limit_cpu(PATIENCE * settings.model.deadline_ms / 1_000 + SPARE_SECONDS)
+    return decoder.decode(*arguments) if what == "decode" else model.run(*arguments)
+
+
+def _limit_cpu(seconds: float | None) -> None:
+    """From now on this process may take so much CPU time, then it ends by SIGXCPU: a busy machine is no event's fault."""
+    used, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
+    limit = most if seconds is None else math.ceil(used.ru_utime + used.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, most))

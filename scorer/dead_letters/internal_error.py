@@ -1,0 +1,29 @@
+"""What the scorer's own code, or a library under it, raised over one event: the dead letter's words, and one traceback."""
+
+import logging
+import traceback
+
+from scorer.decoding.types import Poison, Reason
+
+OURS = {"scorer", "publisher", "model_registry"}
+LONGEST = 500  # characters of what an exception says
+MOST_TOLD = 1_000
+
+log = logging.getLogger(__name__)
+
+
+class InternalErrors:
+    """Remembers which it has told: a traceback is logged once for each type of exception and place in our code."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[type, str]] = set()
+
+    def poison(self, error: Exception) -> Poison:
+        """Why the event that this was raised over is dead-lettered: the exception's type, its place, and what it says."""
+        lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
+        place = f"{module.replace('.', '/')}.py:{line}"
+        if (type(error), place) not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add((type(error), place))
+            log.error("an event is dead-lettered because of %s at %s", type(error).__name__, place, exc_info=error)
+        return Poison(Reason.INTERNAL_ERROR, f"{type(error).__name__} at {place}: {str(error)[:LONGEST]}")

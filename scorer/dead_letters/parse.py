@@ -1,0 +1,97 @@
+"""A dead letter read back: which event it was, whether it is asked for, and the record that puts it back. No Kafka calls."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from publisher.kafka import source_position
+from publisher.kafka.headers import headers_of
+from publisher.kafka.source_position import Position
+from publisher.runtime.time_range import ALWAYS, TimeWindow
+from publisher.transactions.protocol import Record
+from scorer.dead_letters.headers import NO_REASON, died_ms, facts, original_headers
+from scorer.decoding.decoder_factory import IdReader
+from scorer.decoding.headers import Facts, event_id
+from scorer.decoding.types import Reason
+
+ID_ROOM = 64  # bytes that one more header adds beside its name and value
+ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
+
+
+class Unfit(Exception):
+    """This dead letter cannot be put back. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which dead letters: of these reasons (all where there is none), dead-lettered within this window."""
+
+    reasons: Collection[str] = ()
+    window: TimeWindow = ALWAYS
+
+    def takes(self, letter: "Letter") -> bool:
+        return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back. `late`:
+    the event's deadline has passed, and the record does without it."""
+
+    id: str
+    source: Position
+    reason: str
+    at_ms: int
+    record: Record
+    size: int
+    late: bool
+
+
+def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
+    """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
+
+    The event goes to the partition it was in, with its key, value and headers, and `ce_id` if it had none that can be read. Its
+    timestamp is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has
+    passed at `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
+    """
+    (found,), unread = headers_of([message])
+    headers = found or []
+    said = facts(headers)
+    try:
+        source = source_position.parse(said.get("source", ""))
+    except ValueError as error:
+        raise Unfit("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
+    if said.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
+        raise Unfit("no topic took more of the event than its place; it may still be in its input topic")
+    if said.get("reason") == Reason.UNREADABLE_BATCH:
+        raise Unfit("it stands for a batch that cannot be decompressed; its records are still in their input topic")
+    originals = original_headers(headers)
+    known = Facts.of(originals)
+    id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])
+    if known.ce_id is None:
+        originals = [*((name, held) for name, held in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
+    late = known.deadline is not None and known.deadline < now_ms
+    if late:
+        originals = [(name, held) for name, held in originals if name != DEADLINE_HEADER]
+    return Letter(
+        id=id_,
+        source=source,
+        reason=said.get("reason") or NO_REASON,
+        at_ms=died_ms(said, message.timestamp()[1]),
+        record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
+        size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),
+        late=late,
+    )
+
+
+def check_target(letter: Letter, topics: Mapping[str, tuple[int, int]]) -> None:
+    """Raises Unfit where the event cannot go back: `topics` has the partitions and the largest record of each input topic."""
+    source = letter.source
+    if source.topic not in topics:
+        raise Unfit(f"it came from {source.topic}, which is no input topic of this scorer")
+    partitions, largest = topics[source.topic]
+    if source.partition >= partitions:
+        raise Unfit(f"it came from {source.topic}[{source.partition}], and the topic has {partitions} partitions")
+    if letter.size + ID_ROOM > largest:
+        raise Unfit(f"it has {letter.size} bytes with its id, and {source.topic} takes {largest}")

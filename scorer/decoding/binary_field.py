@@ -1,0 +1,69 @@
+"""Fields of bytes: the rows of a tensor as they are, copied once and never an object a number."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package import binary_fields, field_sources
+from model_registry.package.dtypes import held
+from model_registry.package.model_inputs import of_bytes, ragged
+from model_registry.package.signature import InputField
+from scorer.decoding.types import Poison, Reason
+from scorer.native.byte_columns import Texts
+
+
+class RawRows:
+    """The bytes of one field."""
+
+    def __init__(self, field: InputField) -> None:
+        self._field = field
+        self._stored = np.dtype("O" if field.dtype == "string" else field.dtype).newbyteorder("<")
+
+    def tensor(self, rows: Sequence[bytes | None]) -> NDArray[Any]:
+        """(B, n), or (B, 1) texts, or (B,) arrays where lengths vary. Raises ValueError where a row is none of the field,
+        TypeError where one is absent."""
+        field = self._field
+        filled = [self._absent if row is None else row for row in rows]
+        if found := next(filter(None, (binary_fields.fault(row, field) for row in filled)), None):
+            raise ValueError(found)
+        if field.dtype == "string":
+            texts = np.empty((len(filled), 1), object)
+            texts[:, 0] = [row.decode() for row in filled]
+            return texts
+        if field.varies:
+            return ragged((of_bytes(row, field) for row in filled), len(filled))
+        return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
+
+    def view(self, texts: Texts) -> NDArray[Any] | None:
+        """The same, where the rows stand one behind the other in memory: no copy. None where they do not."""
+        size, count = binary_fields.size(self._field) if self._field.dtype != "string" else 0, len(texts)
+        if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
+            return None
+        if texts.starts[0] or texts.ends[-1] != count * size or (texts.lengths() != size).any():
+            return None
+        return self._rows(texts.text[: count * size], count)
+
+    def poison(self, value: Any) -> Poison | None:
+        """What is wrong with a row, or None."""
+        found = binary_fields.fault(value, self._field) if isinstance(value, bytes) else None
+        reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
+        return Poison(reason, f"field {field_sources.called(self._field)}: {found}") if found else None
+
+    def _rows(self, data: NDArray[np.uint8], count: int) -> NDArray[Any]:
+        found = data.view(self._stored).reshape(count, self._field.array or 1)
+        return found.astype(held(self._field.dtype), copy=False)
+
+    @cached_property
+    def _absent(self) -> bytes:
+        """What stands for an absent row. Raises TypeError."""
+        field = self._field
+        if field.required:
+            raise TypeError(f"field {field.name!r} is absent")
+        if field.dtype == "string":
+            return str(field.default).encode()
+        if field.varies:
+            return b""
+        return np.full(field.array or 1, field.default, self._stored).tobytes()

@@ -1,0 +1,86 @@
+"""A batch whose columns are arrays, as the native part took them. Its lists are made where somebody asks for them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.decoding.batch import Batch, End, Headers, Place, lane_text
+from scorer.native.byte_columns import Texts
+from scorer.native.fetch import Columns
+from scorer.native.librdkafka import bus
+from scorer.native.produce_records import Piece, chosen, joined
+
+
+class PackedBatch(Batch):
+    """`columns` has an entry an event, one or more, and no errors."""
+
+    def __init__(self, columns: Columns, end: End) -> None:
+        count = len(columns)
+        self.columns = columns
+        self.end = end
+        self.unread = [] if columns.headers is None else columns.headers.unread()
+        self.unreadable = {}
+        self.carried = None
+        self.epochs = {}
+        last = np.full(len(columns.places), -1)
+        last[columns.lanes] = np.arange(count)
+        self.last = {columns.places[lane]: int(last[lane]) for lane in np.flatnonzero(last >= 0).tolist()}
+        self.reached = {place: int(columns.offsets[at]) + 1 for place, at in self.last.items()}
+        epochs = {place: int(columns.leader_epochs[at]) for place, at in self.last.items()}
+        self.leader_epochs = {place: None if epoch < 0 else epoch for place, epoch in epochs.items()}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getattr__(self, name: str) -> Any:
+        """A list of `Batch` that nobody has asked for so far."""
+        if name not in LISTS:
+            raise AttributeError(name)
+        made = LISTS[name](self.columns)
+        setattr(self, name, made)
+        return made
+
+    def times(self) -> NDArray[np.int64]:
+        return self.columns.times
+
+    def tombstones(self) -> list[int]:
+        rows: list[int] = _absent(self.columns.values).tolist()
+        return rows
+
+    def key_texts(self) -> Texts:
+        return self.columns.keys
+
+    def keyless(self) -> NDArray[np.intp]:
+        return _absent(self.columns.keys)
+
+    def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
+        if (native := bus()) is None:
+            return super().position_texts(rows)
+        lanes = chosen(list(map(lane_text, self.columns.places)), self.columns.lanes[rows])
+        return joined(native, [lanes, Piece(numbers=self.columns.offsets[rows])], len(rows))
+
+
+def _absent(texts: Texts) -> NDArray[np.intp]:
+    return np.empty(0, np.intp) if texts.nulls is None else np.flatnonzero(texts.nulls)
+
+
+def _places(columns: Columns) -> list[Place]:
+    return list(map(columns.places.__getitem__, columns.lanes.tolist()))
+
+
+def _headers(columns: Columns) -> list[Headers]:
+    return [None] * len(columns) if columns.headers is None else columns.headers.listed()[0]
+
+
+LISTS: Mapping[str, Callable[[Columns], Any]] = {
+    "topics": lambda columns: [topic for topic, _ in _places(columns)],
+    "partitions": lambda columns: [partition for _, partition in _places(columns)],
+    "places": _places,
+    "offsets": lambda columns: columns.offsets.tolist(),
+    "timestamps": lambda columns: columns.times.tolist(),
+    "keys": lambda columns: columns.keys.listed,
+    "values": lambda columns: columns.values,
+    "headers": _headers,
+}

@@ -1,0 +1,110 @@
+"""The decoder and the reader of ids for the configured format. What a format needs is imported only where it is chosen."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from model_registry.package import field_sources
+from model_registry.package.signature import Signature
+from scorer.decoding.batch import Headers
+from scorer.decoding.key_header_fields import ElsewhereDecoder
+from scorer.decoding.passthrough_fields import CarryingDecoder, Path, PathReader
+from scorer.decoding.types import Decoder, Unsuited
+from scorer.settings import Settings
+from scorer.settings.sections import SCHEMA_FORMATS
+
+WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
+
+
+class IdReader(Protocol):
+    """Reads the id that stands in an event, which may be anything at all."""
+
+    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:
+        """Return the id, or None if the event has none that can be read. `headers` may name the event's schema."""
+
+
+def decoder(settings: Settings, signature: Signature) -> Decoder:
+    """The decoder of `input.format` for one signature, with the fields of `output.carry`.
+
+    Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
+    """
+    inside = field_sources.inside(signature)
+    _check_parsed(settings, signature)
+    plain = _decoder(settings, inside)
+    if inside is not signature:
+        plain = ElsewhereDecoder(plain, signature)
+    if not settings.output.carry:
+        return plain
+    carry = settings.output.carry
+    return CarryingDecoder(plain, path_reader(settings, [field.path for field in carry]), carry, _marks(settings))
+
+
+def _marks(settings: Settings) -> Sequence[bytes]:
+    """What is in the names of headers that name an event's schema; nothing in a format without schemas."""
+    if settings.input.format not in SCHEMA_FORMATS:
+        return ()
+    from scorer.decoding.schema_formats.schema_id_headers import MARKS
+
+    return MARKS
+
+
+def _check_parsed(settings: Settings, signature: Signature) -> None:
+    """Raises Unsuited where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
+    whole = next(
+        (f for f in field_sources.elsewhere(signature) if f.source == field_sources.VALUE and f.raw and f.dtype != "string"),
+        None,
+    )
+    if whole and settings.input.format not in ("bytes", "float32"):
+        told = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
+        raise Unsuited(f"{told}, and input.format {settings.input.format} parses values; use bytes")
+
+
+def _decoder(settings: Settings, signature: Signature) -> Decoder:
+    id_field, largest = settings.input.id_field, settings.input.max_event_bytes
+    if not signature.fields and settings.input.format in WITHOUT_NAMES:
+        raise Unsuited(f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes")
+    match settings.input.format:
+        case "json":
+            from scorer.decoding.json.decoder import JsonDecoder
+
+            return JsonDecoder(signature, id_field, largest)
+        case "json-array":
+            from scorer.decoding.json.arrays import JsonArrayDecoder
+
+            return JsonArrayDecoder(signature, largest)
+        case "json-envelope":
+            from scorer.decoding.json.arrays import JsonEnvelopeDecoder
+
+            return JsonEnvelopeDecoder(signature, id_field, largest)
+        case "float32":
+            from scorer.decoding.float32 import Float32Decoder
+
+            return Float32Decoder(signature, largest)
+        case "bytes":
+            from scorer.decoding.raw_bytes_format import BytesDecoder
+
+            return BytesDecoder(signature, largest)
+        case _:
+            from scorer.decoding.schema_formats.decoder import SchemaDecoder
+
+            return SchemaDecoder(signature, settings)
+
+
+def path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
+    """Reads what stands at these paths of events in `input.format`, one of scorer.settings.carry.SOURCES. Raises Fatal."""
+    if settings.input.format == "json":
+        from scorer.decoding.json.passthrough import JsonCarried
+
+        return JsonCarried(paths)
+    from scorer.decoding.schema_formats.passthrough import SchemaCarried
+
+    return SchemaCarried(settings, paths)
+
+
+def id_reader(settings: Settings) -> IdReader:
+    from scorer.decoding.json.decoder import IdField
+
+    if settings.input.format in ("avro", "protobuf") and settings.input.id_field:
+        from scorer.decoding.schema_formats.decoder import SchemaIdField
+
+        return SchemaIdField(settings)
+    return IdField(settings.input.id_field)

@@ -1,0 +1,72 @@
+"""Rows of little-endian float32 to tensors: an event is its numbers and nothing else, in the order of the signature.
+
+NaN stands for a missing number where the signature allows one, and is refused elsewhere.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from model_registry.package import shapes
+from model_registry.package.dtypes import FLOAT_LIMITS
+from model_registry.package.signature import Signature
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.row_schema import Fields, without_paths
+from scorer.decoding.tensors import Columns, Row, matrix
+from scorer.decoding.types import Decoded, Poison, Reason, Unsuited
+from scorer.native.byte_columns import Texts
+
+SIZE = 4  # bytes of a number
+
+
+class Float32Decoder:
+    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats, several are beside a length that varies,
+    or a field has a path."""
+
+    def __init__(self, signature: Signature, max_event_bytes: int) -> None:
+        kinds = {one.tensor: f"bytes of {one.dtype}" if one.fields[0].raw else one.dtype for one in signature.fed}
+        floats = all(kind in FLOAT_LIMITS for kind in kinds.values())
+        if signature.varies and (len(kinds) > 1 or not floats):
+            names = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+            raise Unsuited(f"input.format float32 carries a length that varies if one tensor of floats is all, not {names}")
+        if not floats:
+            others = ", ".join(f"{name} ({kind})" for name, kind in kinds.items() if kind not in FLOAT_LIMITS)
+            raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
+        self._columns = Columns(signature)
+        self._bytes = self._columns.width * SIZE
+        self._fields = Fields(without_paths(signature, "float32"), None, max_event_bytes)
+        self._varying = signature.fields[0] if signature.varies else None
+
+    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
+        if self._varying is not None:
+            return self._fields.singly(values, self._row)
+        rows = list(range(len(values)))
+        rejected: dict[int, Poison] = {}
+        if isinstance(values, Texts) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
+            numbers = values.text[: values.ends[-1]].view("<f4").reshape(len(values), -1)
+            return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
+        if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]
+            rejected = {row: poison for row in rows if (poison := self._fault(values[row]))}
+            rows = [row for row in rows if row not in rejected]
+            values = [values[row] for row in rows]
+        numbers = matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
+        return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
+
+    def _row(self, value: bytes) -> Row:
+        """The numbers of an array whose length varies, as a buffer of float64. Raises Poison."""
+        assert self._varying is not None
+        most, step = self._varying.array or 0, shapes.step(self._varying.shape or ())
+        if len(value) % (SIZE * step) or len(value) > SIZE * most:
+            expected = f"a multiple of {SIZE * step}, and {SIZE * most} at most, were expected: numbers of float32"
+            raise Poison(Reason.MALFORMED, f"{len(value)} bytes; {expected}")
+        return (np.frombuffer(value, "<f4").astype("<f8").data,)
+
+    def _fault(self, value: bytes | None) -> Poison | None:
+        try:
+            size = len(self._fields.sized(value))
+        except Poison as poison:
+            return poison.kept()
+        if size != self._bytes:
+            expected = f"{self._columns.width} numbers of float32 are {self._bytes}"
+            return Poison(Reason.MALFORMED, f"{size} bytes; {expected}")
+        return None

@@ -1,0 +1,93 @@
+"""The facts in an event's headers, and the event's id: one naming rule, for scores and for replayed dead letters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from publisher.kafka.source_position import ORIGIN, Position
+from scorer.decoding.batch import Headers
+
+DEADLINE_DIGITS = 18  # far more than a time in Unix ms has; Python refuses to read more than 4,300
+CE_ID = "ce_id"
+READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts in one event's headers.
+
+    `ce_id` and `origin` are None if the header is absent, null or empty: it identifies nothing. `bad_id` names the
+    header of the id that is not UTF-8, with its value. `deadline` is Unix ms; `bad_deadline` is the text that is no such
+    number; a null header is absent. `copied_to` is the partition that a relay wrote the event to.
+    """
+
+    ce_id: str | None = None
+    origin: str | None = None
+    deadline: int | None = None
+    bad_deadline: str | None = None
+    copied_to: str | None = None
+    bad_id: str | None = None
+
+    @classmethod
+    def of(cls, headers: Headers) -> "Facts":
+        """Read the facts of one event; if a header is repeated, the last one counts."""
+        values = {name: value for name, value in headers or () if name in READ}
+        deadline, bad_deadline = _deadline(values.get("deadline"))
+        ce_id, bad_id = _identifier(CE_ID, values.get(CE_ID))
+        origin = None
+        if ce_id is None and bad_id is None:
+            origin, bad_id = _identifier(ORIGIN, values.get(ORIGIN))
+        copied_to = _text(values["x-copied-to"]) if "x-copied-to" in values else None
+        return cls(ce_id, origin, deadline, bad_deadline, copied_to, bad_id)
+
+
+NO_FACTS = Facts()
+
+
+def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
+    """Return the id: header ce_id, else the configured field, else the position in x-origin, else the event's own position.
+
+    `source` is (topic, partition, offset). An empty field counts as absent. An `x-origin` that was forwarded from a copy in
+    another partition does not count: several events may carry it.
+    """
+    if facts.ce_id is not None:
+        return facts.ce_id
+    if field not in (None, ""):
+        return str(field)
+    if facts.origin and facts.copied_to in (None, f"{source[0]}/{source[1]}"):
+        return facts.origin
+    return f"{lane(region, source[0], source[1])}{source[2]}"
+
+
+def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
+    """Return the ids of events that each have one in the configured field, None if a field is absent or empty."""
+    return None if None in fields or "" in fields else list(map(str, fields))
+
+
+@lru_cache(maxsize=4_096)
+def lane(region: str, topic: str, partition: int) -> str:
+    """The position of an event up to its offset."""
+    return str(Position(region, topic, partition, 0)).removesuffix("0")
+
+
+def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
+    """Return the deadline, or the text that is none; neither if there is no value."""
+    if value is None:
+        return None, None
+    text = _text(value)
+    good = text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
+    return (int(text), None) if good else (None, text)
+
+
+def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str | None]:
+    """Return the text of a header that identifies the event (None: it has none), or an error if the value is not UTF-8."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return None, f"header {name} is {value[:100]!r}, which is not UTF-8"
+    return value or None, None
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

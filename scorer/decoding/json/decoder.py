@@ -1,0 +1,73 @@
+"""JSON objects to tensors. The native scanner reads plain objects of float32, and simdjson arrays of floats, straight into the
+tensor. msgspec reads all other events."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from model_registry.package.signature import Signature
+from scorer.decoding.batch import Headers
+from scorer.decoding.json.msgspec_rows import JsonRows, an_object
+from scorer.decoding.json.native_rows import FEWEST, ScannedRows
+from scorer.decoding.json.schema_id_prefix import without_prefix
+from scorer.decoding.json.simdjson_arrays import FloatArrays, wide
+from scorer.decoding.row_schema import Fields, as_tuple
+from scorer.decoding.tensors import Row
+from scorer.decoding.types import Poison
+
+
+class JsonDecoder(JsonRows):
+    """Decodes JSON objects for one signature. `id_field` is the path of the event field that holds the id, or None.
+
+    The native scanner reads batches of `fewest` events and more, and all that are in one buffer; None leaves it out. The
+    results are the same.
+    """
+
+    def __init__(
+        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, fewest: int | None = FEWEST
+    ) -> None:
+        fields = Fields(signature, id_field, max_event_bytes)
+        super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
+        self._arrays = FloatArrays(fields) if wide(signature) and not fields.nested else None
+        if fewest is not None and not fields.nested:
+            self.scanned, self.fewest = ScannedRows.of_objects(signature, fields.id_name), fewest
+
+    def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
+        if self._arrays is None:
+            return super()._rows(values)
+        read = self._arrays.read
+        return (read(value) or self._unread(value) for value in values)
+
+    def _unread(self, value: bytes) -> Row:
+        """An event that simdjson is not certain about."""
+        value.decode("utf-8")
+        return as_tuple(self._decode(value))
+
+
+class IdField:
+    """Reads the id at the configured path (None: there is none) out of events that may be anything at all."""
+
+    def __init__(self, path: str | None) -> None:
+        fields = Fields(Signature((), ()), path, 0)
+        self._decode = msgspec.json.Decoder(fields.struct).decode
+        self._row = fields.row
+        self._read = JsonRows(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event))).row
+        self._named = path is not None
+
+    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
+        """Return the id, or None if the event has none that can be read."""
+        if not self._named or value is None:
+            return None
+        try:
+            found: str | int | None = self._row(self._decode(without_prefix(value)))[0]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._leniently(value)
+        return found
+
+    def _leniently(self, value: bytes) -> str | int | None:
+        """Return the id of an event that msgspec rejects, read as `JsonDecoder` reads it."""
+        try:
+            found: str | int | None = self._read(value)[0]
+        except Poison:
+            return None
+        return found

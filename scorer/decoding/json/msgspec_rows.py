@@ -1,0 +1,108 @@
+"""What the JSON formats share: whole batches through one compiled msgspec decoder, single events where one of them is bad."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from scorer.decoding.json import error_hints, lenient
+from scorer.decoding.json.native_rows import FEWEST, ScannedRows
+from scorer.decoding.json.schema_id_prefix import without_prefix, without_prefixes
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.row_schema import FAULTS, Fields
+from scorer.decoding.tensors import Row
+from scorer.decoding.types import Decoded, NotFinite, Poison, Reason
+from scorer.native.byte_columns import Texts
+
+
+class JsonRows:
+    """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
+    decoded. `checked` makes one of an event that was read leniently, or raises Poison.
+
+    `scanned`, where a format has it, reads batches of `fewest` events and more, and all that are in one buffer.
+    """
+
+    scanned: ScannedRows | None = None
+    fewest = FEWEST
+
+    def __init__(self, fields: Fields, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
+        self._fields = fields
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._row = row
+        self._checked = checked
+
+    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
+        if self._fields.fits(values):
+            good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
+            return self._scan(good) or self._otherwise(good)
+        return self._singly(values)
+
+    def _scan(self, values: Sequence[bytes]) -> Decoded | None:
+        """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
+        few = len(values) < self.fewest and not isinstance(values, Texts)
+        return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
+
+    def _otherwise(self, values: Sequence[bytes]) -> Decoded:
+        try:
+            found = self._whole(values)
+        except FAULTS:
+            found = None
+        return found or self._by_msgspec(values)
+
+    def _by_msgspec(self, values: Sequence[bytes]) -> Decoded:
+        """A batch of events of a fitting size by the compiled decoder, singly where one of them is bad."""
+        try:
+            return self._fields.decoded(self._rows(values))
+        except FAULTS:
+            return self._singly(values)
+
+    def _singly(self, values: Sequence[bytes | None]) -> Decoded:
+        """The batch one event at a time. What is no number in JSON gets the remedy beside its field."""
+        decoded = self._fields.singly(values, self.row)
+        for row, poison in decoded.rejected.items():
+            if isinstance(poison, NotFinite):
+                decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {error_hints.NO_NAN}")
+        return decoded
+
+    def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
+        """The batch by a quicker way, or None where it is not certain to say the same."""
+        return None
+
+    def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
+        check_utf8(values)
+        return map(self._row, map(self._decode, values))
+
+    def row(self, value: bytes) -> Row:
+        """Read one event by msgspec; if msgspec rejects it, leniently: `checked` rejects what is wrong in fields that are read.
+
+        Raises Poison.
+        """
+        original, value = value, without_prefix(value)
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Poison(Reason.NOT_UTF8, str(error) + error_hints.binary(original)) from None
+        try:
+            return self._row(self._decode(value))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            event = lenient.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise Poison(Reason.MALFORMED, f"not JSON: {error}{error_hints.text(original, error)}") from None
+        return self._checked(event)
+
+
+def check_utf8(values: Sequence[bytes]) -> None:
+    """One look at the whole batch: msgspec does not check strings that it skips."""
+    text = b"\n".join(values)
+    if not text.isascii():
+        text.decode("utf-8")
+
+
+def an_object(event: Any) -> dict[str, Any]:
+    """The event, if it is a JSON object. Raises Poison."""
+    if not isinstance(event, dict):
+        named = f"the event is a JSON {type(event).__name__}, not an object"
+        raise Poison(Reason.WRONG_TYPE, named + error_hints.in_text(event))
+    return event

@@ -1,0 +1,39 @@
+"""What stands at some paths of JSON objects: msgspec reads the fields that the paths begin with, and skips the others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from scorer.decoding.batch import Headers
+from scorer.decoding.json import lenient
+from scorer.decoding.json.schema_id_prefix import without_prefix
+from scorer.decoding.passthrough_fields import Path, followed
+
+
+class JsonCarried:
+    """See `PathReader`. A path begins with a name."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        names = list(dict.fromkeys(str(path[0]) for path in paths))
+        self._paths = paths
+        self._below = [(names.index(str(path[0])), path[1:]) for path in paths]
+        fields = [(f"c{i}", Any, None) for i in range(len(names))]
+        rename = {f"c{i}": name for i, name in enumerate(names)}
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Event", fields, rename=rename, gc=False)).decode
+
+    def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:  # noqa: ARG002 - JSON needs no schema
+        event = without_prefix(event)
+        try:
+            found = msgspec.structs.astuple(self._decode(event))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._leniently(event)
+        return [followed(found[column], path) for column, path in self._below]
+
+    def _leniently(self, event: bytes) -> Sequence[Any]:
+        """The same of an event that msgspec rejects, for NaN or numbers beyond all floats."""
+        try:
+            found = lenient.loads(event)
+        except (ValueError, RecursionError):
+            found = None
+        return [followed(found, path) for path in self._paths]

@@ -1,0 +1,30 @@
+"""The prefix of serialisers for JSON Schema: a zero byte and the schema's id, before the JSON.
+
+Confluent's ids have 4 bytes and begin with 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a zero
+byte, so the prefix is recognised without a setting. The schema is not looked up.
+"""
+
+from collections.abc import Sequence
+
+from scorer.native.byte_columns import Texts
+
+PREFIX_BYTES, LONG_PREFIX_BYTES = 5, 9
+
+
+def without_prefix(value: bytes) -> bytes:
+    """Return the JSON of one event."""
+    if value[:1] != b"\0":
+        return value
+    return value[PREFIX_BYTES if any(value[:PREFIX_BYTES]) else LONG_PREFIX_BYTES :]
+
+
+def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the JSON of a batch if its first event has a prefix, else the batch as it is: `without_prefix` does the rest.
+
+    Looking at one event keeps batches without prefixes, the usual ones, as quick as they are.
+    """
+    if isinstance(values, Texts):
+        begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0
+    else:
+        begins_with_zero = len(values) > 0 and values[0][:1] == b"\0"
+    return list(map(without_prefix, values)) if begins_with_zero else values

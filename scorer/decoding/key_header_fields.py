@@ -1,0 +1,149 @@
+"""Fields whose values stand elsewhere than in an event's value (`from`): a column each, put beside what a format has decoded.
+
+The text of a key or a header is a number as JSON writes one, or the string itself; of a field of bytes it is the bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package import field_sources
+from model_registry.package.dtypes import INTEGER_LIMITS, event_fault, held
+from model_registry.package.padding import Lengths
+from model_registry.package.signature import InputField, Signature, TensorInput
+from scorer.decoding.array_fields import element_type
+from scorer.decoding.binary_field import RawRows
+from scorer.decoding.integers import is_integral
+from scorer.decoding.json import lenient
+from scorer.decoding.record_metadata import ListedParts, Parts
+from scorer.decoding.row_schema import FAULTS, Fields
+from scorer.decoding.tensors import select
+from scorer.decoding.types import Decoded, Decoder, Poison, Reason
+from scorer.native.byte_columns import Texts
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+class ElsewhereDecoder:
+    """A decoder of what stands in the values, whose events come with the other fields of a signature too."""
+
+    def __init__(self, decoder: Decoder, signature: Signature) -> None:
+        self._decoder = decoder
+        self._columns = [_Column(field) for field in field_sources.elsewhere(signature)]
+        self._lengths = Lengths(signature) if signature.varies else None
+        self._mixed = [tensor for tensor in signature.fed if any(field.source for field in tensor.fields)]
+
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        decoded = self._decoder.decode(values, parts)
+        beside = parts or ListedParts.none(len(values))
+        found = {column.name: column.read(values, beside) for column in self._columns}
+        bad: dict[int, Poison] = {}
+        for one in found.values():
+            bad = one.rejected | bad
+        bad = {row: poison for row, poison in bad.items() if row not in decoded.rejected}
+        if bad:
+            decoded = select(decoded, [at for at, row in enumerate(decoded.rows) if row not in bad])
+            decoded.rejected |= bad
+        columns = {name: _at(one.tensors[name], one.rows, decoded.rows) for name, one in found.items()}
+        for tensor in self._mixed:
+            decoded.tensors[tensor.tensor] = _joined(tensor, decoded.tensors, columns)
+        if self._lengths is None or not (unequal := self._lengths.unequal(decoded.tensors)):
+            return decoded
+        decoded.rejected |= {decoded.rows[at]: Poison(Reason.WRONG_TYPE, said) for at, said in unequal.items()}
+        return select(decoded, [at for at in range(len(decoded.rows)) if at not in unequal])
+
+
+class _Column:
+    """One field that comes from elsewhere."""
+
+    def __init__(self, field: InputField) -> None:
+        self.name = field.name
+        self._field = field
+        shape = field.shape if field.varies else None
+        self._fields = Fields(Signature((TensorInput(field.name, field.dtype, (field,), shape),), ()), None, 0)
+        self._raw = RawRows(field) if field.raw else None
+        element = element_type(field.dtype)
+        self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
+
+    def read(self, values: Sequence[bytes | None], parts: Parts) -> Decoded:
+        """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes, (B,) of arrays where lengths vary."""
+        found = self._found(values, parts)
+        if self._raw is not None and isinstance(found, Texts) and (view := self._raw.view(found)) is not None:
+            return self._fields.whole({self.name: view}, None)
+        try:
+            column = self._column(found)
+            if self._field.required and None in column:
+                raise ValueError
+            return self._fields.decoded((value,) for value in column)
+        except FAULTS:
+            return self._singly(found)
+
+    def _found(self, values: Sequence[bytes | None], parts: Parts) -> Sequence[Any]:
+        """What each record has there: bytes, or a time; None for nothing."""
+        match self._field.source:
+            case field_sources.VALUE:
+                return values
+            case field_sources.KEY:
+                return parts.keys()
+            case field_sources.TIME:
+                return [time or None for time in parts.times()]
+        return parts.header(str(self._field.source).removeprefix(field_sources.HEADER))
+
+    def _column(self, found: Sequence[Any]) -> Sequence[Any]:
+        """The values, all at once. Raises one of FAULTS where one of them is bad."""
+        if self._field.raw or self._field.source == field_sources.TIME:
+            return found
+        if self._field.dtype == "string":
+            return [one if one is None else one.decode() for one in found]
+        text = b",".join([b"null" if one is None else one for one in found])
+        numbers: list[Any] = self._numbers(b"[" + text + b"]")
+        if len(numbers) != len(found) or text.count(b",") >= max(1, len(found)):  # no text is empty, or several numbers
+            raise ValueError
+        return numbers
+
+    def _singly(self, found: Sequence[Any]) -> Decoded:
+        """The same a record at a time: the bad ones with their reasons."""
+        return self._fields.each(found, lambda one: self._fields.checked({self.name: self._value(one)}))
+
+    def _value(self, one: Any) -> Any:
+        """One value. Raises Poison where a text is none."""
+        if not isinstance(one, bytes) or self._field.raw:
+            return one
+        field, called = self._field, field_sources.called(self._field)
+        try:
+            text = one.decode()
+            value = text if field.dtype == "string" else lenient.loads(text)
+        except UnicodeDecodeError as error:
+            raise Poison(Reason.NOT_UTF8, f"field {called}: {error}") from None
+        except (ValueError, RecursionError):
+            value = text
+        if field.dtype != "string" and isinstance(value, str | list | dict):
+            raise Poison(Reason.WRONG_TYPE, f"field {called}: {text!r:.60} is no {field.dtype}")
+        if is_integral(value) and field.dtype in INTEGER_LIMITS and event_fault(value, field.dtype):
+            low, high = INTEGER_LIMITS[field.dtype]
+            raise Poison(Reason.OUT_OF_RANGE, f"field {called}: {text:.60} is no {field.dtype} ({low} to {high})")
+        return value
+
+
+def _at(tensor: NDArray[Any], rows: Sequence[int], wanted: Sequence[int]) -> NDArray[Any]:
+    """The rows of a tensor, which stand for ascending `rows`, that stand for those wanted."""
+    return tensor if len(rows) == len(wanted) else tensor[np.searchsorted(rows, wanted)]
+
+
+def _joined(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
+    """A tensor of columns from elsewhere, and of those that were decoded under its name."""
+    first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
+    if len(tensor.fields) == 1:
+        return first
+    found = np.empty((len(first), len(tensor.fields)), held(tensor.dtype))
+    read = [at for at, field in enumerate(tensor.fields) if not field.source]
+    if read:
+        found[:, read] = inside[tensor.tensor]
+    for at, field in enumerate(tensor.fields):
+        if field.source:
+            found[:, at] = columns[field.name][:, 0]
+    return found

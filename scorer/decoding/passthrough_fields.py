@@ -1,0 +1,61 @@
+"""Fields of `output.carry`: what stands at their paths, read beside the features. No event is bad for what stands there."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from model_registry.package.event_tree import WrongStep, look_up
+from model_registry.package.json_path import Step
+from scorer.decoding import decimals
+from scorer.decoding.batch import Headers
+from scorer.decoding.record_metadata import Parts
+from scorer.decoding.types import Decoded, Decoder
+from scorer.settings.carry import CarriedField, Row
+
+Path = Sequence[Step]
+
+
+class PathReader(Protocol):
+    """Reads what stands at some paths of an event."""
+
+    def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
+        """Return one value a path, None if there is nothing. `headers` may name the event's schema.
+
+        Never raises for what producers wrote.
+        """
+
+
+class CarryingDecoder:
+    """A decoder whose good events come with their carried fields. `marks` are in the names of headers that name a schema."""
+
+    def __init__(
+        self, decoder: Decoder, reader: PathReader, fields: Sequence[CarriedField], marks: Sequence[bytes] = ()
+    ) -> None:
+        self._decoder = decoder
+        self._reader = reader
+        self._fields = fields
+        self._marks = marks
+
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        decoded = self._decoder.decode(values, parts)
+        events = list(values)
+        headers: Sequence[Headers] = [None] * len(events)
+        if parts is not None and parts.mention(self._marks):
+            headers = parts.listed().every_header
+        decoded.carried = [self._row(events[row] or b"", headers[row]) for row in decoded.rows]
+        return decoded
+
+    def _row(self, event: bytes, headers: Headers) -> Row:
+        found = self._reader.values(event, headers)
+        return [
+            field.fitted(decimals.variable(value) if isinstance(value, dict) else value)
+            for field, value in zip(self._fields, found, strict=True)
+        ]
+
+
+def followed(value: Any, path: Path) -> Any:
+    """What stands at a path below a value; None where there is nothing, or what has no such parts."""
+    try:
+        return look_up(value, path)
+    except WrongStep:
+        return None

@@ -1,0 +1,116 @@
+"""What records have beside their values: keys, headers and times, which fields may come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from confluent_kafka import Message
+
+from publisher.kafka.headers import headers_of
+from scorer.decoding.batch import Batch, Headers
+from scorer.decoding.columnar_batch import PackedBatch
+from scorer.native.byte_columns import Texts
+
+T = TypeVar("T")
+Text = bytes | None
+
+
+class Parts(Protocol):
+    """The parts of B records, an entry each, None where a record has none."""
+
+    def keys(self) -> Sequence[Text]: ...
+
+    def times(self) -> Sequence[int]:
+        """Unix ms, 0 where the broker has none."""
+
+    def header(self, name: str) -> Sequence[Text]:
+        """The values of a header; of one that stands there several times the last."""
+
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        """Whether one of these strings may be in the name of a header. A few microseconds for a batch without it."""
+
+    def listed(self) -> "ListedParts":
+        """The same, as it travels from one process to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedParts:
+    """Parts as lists. `every_header` has each record's headers."""
+
+    every_key: Sequence[Text]
+    every_time: Sequence[int]
+    every_header: Sequence[Headers]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> "ListedParts":
+        """Those of records as they were read; of headers that cannot be read none."""
+        times = [max(0, message.timestamp()[1]) for message in messages]
+        return cls([message.key() for message in messages], times, headers_of(messages)[0])
+
+    @classmethod
+    def none(cls, count: int) -> "ListedParts":
+        """Those of records that are values alone."""
+        return cls([None] * count, [0] * count, [None] * count)
+
+    def keys(self) -> Sequence[Text]:
+        return self.every_key
+
+    def times(self) -> Sequence[int]:
+        return self.every_time
+
+    def header(self, name: str) -> Sequence[Text]:
+        return [_last(headers, name) for headers in self.every_header]
+
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        return _mention(self.every_header, marks)
+
+    def listed(self) -> "ListedParts":
+        return self
+
+
+class BatchParts:
+    """Those of some rows of a batch. Nothing is looked at before somebody asks."""
+
+    def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
+        self._batch = batch
+        self._rows = rows
+
+    def keys(self) -> Sequence[Text]:
+        return self._picked(self._batch.keys)
+
+    def times(self) -> Sequence[int]:
+        return self._picked(self._batch.timestamps)
+
+    def header(self, name: str) -> Sequence[Text]:
+        if self._columns is None:
+            return [_last(headers, name) for headers in self._picked(self._batch.headers)]
+        column = self._columns.get(name)
+        return [None] * len(self._rows) if column is None else self._picked(column)
+
+    def mention(self, marks: Sequence[bytes]) -> bool:
+        if isinstance(self._batch, PackedBatch):
+            headers = self._batch.columns.headers
+            return headers is not None and headers.mention(marks)
+        return _mention(self._batch.headers, marks)
+
+    def listed(self) -> ListedParts:
+        return ListedParts(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
+
+    @cached_property
+    def _columns(self) -> dict[str, Texts] | None:
+        """The headers by name, where all events have the same."""
+        return self._batch.columns.header_columns() if isinstance(self._batch, PackedBatch) else None
+
+    def _picked(self, column: Sequence[T]) -> Sequence[T]:
+        return column if len(self._rows) == len(self._batch) else [column[row] for row in self._rows]
+
+
+def _mention(every_header: Sequence[Headers], marks: Sequence[bytes]) -> bool:
+    names = {name for headers in every_header if headers for name, _ in headers}
+    return any(mark in name.encode() for name in names for mark in marks)
+
+
+def _last(headers: Headers, name: str) -> Text:
+    found = next((value for one, value in reversed(headers or ()) if one == name), None)
+    return found.encode() if isinstance(found, str) else found

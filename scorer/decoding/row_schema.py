@@ -1,0 +1,280 @@
+"""The fields that a signature names, as types: one compiled for whole batches, and the same ones asked singly for the reason.
+
+Absent and null are the same, unknown fields are ignored, NaN counts as null where the signature allows a missing number and is
+refused elsewhere. Every format ends here when it has an event as names and values.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from model_registry.package import field_sources, json_path
+from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
+from model_registry.package.signature import InputField, Signature
+from scorer.decoding import decimals
+from scorer.decoding.array_fields import array_type, element_type
+from scorer.decoding.integers import is_integral
+from scorer.decoding.nested_fields import NestedRows
+from scorer.decoding.tensors import BUILD_ERRORS, Row, Tensors
+from scorer.decoding.types import Beyond, Decoded, NotFinite, Poison, Reason, Unsuited
+from scorer.native.byte_columns import Texts
+
+as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
+SLICE_VALUES = 8_192  # values of rows that are made before they are packed: a few hundred kB of Python's floats
+FEWEST_ROWS = 32
+NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
+
+
+class Fields:
+    """The fields of one signature. `id_field` is the path of the event field that holds the id, or None.
+
+    A row ends with the id, unless there is none or the signature has a field in that place. `id_apart`: the id stands outside
+    the fields. Then the reader of an event puts it at the row's end, and `names`, `struct` and `checked` leave it out.
+    `nested`: some field is not at the top under its name. `id_name` is the id's name at the top, or its path. `tree` is where
+    the fields are. `struct` is an event for msgspec, and `row` makes a row of it. Raises Unsuited where the id cannot stand
+    beside the fields.
+    """
+
+    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
+        self.signature = signature
+        self.tensors = Tensors(signature)
+        self._max_bytes = max_event_bytes
+        self._slice = max(
+            FEWEST_ROWS, SLICE_VALUES // max(1, sum(1 if field.raw else field.array or 1 for field in signature.fields))
+        )
+        self.by_name = {field.name: field for field in signature.fields}
+        self.names = list(self.by_name)
+        self._steps = {field.name: field.steps for field in signature.fields}
+        id_steps = json_path.of_object(id_field) if id_field else ()
+        self.id_name = str(id_steps[0]) if len(id_steps) == 1 else id_field
+        self.nested = any(field.path for field in signature.fields) or (len(id_steps) > 1 and not id_apart)
+        self._id_at = -1 if id_field and id_apart else self._id_place(id_steps) if id_steps else None
+        self.types = {name: json_type(self.by_name.get(name)) for name in self.names}
+        self._flat = self.struct = self.struct_of(self.names)
+        self.row = as_tuple
+        self.tree: Tree = {name: name for name in self.names}
+        if self.nested:
+            self._nest(id_field)
+
+    def _id_place(self, steps: tuple[json_path.Step, ...]) -> int:
+        """The place of the id in a row; where no field has its path, it is added, without a name if it may be below the top."""
+        found = next((at for at, one in enumerate(self._steps.values()) if one == steps), None)
+        if found is not None:
+            return found
+        name = "" if self.nested else str(steps[0])
+        self.names.append(name)
+        self._steps[name] = steps
+        return len(self.names) - 1
+
+    def _nest(self, id_field: str | None) -> None:
+        try:
+            self.tree = tree(self._steps.items())
+        except ValueError as error:
+            raise Unsuited(f"input.id {id_field!r} does not go with the signature: {error}") from None
+        rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
+        self.struct, self.row = rows.type, rows.row
+
+    def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
+        """A msgspec type with these fields, as astuple() gives them in this order."""
+        columns = [self.names.index(name) for name in names]
+        return msgspec.defstruct(
+            "Event",
+            [(f"c{i}", self.types[name], *self._absent(name)) for i, name in zip(columns, names, strict=True)],
+            rename={f"c{i}": name for i, name in zip(columns, names, strict=True)},
+            kw_only=True,
+            gc=False,
+            **options,
+        )
+
+    def _absent(self, name: str) -> tuple[Any, ...]:
+        """What stands for an absent field: nothing where it is required, its default where that is a number, else None."""
+        field = self.by_name.get(name)
+        if field is None:
+            return (None,)
+        if field.required:
+            return ()
+        return (field.default if field.array is None and isinstance(field.default, float) else None,)
+
+    def decoded(self, rows: Iterable[Row]) -> Decoded:
+        """A batch of good rows, made as they are taken: a slice of them is in the core's cache until it is in the tensors.
+
+        Raises OverflowError, ValueError or TypeError where a value does not fit its dtype.
+        """
+        coming = iter(rows)
+        ids: list[Any] = []
+        parts: list[dict[str, NDArray[Any]]] = []
+        while part := list(islice(coming, self._slice)):
+            ids += self._ids(part)
+            parts.append(self.tensors.build(part))
+        return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
+
+    def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
+        """A batch of good events whose tensors are made already; `ids` None: they have none."""
+        count = len(next(iter(tensors.values())))
+        return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
+
+    def _ids(self, rows: Sequence[Row]) -> Sequence[Any]:
+        return [None] * len(rows) if self._id_at is None else list(map(itemgetter(self._id_at), rows))
+
+    def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
+        """A batch one event at a time: the good ones together, the bad ones with their reasons. `read` raises Poison."""
+        return self.each(values, lambda value: read(self.sized(value)))
+
+    def each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
+        """The same of values that are read as they are."""
+        kept: list[int] = []
+        rows: list[Row] = []
+        rejected: dict[int, Poison] = {}
+        for i, value in enumerate(values):
+            try:
+                row = read(value)
+                self.tensors.check(row)
+            except Poison as poison:
+                rejected[i] = poison.kept()
+            else:
+                kept.append(i)
+                rows.append(row)
+        return self.tensors.finished(Decoded(kept, self._ids(rows), self.tensors.build(rows), rejected))
+
+    def fits(self, values: Sequence[bytes | None]) -> bool:
+        """Whether every event is there and none is too large."""
+        if isinstance(values, Texts):
+            return values.nulls is None and values.largest() <= self._max_bytes
+        try:
+            return max(map(len, values), default=0) <= self._max_bytes  # type: ignore[arg-type]  # None is a TypeError
+        except TypeError:
+            return False
+
+    def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
+        """Why events are absent or too large, by their indices."""
+        rejected: dict[int, Poison] = {}
+        for row, value in enumerate(() if self.fits(values) else values):
+            try:
+                self.sized(value)
+            except Poison as poison:
+                rejected[row] = poison.kept()
+        return rejected
+
+    def sized(self, value: bytes | None) -> bytes:
+        """The value; raises Poison where there is none or it is too large."""
+        if value is None:
+            raise Poison(Reason.TOMBSTONE, "the value is null")
+        if len(value) > self._max_bytes:
+            raise Poison(Reason.OVERSIZE, f"{len(value)} bytes; input.max_event_bytes is {self._max_bytes}")
+        return value
+
+    def converted(self, event: Mapping[str, Any]) -> Row:
+        """The row of one event that a format's own library has read. Raises Poison."""
+        try:
+            return self.row(msgspec.convert(event, self.struct))
+        except (msgspec.ValidationError, ValueError):
+            return self.checked(event)
+
+    def checked(self, event: Mapping[str, Any]) -> Row:
+        """The row of one event, field by field. Raises Poison, which names the field."""
+        values = {name: self._checked(name, self._looked_up(event, name)) for name in self.names}
+        try:
+            return as_tuple(msgspec.convert(values, self._flat))
+        except msgspec.ValidationError as error:
+            raise Poison(Reason.WRONG_TYPE, str(error)) from None
+
+    def _looked_up(self, event: Mapping[str, Any], name: str) -> Any:
+        try:
+            return look_up(event, self._steps[name])
+        except WrongStep as error:
+            raise Poison(Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
+
+    def _called(self, name: str) -> str:
+        """A field as errors name it."""
+        if name in self.by_name:
+            return field_sources.called(self.by_name[name])
+        return repr(name) if name else f"'input.id' ({json_path.written(self._steps[name])})"
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """One field of an event, or the Poison that names it."""
+        field = self.by_name.get(name)
+        if _is_numeric(field):
+            value = decimals.plain(value, levels=int(field is not None and field.array is not None))
+        if isinstance(value, Beyond):
+            raise Poison(Reason.OUT_OF_RANGE, f"field {self._called(name)}: the number is beyond all floats")
+        if isinstance(value, float) and not math.isfinite(value):
+            if math.isnan(value) and field is not None and field.allows_nan:
+                return None
+            raise NotFinite(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
+        if value is None and field is not None and field.required:
+            raise Poison(Reason.MISSING_FIELD, f"required field {self._called(name)} is missing or null")
+        if field is None and is_integral(value):
+            value = int(value)
+        try:
+            msgspec.convert(value, self.types[name])
+        except msgspec.ValidationError as error:
+            number = isinstance(value, int) and not isinstance(value, bool)
+            ranged = number and field is not None and field.array is None and field.dtype not in ("string", "bool")
+            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
+            if field is not None and _is_numeric(field):
+                said += decimals.hint(_first_of_no_number(value))
+            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
+        if (field is None or field.dtype == "string") and not _is_text(value):
+            raise Poison(Reason.MALFORMED, f"field {self._called(name)}: half of a surrogate pair is no text")
+        return value
+
+
+def _is_numeric(field: InputField | None) -> bool:
+    """Whether a number stands in a field, or an array of them; in that of the id (None) a whole one may."""
+    return field is None or (not field.raw and field.dtype not in ("string", "bool"))
+
+
+def _first_of_no_number(value: Any) -> Any:
+    """The value, or of a list the first element that is text or bytes."""
+    return next((one for one in value if isinstance(one, str | bytes)), None) if isinstance(value, list) else value
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    return str(error).replace(f"`{Beyond.__name__}`", "a number beyond all floats")
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all text in a value can be encoded."""
+    waiting = [value]  # no recursion: arrays may be 1,000 levels deep
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting.extend(one)
+        elif isinstance(one, str):
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                return False
+    return True
+
+
+def without_paths(signature: Signature, format_: str) -> Signature:
+    """The signature, if its fields have no paths. Raises Unsuited: the format has no names that a path could follow."""
+    for field in signature.fields:
+        if field.path:
+            told = f"the path {json_path.written(field.path)} of field {field.name!r} leads"
+            raise Unsuited(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
+    return signature
+
+
+def json_type(field: InputField | None) -> Any:
+    """The msgspec type of a field; None stands for the id, which is a string or an integer."""
+    if field is None:
+        return str | int | None
+    type_: Any = element_type(field.dtype)
+    if field.raw:
+        type_ = bytes
+    elif field.shape is not None:
+        type_ = list  # flat or nested: `tensors` looks into it
+    elif field.array is not None:
+        type_ = array_type((field.array,), type_)
+    return type_ if field.required else type_ | None
+
+
+FAULTS = (*BUILD_ERRORS, RecursionError)
+"""What the whole-batch paths may raise for what producers wrote; then every event is looked at singly."""

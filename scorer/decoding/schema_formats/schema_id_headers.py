@@ -1,0 +1,99 @@
+"""Ids of schemas in headers, as the newer serialisers of Confluent and Apicurio write them; the value then has no prefix."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from scorer.decoding.batch import Headers
+from scorer.decoding.schema_formats.schema_registry import LARGEST_ID, SchemaId
+from scorer.decoding.schema_formats.varints import encoded, message_path
+from scorer.decoding.types import Poison, Reason
+
+CONFLUENT = "__value_schema_id"
+GLOBAL_ID, CONTENT_ID = "apicurio.value.globalId", "apicurio.value.contentId"
+ENCODING, MESSAGE = "apicurio.value.encoding", "apicurio.protobuf.type"
+NAMING = frozenset(
+    {CONFLUENT, GLOBAL_ID, CONTENT_ID}
+    | {f"apicurio.value.{name}" for name in ("artifactId", "contentHash", "schema")}
+    | {f"apicurio.registry.{name}" for name in ("globalId", "contentId")}
+)
+"""Headers that name the schema of a value, those in a way that is not supported included."""
+READ = NAMING | {ENCODING, MESSAGE}
+MARKS = (CONFLUENT.encode(), b"apicurio.")
+"""One of these is in the names of all of READ."""
+LONG_BYTES, GUID_BYTES = 8, 16
+PREFIX, BY_GUID = 0, 1  # the first byte of Confluent's header: an id follows, or a GUID
+
+
+class HeaderFrame(NamedTuple):
+    """The schema that headers name, the Protobuf message (its path, or its name), and the bytes before the message."""
+
+    schema_id: SchemaId
+    message: tuple[int, ...] | str | None = None
+    before: bytes = b""
+
+
+def frame(headers: Headers, format_: str) -> HeaderFrame | None:
+    """Return the schema that an event's headers name, None if they name none. Raises Poison if it is unclear which."""
+    read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
+    frame_or_error = _frame(read, format_) if read else None
+    if isinstance(frame_or_error, str):
+        raise Poison(Reason.UNKNOWN_SCHEMA, frame_or_error)
+    return frame_or_error
+
+
+def reference(message: str) -> bytes:
+    """The bytes that Apicurio's serialiser may write before a Protobuf message: its type's name as a message, with its size."""
+    name = message.encode()
+    body = b"\x0a" + encoded(len(name)) + name
+    return encoded(len(body)) + body
+
+
+@lru_cache(maxsize=4_096)
+def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
+    """The frame, or the error; the headers are different ones."""
+    naming = [(name, value) for name, value in headers if name in NAMING]
+    supported = [one for one in naming if one[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
+    if not naming:
+        return None
+    if len(supported) > 1:
+        return f"headers name different schemas: {', '.join(f'{name} {value[:32]!r}' for name, value in supported)}"
+    if not supported:
+        return f"header {naming[0][0]} names a schema in a way that is not supported; write {CONFLUENT} or {CONTENT_ID}"
+    [(name, value)] = supported
+    try:
+        return _confluent(value, format_) if name == CONFLUENT else _apicurio(name, value, dict(headers), format_)
+    except (ValueError, IndexError):
+        return f"header {name} is {value[:32]!r}, which is no id of a schema"
+
+
+def _confluent(value: bytes, format_: str) -> HeaderFrame:
+    """Raises ValueError or IndexError if the value is no id."""
+    size = GUID_BYTES if value[0] == BY_GUID else 4
+    text, end = value[1 : 1 + size], 1 + size
+    if value[0] not in (PREFIX, BY_GUID) or len(text) < size:
+        raise ValueError
+    path, end = message_path(value, end) if format_ == "protobuf" else (None, end)
+    if end != len(value):
+        raise ValueError
+    message = None if path is None else tuple(path)
+    if value[0] == PREFIX:
+        return HeaderFrame(SchemaId("id", int.from_bytes(text, "big")), message)
+    digits = text.hex()
+    guid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return HeaderFrame(SchemaId("GUID", guid), message)
+
+
+def _apicurio(name: str, value: bytes, headers: dict[str, bytes], format_: str) -> HeaderFrame | str:
+    """Raises ValueError if the value is no id."""
+    number = int.from_bytes(value, "big", signed=True)
+    if len(value) != LONG_BYTES or not 0 < number <= LARGEST_ID:
+        raise ValueError
+    encoding = headers.get(ENCODING, b"BINARY")
+    if format_ == "avro" and encoding != b"BINARY":
+        return f"header {ENCODING} is {encoding[:32]!r}; only BINARY is supported"
+    message = headers[MESSAGE].decode() if format_ == "protobuf" and MESSAGE in headers else None
+    return HeaderFrame(SchemaId("global id" if name == GLOBAL_ID else "content id", number), message)
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""

@@ -1,0 +1,125 @@
+"""HTTP requests to a schema registry: Confluent's API through Confluent's client, and Apicurio's own for its ids in headers."""
+
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+from confluent_kafka.schema_registry import Schema as ConfluentSchema
+from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+from httpx2 import HTTPError, Response
+
+from model_registry.untrusted_input import documents
+from scorer.decoding.schema_formats.schema_references import Reference, Referenced, resolve
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId
+from scorer.settings import registry_properties
+from scorer.settings.sections import SchemaRegistrySettings
+
+T = TypeVar("T")
+NATIVE = ("apis/registry/v2", "apis/registry/v3")
+"""Versions of Apicurio's own API. The versions 2 and 3 of the product have the first."""
+NATIVE_IDS = {"content id": "contentIds", "global id": "globalIds"}
+
+
+class _Session(SchemaRegistryClient):
+    """Confluent's client, which can also ask for what is no JSON, with the same TLS, credentials and retries."""
+
+    def native(self, path: str, content: str = "") -> Response:
+        """Answer a GET below Apicurio's own API; a later version of it has `content` behind the path. Raises LookUpFailed."""
+        rest = self._rest_client
+        headers = {"Accept": "*/*"}
+        if rest.bearer_auth_credentials_source:
+            rest.handle_bearer_auth(headers)
+        root = rest.base_urls[0].partition("/apis/")[0]
+        for below in (f"{NATIVE[0]}/{path}", f"{NATIVE[1]}/{path}{content}"):
+            answer = rest.send_http_request(root, below, "GET", headers)
+            if answer.status_code != LookUpFailed.NOT_FOUND:
+                break
+        if not answer.is_success:
+            raise LookUpFailed(f"HTTP status code {answer.status_code}: {answer.text[:300]}", answer.status_code)
+        return answer
+
+
+class RegistryClient:
+    """See `registry.Client`. One session for all requests: connections are reused.
+
+    Raises Fatal if the settings do not fit together.
+    """
+
+    def __init__(self, settings: SchemaRegistrySettings) -> None:
+        self._session = registry_properties.opened(_Session, settings.client)
+        self._good: int | None = None  # an id that was answered
+
+    def schema(self, schema_id: SchemaId) -> Schema:
+        return _asked(lambda: self._native(schema_id) if schema_id.kind in NATIVE_IDS else self._by_confluent(schema_id))
+
+    def probe(self) -> None:
+        """Ask for one subject, for a schema that was answered before, and for the configuration, until one is answered.
+
+        A client may lack the right to one of them.
+        """
+        session = self._session
+        session.clear_caches()  # type: ignore[no-untyped-call]
+        probes: list[Callable[[], object]] = [lambda: session.get_subjects(limit=1), session.get_config]
+        if (good := self._good) is not None:
+            probes.insert(0, lambda: session.get_schema(good))
+        failures: list[LookUpFailed] = []
+        for probe in probes:
+            try:
+                _asked(probe)
+            except LookUpFailed as error:
+                failures.append(error)
+                if error.status is None:
+                    break
+            else:
+                return
+        raise next((error for error in failures if not error.denied), failures[0])
+
+    def _by_confluent(self, schema_id: SchemaId) -> Schema:
+        session, value = self._session, schema_id.value
+        schema = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
+        references = resolve(_references(schema), self._version)
+        if isinstance(value, int):
+            self._good = value
+        return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
+
+    def _version(self, reference: Reference) -> Referenced:
+        """Fetch a version of a subject, which may be deleted: events outlive it."""
+        subject, version = reference.place
+        answer = _asked(lambda: self._session.get_version(subject, int(version), deleted=True))
+        return Referenced(answer.schema.schema_str or "", _references(answer.schema))
+
+    def _native(self, schema_id: SchemaId) -> Schema:
+        """Its own API names no format for the id of a content: the schema is then read as the configured one."""
+        path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
+        text = self._session.native(path).text
+        return Schema("", text, resolve(self._native_references(path), self._native_version))
+
+    def _native_version(self, reference: Reference) -> Referenced:
+        group, artifact, version = (quote(part, safe="") for part in reference.place)
+        path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
+        return _asked(lambda: Referenced(self._session.native(path, "/content").text, self._native_references(path)))
+
+    def _native_references(self, path: str) -> list[Reference]:
+        """Fetch the references of the schema at a path."""
+        return [
+            Reference(str(one["name"]), (one.get("groupId") or "default", one["artifactId"], str(one["version"])))
+            for one in documents.ANY.decode(self._session.native(f"{path}/references").text)
+        ]
+
+
+def _references(schema: ConfluentSchema) -> list[Reference]:
+    return [Reference(one.name or "", (one.subject or "", str(one.version or -1))) for one in schema.references or []]
+
+
+def _asked(request: Callable[[], T]) -> T:
+    """Make a request. Raises LookUpFailed, whatever the registry answers."""
+    try:
+        return request()
+    except SchemaRegistryError as error:
+        raise LookUpFailed(str(error), error.http_status_code) from None
+    except LookUpFailed:
+        raise
+    except HTTPError as error:
+        raise LookUpFailed(str(error) or type(error).__name__) from None
+    except Exception as error:  # noqa: BLE001 - an answer of another shape fails at many places in the client
+        raise LookUpFailed(f"an answer that is none of a schema registry: {error!r}") from None

@@ -1,0 +1,253 @@
+"""Rows of values to the tensors that a signature names: packed at once where all are there, filled in where one is not."""
+
+import struct
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package import field_sources
+from model_registry.package.dtypes import FLOAT_LIMITS, held
+from model_registry.package.padding import Lengths
+from model_registry.package.signature import Signature, TensorInput
+from scorer.decoding.array_fields import SHOWN, Shaped, array_poison
+from scorer.decoding.binary_field import RawRows
+from scorer.decoding.integers import converted, fault, row_packer
+from scorer.decoding.types import Decoded, NotFinite, Poison, Reason, not_finite_rows
+from scorer.decoding.varying import VaryingArrays, not_finite
+
+BUILD_ERRORS = (OverflowError, ValueError, TypeError)
+PACK_CODES = {"float32": "f", "float64": "d"}
+
+Row = Sequence[Any]
+"""The values of one event: one a field of the signature, in the order of `Signature.fields`; None where there is none."""
+
+
+class Tensors:
+    def __init__(self, signature: Signature) -> None:
+        at = {field.name: i for i, field in enumerate(signature.fields)}
+        self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
+        self._lengths = Lengths(signature) if signature.varies else None
+
+    def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
+        """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
+        return {name: build(rows) for name, build in self._builders.items()}
+
+    def joined(self, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        """The tensors of a batch's parts as those of the batch."""
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts]) for name in self._builders} if parts else self.build([])
+
+    def check(self, row: Row) -> None:
+        """Raises Poison where one event's values do not fit a tensor's dtype."""
+        try:
+            self.build([row])
+        except BUILD_ERRORS as error:
+            raise self._fault(row, str(error)) from None
+
+    def _fault(self, row: Row, said: str) -> Poison:
+        found = filter(None, (builder.poison(row) for builder in self._builders.values()))
+        return next(found, Poison(Reason.OUT_OF_RANGE, said))
+
+    def finished(self, decoded: Decoded) -> Decoded:
+        """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected; and those whose
+        arrays do not have one length where they should."""
+        bad: dict[int, Poison] = {}
+        if self._lengths is not None:
+            bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.unequal(decoded.tensors).items()}
+        for name, build in self._builders.items():
+            tensor = decoded.tensors[name]
+            bad |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
+        if not bad:
+            return decoded
+        decoded.rejected |= {decoded.rows[row]: poison for row, poison in bad.items()}
+        return select(decoded, [row for row in range(len(decoded.rows)) if row not in bad])
+
+
+class Columns:
+    """The same tensors, cut from one matrix whose columns are the numbers of an event in the order of `Signature.fields`."""
+
+    def __init__(self, signature: Signature) -> None:
+        starts, self.width = {}, 0
+        for field in signature.fields:
+            starts[field.name] = self.width
+            self.width += field.array or 1
+        self._cuts: list[tuple[str, np.dtype[Any], slice | list[int]]] = []
+        for tensor in signature.fed:
+            columns = [starts[f.name] + k for f in tensor.fields for k in range(f.array or 1)]
+            whole = columns == list(range(columns[0], columns[0] + len(columns)))
+            cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
+            self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
+
+    def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """(B, width) floats to tensors, contiguous each."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return {name: np.ascontiguousarray(matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
+
+
+def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
+    """Only these of the good events, given by their places in `rows`, in that order."""
+    return Decoded(
+        [decoded.rows[at] for at in keep],
+        [decoded.ids[at] for at in keep],
+        {name: tensor[list(keep)] for name, tensor in decoded.tensors.items()},
+        decoded.rejected,
+    )
+
+
+def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
+    """Parts of a batch, each decoded for itself, together again. A part comes with the indices of its events in the batch."""
+    rows = [at[row] for at, part in parts for row in part.rows]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    ids = [one for _, part in parts for one in part.ids]
+    names = parts[0][1].tensors if parts else ()
+    tensors = {name: np.concatenate([part.tensors[name] for _, part in parts]) for name in names}
+    rejected = {at[row]: poison for at, part in parts for row, poison in part.rejected.items()}
+    return select(Decoded(rows, ids, tensors, rejected), order)
+
+
+def all_float(signature: Signature) -> bool:
+    """Whether there are tensors, and an event is a row of floats, as many in each."""
+    fed = signature.fed
+    return bool(fed) and all(t.dtype in FLOAT_LIMITS and not t.varies and not t.fields[0].raw for t in fed)
+
+
+def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
+    """Rows of `width` numbers each, little-endian, as one (B, width) array."""
+    return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
+
+
+class _Builder:
+    """Rows of decoded values to one tensor.
+
+    The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64; that of a
+    field of bytes is bytes.
+    """
+
+    def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
+        self._fields = tensor.fields
+        self._dtype = np.dtype(held(tensor.dtype))
+        self._raw = RawRows(tensor.fields[0]) if tensor.fields[0].raw else None
+        self._array = tensor.fields[0].array is not None or self._raw is not None
+        self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
+        self._varying = VaryingArrays(tensor.fields[0]) if tensor.varies else None
+        span = slice(columns[0], columns[-1] + 1)
+        contiguous = list(columns) == list(range(span.start, span.stop))
+        self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
+        if not contiguous and len(columns) > 1:
+            self._pick = itemgetter(*columns)
+        code = PACK_CODES.get(tensor.dtype)
+        self._packer = struct.Struct(f"<{len(columns)}{code}") if code and not self._array else None
+        self._integer_packer: struct.Struct | None = None  # of the integers of an event, a row or an array
+        if self._dtype.kind in "iu" and self._raw is None and self._varying is None:
+            self._integer_packer = row_packer(tensor.dtype, tensor.fields[0].array or len(columns))
+        self._nan_allowed: NDArray[np.bool_] | None = None  # a boolean a column; None where the dtype is no float
+        self._defaults: list[tuple[int, Any]] = []
+        if self._dtype.kind == "f":
+            self._nan_allowed = np.array([field.allows_nan for field in tensor.fields])
+        if not self._array:
+            self._defaults = [
+                (i, field.default) for i, field in enumerate(tensor.fields) if not field.required and not field.allows_nan
+            ]
+
+    def __call__(self, rows: Sequence[Row]) -> NDArray[Any]:
+        picked = list(map(self._pick, rows))
+        if self._raw is not None:
+            return self._raw.tensor(picked)
+        if self._varying is not None:
+            return self._varying.rows(picked)
+        if self._array:
+            return self._from_arrays(picked)
+        if self._packer is not None:
+            pack = self._packer.pack
+            try:
+                return matrix([pack(*row) for row in picked], len(self._fields), self._dtype)
+            except (struct.error, OverflowError):  # a None, or a number that is infinite in the dtype
+                return self._floats(picked)
+        if self._integer_packer is not None:
+            return self._integers(self._integer_packer.pack, picked)
+        if self._dtype.kind == "f":
+            return self._floats(picked)
+        if self._defaults:
+            picked = [self._filled(row) for row in picked]
+        tensor = np.empty((len(picked), len(self._fields)), self._dtype)
+        if picked:
+            tensor[:] = picked
+        return tensor
+
+    def not_finite(self, tensor: NDArray[Any]) -> Sequence[int]:
+        """The rows of the tensor with an infinity, or NaN where it is not allowed."""
+        if self._nan_allowed is None:
+            return ()
+        found = not_finite(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
+        return list(map(int, found))
+
+    def infinite(self, row: NDArray[Any]) -> Poison:
+        """Name the first field of a row that `not_finite` found, and the place in its array."""
+        flat, field, place = row.reshape(-1), self._fields[0], ""
+        allowed = False if self._varying is not None else self._nan_allowed
+        at = int(np.argmax(~np.isfinite(flat) & ~(np.isnan(flat) & allowed)))
+        if self._array:
+            shape = row.shape if self._varying is not None else field.shape or flat.shape
+            place = "".join(f"[{step}]" for step in np.unravel_index(at, shape))
+        elif len(self._fields) > 1:
+            field = self._fields[at]
+        if np.isnan(flat[at]):
+            return NotFinite(Reason.NOT_FINITE, f"field {field_sources.called(field)}{place} is nan")
+        return Poison(Reason.NOT_FINITE, f"field {field_sources.called(field)}{place}: a number is not finite in {field.dtype}")
+
+    def poison(self, row: Row) -> Poison | None:
+        """What is wrong with a row's array, its bytes or its integers, or None."""
+        picked = self._pick(row)
+        if self._raw is not None:
+            return self._raw.poison(picked)
+        if self._array:
+            return array_poison(self._fields[0], picked)
+        for field, value in zip(self._fields, picked, strict=True):
+            if value is not None and (found := fault(value, field.dtype)):
+                return Poison(found[0], f"field {field_sources.called(field)}: {found[1]:.{SHOWN}}")
+        return None
+
+    def _floats(self, picked: list[Any]) -> NDArray[Any]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tensor = np.array(picked, self._dtype).reshape(len(picked), len(self._fields))  # None becomes NaN
+        for column, default in self._defaults:
+            missing = [row for row in np.flatnonzero(np.isnan(tensor[:, column])).tolist() if picked[row][column] is None]
+            tensor[missing, column] = default
+        return tensor
+
+    def _integers(self, pack: Callable[..., bytes], picked: list[Any]) -> NDArray[Any]:
+        """Rows or arrays of integers, of which some may be written as floats, or absent."""
+        width = self._fields[0].array or len(self._fields)
+        try:
+            return matrix([pack(*row) for row in picked], width, self._dtype)
+        except struct.error:  # a None, a float, or a number beyond the dtype
+            rows = [self._filled(row) for row in picked] if self._defaults else picked
+        try:
+            return matrix([pack(*row) for row in rows], width, self._dtype)
+        except struct.error:
+            return converted(rows, self._dtype).reshape(len(picked), width)
+
+    def _from_arrays(self, picked: list[Any]) -> NDArray[Any]:
+        field = self._fields[0]
+        if not field.required:
+            picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._shaped is not None and any(isinstance(row, list) for row in picked):
+                return np.stack([self._shaped.row(row) for row in picked])
+            if picked and not any(isinstance(row, list) for row in picked):
+                return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
+            if self._integer_packer is not None:
+                return self._integers(self._integer_packer.pack, picked)
+            lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]
+            return np.array(lists, self._dtype).reshape(len(picked), field.array or 0)
+
+    def _filled(self, row: Row) -> list[Any]:
+        values = list(row)
+        for column, default in self._defaults:
+            if values[column] is None:
+                values[column] = default
+        return values

@@ -1,0 +1,1 @@
+"""Quality of model versions: labels, comparisons, figures and their plots."""

@@ -1,0 +1,95 @@
+"""Which classes answers and labels speak of: those that are configured, or those that the scores decide. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.evaluation.label_record import Unusable
+
+NONE = -1
+SHOWN = 10  # classes that an explanation lists
+
+
+class Names:
+    """Texts as numbers, in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def __getitem__(self, code: int) -> str:
+        return self.all[code]
+
+    @property
+    def all(self) -> list[str]:
+        return list(self._codes)
+
+    def code(self, name: str | None) -> int:
+        """The number of a name; NONE for None."""
+        return NONE if name is None else self._codes.setdefault(name, len(self._codes))
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """`names` in the order of the score's numbers, None: not known. `ordered`: a label that is a number k is the k-th class.
+    `named`: decisions are among them; else only the outcomes 0 and 1 are known."""
+
+    names: tuple[str | None, ...]
+    ordered: bool = True
+    named: bool = True
+
+    def of_label(self, value: str | float) -> float | Unusable:
+        """The number of the class that a label names."""
+        if isinstance(value, str):
+            return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
+        return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
+
+    def explain(self, value: str | float) -> str:
+        """Explain why a label with this value names no class, and what to do."""
+        shown = ", ".join(str(at) if name is None else name for at, name in enumerate(self.names[:SHOWN]))
+        names = f"{shown}, ..." if len(self.names) > SHOWN else shown
+        if not self.named:
+            return f"{value!r:.100} is neither 0 nor 1, and the scores' decisions do not name two classes; set labels.classes"
+        if isinstance(value, str):
+            return f"{value!r:.100} is none of the classes {names}; check labels.value and labels.classes"
+        if not self.ordered:
+            return (
+                f"{value:g} is a number, and the order of the classes {names} is unknown; set labels.classes, or label by name"
+            )
+        return f"{value:g} is not the number of one of the {len(self.names)} classes {names}"
+
+
+BINARY = Classes(("0", "1"), named=False)
+
+
+def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: Names) -> Classes | None:
+    """The classes that are configured, else those that the answers decide; None where they decide nothing."""
+    if configured:
+        return Classes(tuple(configured))
+    chosen = answers.get("decision", np.empty(0, np.int32))
+    used = np.unique(chosen[chosen >= 0]).tolist()
+    if not used:
+        return None
+    if answers["row"].shape[1]:
+        return _of_rows(answers["row"], chosen, decisions)
+    numbers = answers["number"]
+    if len(used) == 1:
+        return BINARY
+    if len(used) == 2 and np.isfinite(numbers).all():
+        means = {code: float(numbers[chosen == code].mean()) for code in used}
+        return Classes(tuple(decisions[code] for code in sorted(used, key=lambda code: (means[code], decisions[code]))))
+    return Classes(tuple(sorted(decisions[code] for code in used)), ordered=False)
+
+
+def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: Names) -> Classes:
+    """A column has the name that the row with its largest number decides, of the rows in which it is the largest: rows below a
+    threshold decide another."""
+    full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
+    largest = np.nanargmax(rows[full], axis=1)
+    names: list[str | None] = [None] * rows.shape[1]
+    for column in np.unique(largest).tolist():
+        its = full[largest == column]
+        names[column] = decisions[int(chosen[its[np.argmax(rows[its, column])]])]
+    return Classes(tuple(names))

@@ -1,0 +1,108 @@
+"""Reads retained events, outside any group and without writing, and has two versions answer each."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.topics import Bounds
+from publisher.runtime.time_range import TimeWindow
+from scorer.decoding.record_metadata import ListedParts
+from scorer.evaluation.assessment import Assessment
+from scorer.evaluation.labelled_comparison import BothAnswers
+from scorer.evaluation.score_differences import Differences
+from scorer.evaluation.score_events import Answers, answers
+from scorer.models.loaded_model import LoadedModel
+from scorer.settings import Settings
+
+Progress = Callable[[int, int], None]
+"""Called with how many offsets are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`seconds` are those of decoding and inference by version; `spans` what was read. `labelled`: both versions on
+    the same events, the champion's first; None where no topic of labels is configured."""
+
+    differences: Differences
+    seconds: Mapping[str, float]
+    spans: Mapping[Partition, Bounds]
+    labelled: Assessment | None = None
+
+
+def spans(reader: TopicReader, settings: Settings, window: TimeWindow, newest: int | None) -> dict[Partition, Bounds]:
+    """The offsets of the events in the window; of these the `newest`, evenly of all partitions. Raises Fatal."""
+    found = reader.spans(reader.partitions(settings.input.topics))
+    ends = {partition: bounds.high for partition, bounds in found.items()}
+    starts = {partition: bounds.low for partition, bounds in found.items()}
+    if window.to_ms is not None:
+        ends = reader.since(window.to_ms, ends)
+    if window.from_ms is not None:
+        starts = {partition: max(starts[partition], at) for partition, at in reader.since(window.from_ms, ends).items()}
+    if newest is not None:
+        share = -(-newest // len(found))
+        starts = {partition: max(start, ends[partition] - share) for partition, start in starts.items()}
+    return {partition: Bounds(min(start, ends[partition]), ends[partition]) for partition, start in starts.items()}
+
+
+def compare(
+    settings: Settings,
+    champion: LoadedModel,
+    candidate: LoadedModel,
+    window: TimeWindow,
+    newest: int | None,
+    progress: Progress,
+) -> Compared:
+    """Both versions' answers to every event of the window, folded. Raises Fatal, and Away where a model server is."""
+    reader = TopicReader(settings.kafka, f"{settings.name}.compare")
+    every = spans(reader, settings, window, newest)
+    total = sum(high - low for low, high in every.values())
+    left = {partition: high - low for partition, (low, high) in every.items()}
+    found, timed = Differences(), _Timed(champion, candidate)
+    both = BothAnswers(settings.region) if settings.labels.topic else None
+    progress(0, total)
+    for batch in reader.read(every):
+        for offsets, messages in _slices(batch.offsets, batch.messages, settings):
+            values = [message.value() for message in messages]
+            parts = ListedParts.of(messages)
+            answered = timed.answers(values, parts)
+            found.add(batch.partition, offsets, values, *answered)
+            if both is not None:
+                both.add(batch.partition, offsets, parts, *answered)
+        left[batch.partition] = every[batch.partition].high - batch.offsets[-1] - 1
+        progress(total - sum(left.values()), total)
+    progress(total, total)
+    labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
+    return Compared(found, timed.seconds, every, labelled)
+
+
+class _Timed:
+    """Asks both versions in turn, and times them: now the one first, now the other."""
+
+    def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
+        self._models = {"champion": champion, "candidate": candidate}
+        self._order = list(self._models)
+        self.seconds = dict.fromkeys(self._models, 0.0)
+
+    def answers(self, values: Sequence[bytes | None], parts: ListedParts) -> tuple[Answers, Answers]:
+        found: dict[str, Answers] = {}
+        self._order.reverse()
+        for name in self._order:
+            began = time.perf_counter()
+            found[name] = answers(self._models[name], values, parts)
+            self.seconds[name] += time.perf_counter() - began
+        return found["champion"], found["candidate"]
+
+
+def _slices(
+    offsets: Sequence[int], messages: Sequence[Message], settings: Settings
+) -> Iterator[tuple[list[int], list[Message]]]:
+    """Batches as large as the loop's, without the tombstones that are skipped there."""
+    skip = settings.input.tombstones == "skip"
+    pairs = [pair for pair in zip(offsets, messages, strict=True) if not skip or pair[1].value() is not None]
+    for start in range(0, len(pairs), settings.batching.max_events):
+        some = pairs[start : start + settings.batching.max_events]
+        yield [offset for offset, _ in some], [message for _, message in some]

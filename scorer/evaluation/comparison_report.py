@@ -1,0 +1,134 @@
+"""What a comparison comes to: its figures as a document, and which of them are beyond their limits. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scorer.evaluation import quality_report as labels
+from scorer.evaluation.assessment import FIGURES, Assessment
+from scorer.evaluation.compare_versions import Compared
+from scorer.evaluation.score_differences import Event
+
+SHOWN_BYTES = 2_000  # of an event
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest that is tolerated. `errors`: the share of events that only the candidate dead-letters; `flips`: the share of
+    events that both answer and decide otherwise; `cost`: the candidate's time an event, as a multiple of the champion's, None:
+    whatever it costs."""
+
+    errors: float = 0.005
+    flips: float = 0.05
+    psi: float = 0.2
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One figure and its limit."""
+
+    name: str
+    value: float
+    limit: float
+
+    @property
+    def beyond(self) -> bool:
+        return self.value > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Names are `name:version@digest`. `cost` is in microseconds an event, by version. `rules` is empty where no event was
+    answered by both."""
+
+    champion: str
+    candidate: str
+    compared: Compared
+    rules: tuple[Rule, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is something to tell by, and none of it is beyond its limit."""
+        return bool(self.rules) and not any(rule.beyond for rule in self.rules)
+
+    @property
+    def cost(self) -> dict[str, float]:
+        events = max(1, self.compared.differences.events)
+        return {name: seconds / events * 1e6 for name, seconds in self.compared.seconds.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.compared.differences
+        psi, ks = found.drift()
+        flips = sorted(found.flips.items(), key=lambda flip: -flip[1]) if found.decided() else []
+        return {
+            "passed": self.passed,
+            "champion": self.champion,
+            "candidate": self.candidate,
+            "read": [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in self._spans()],
+            "events": found.events,
+            "scored_by_both": found.both,
+            "dead_letters": found.dead,
+            "dead_only_by_candidate": {str(reason): count for reason, count in sorted(found.newly.items())},
+            "dead_only_by_champion": found.cured,
+            "dead_examples": [
+                {"reason": reason, "error": error, **_event(event)}
+                for reason, examples in sorted(found.examples.items())
+                for event, error in examples
+            ],
+            "scores_that_differ": found.changed,
+            "mean_difference": found.total / found.both if found.both else None,
+            "flips": [{"champion": before, "candidate": after, "events": count} for (before, after), count in flips],
+            "psi": psi,
+            "ks": ks,
+            "labels": None if self.compared.labelled is None else _labels(self.compared.labelled),
+            "cost_us_per_event": {name: round(cost, 3) for name, cost in self.cost.items()},
+            "rules": [{"rule": r.name, "value": r.value, "limit": r.limit, "beyond": r.beyond} for r in self.rules],
+            "largest_differences": [
+                {
+                    "difference": each.size if each.size < float("inf") else None,
+                    "champion": each.champion.decode(),
+                    "candidate": each.candidate.decode(),
+                    **_event(each.event),
+                }
+                for each in found.largest()
+            ],
+        }
+
+    def _spans(self) -> list[tuple[tuple[str, int], tuple[int, int]]]:
+        return sorted(self.compared.spans.items())
+
+
+def differences(found: Assessment) -> dict[str, float]:
+    """By figure, the candidate's less the champion's, where both have it."""
+    if len(found.versions) != 2:
+        return {}
+    before, after = found.versions
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in FIGURES}
+    return {name: new - old for name, (old, new) in pairs.items() if old is not None and new is not None}
+
+
+def _labels(found: Assessment) -> dict[str, Any]:
+    return {**labels.to_dict(found), "differences": differences(found)}
+
+
+def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> Comparison:
+    """The comparison, with a rule for each figure that there is and that has a limit."""
+    return Comparison(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
+
+
+def _rules(compared: Compared, limits: Limits) -> Iterator[Rule]:
+    found = compared.differences
+    yield Rule("errors", found.newly.total() / found.events, limits.errors)
+    if found.decided():
+        yield Rule("flips", found.flipped() / found.both, limits.flips)
+    if (psi := found.drift()[0]) is not None:
+        yield Rule("psi", psi, limits.psi)
+    if limits.cost is not None:
+        yield Rule("cost", compared.seconds["candidate"] / compared.seconds["champion"], limits.cost)
+
+
+def _event(event: Event) -> dict[str, Any]:
+    topic, partition = event.partition
+    text = None if event.value is None else event.value[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    return {"topic": topic, "partition": partition, "offset": event.offset, "event": text}

@@ -1,0 +1,145 @@
+"""Reads the scores of a window, then every label that is kept, and joins them. It joins no group and writes nothing."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from confluent_kafka import Message
+
+from model_registry.untrusted_input.documents import Decoder
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.kafka.topics import Bounds
+from publisher.runtime.time_range import TimeWindow
+from scorer.evaluation.assessment import Assessment, assess
+from scorer.evaluation.class_names import Classes, known
+from scorer.evaluation.decision_output import DecidedOutputs, decided_output
+from scorer.evaluation.label_columns import Answers, Labels
+from scorer.evaluation.label_record import Label, Unusable, reader
+from scorer.evaluation.latest_by_id import Newest, hashed
+from scorer.models.registry_access import open_source
+from scorer.scores import formats
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+FORMAT_HINT = "check output.topic, output.format and schema_registry.url"
+HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH, value: PATH}"
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a score record says, as far as a label needs it."""
+
+    id: str
+    version: str
+    digest: str
+    status: str
+    score: Any = None
+    decision: str | None = None
+
+    @property
+    def versioned(self) -> str:
+        return f"{self.version}@{self.digest}"
+
+
+_answer = Decoder(Answer).decode
+Spans = dict[Partition, Bounds]
+
+
+def measure(settings: Settings, window: TimeWindow) -> tuple[Assessment, Spans]:
+    """The quality of all versions on the events of this window, by the scores' timestamps, with every label of theirs that is
+    there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there; RegistryError if scores have
+    several outputs and the registry is unavailable."""
+    labels_topic(settings)
+    bus = TopicReader(settings.kafka, f"{settings.name}.labels")
+    spans = _spans(bus, settings.output.topic, window)
+    answers, outputs = Answers(), DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
+    as_json, skipped = formats.as_json(settings), SkippedRecords(log)
+    for batch in bus.read(spans):
+        _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
+    if (unreadable := skipped.counts.total()) and not len(answers.rows):
+        raise Fatal(f"{settings.output.topic} holds {unreadable:,} records, and none that can be read", FORMAT_HINT, USAGE)
+    answered = answers.rows.newest()
+    classes = known(settings.labels.classes, answered.columns, answers.decisions)
+    labels, read = join(bus, settings, classes, answered)
+    found = assess(answers, answered, labels)
+    return replace(found, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
+
+
+def labels_topic(settings: Settings) -> str:
+    """Raises Fatal (2)."""
+    if settings.labels.topic is None:
+        raise Fatal("labels.topic is not set: nothing tells what came true", HINT, USAGE)
+    return settings.labels.topic
+
+
+def join(
+    bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest, until: Offsets | None = None
+) -> tuple[Labels, Spans]:
+    """Every label of these answers that the topic has now, or had `until` these ends. Of other labels only the count is kept.
+    Raises Fatal."""
+    topic = labels_topic(settings)
+    spans = bus.spans(bus.partitions([topic]))
+    if until is not None:
+        spans = {at: Bounds(low, max(low, min(high, until.get(at, low)))) for at, (low, high) in spans.items()}
+    labels, read = Labels(topic, classes), labels_of(settings)
+    for batch in bus.read(spans):
+        told = [read(message) for message in batch.messages]
+        ids = hashed(label.id if isinstance(label, Label) else "" for label in told)
+        labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, told)
+    return labels, spans
+
+
+def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
+    read = reader(settings.labels)
+    return lambda message: read(message.key(), message.value(), lambda: headers_of_one(message))
+
+
+def _spans(bus: TopicReader, topic: str, window: TimeWindow) -> Spans:
+    """All that may hold scores of the window: timestamps are those of events, and need not rise."""
+    spans = bus.spans(bus.partitions([topic]))
+    if window.from_ms is None:
+        return spans
+    firsts = bus.since(window.from_ms, {partition: bounds.high for partition, bounds in spans.items()})
+    return {partition: Bounds(max(low, firsts[partition]), high) for partition, (low, high) in spans.items()}
+
+
+def _times(messages: Sequence[Message]) -> list[int]:
+    return [message.timestamp()[1] for message in messages]
+
+
+def _add(
+    answers: Answers,
+    outputs: DecidedOutputs,
+    batch: Batch,
+    window: TimeWindow,
+    scored: Iterator[tuple[int, int, Answer]],
+) -> None:
+    """Take in the scores of a batch that are in the window; expired events have none."""
+    found = [(at, time, answer) for at, time, answer in scored if window.holds(time)]
+    answers.add(
+        batch.partition,
+        [batch.offsets[at] for at, *_ in found],
+        [time for _, time, _ in found],
+        hashed(answer.id for *_, answer in found),
+        [outputs.score(answer.digest, answer.score) for *_, answer in found],
+        [answer.decision for *_, answer in found],
+        [answer.versioned for *_, answer in found],
+    )
+
+
+def _answers(batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords) -> Iterator[tuple[int, int, Answer]]:
+    """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
+    for at, message in enumerate(batch.messages):
+        try:
+            answer = _answer(as_json(message.value() or b"null"))
+        except ValueError as error:
+            skipped.skip(*batch.partition, batch.offsets[at], error)
+            continue
+        if answer.status == "scored":
+            yield at, message.timestamp()[1], answer

@@ -1,0 +1,159 @@
+"""Answers and labels as they are read, in columns by id. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.kafka.partitions import Partition
+from scorer.evaluation.class_names import Classes, Names
+from scorer.evaluation.label_record import Label, Unusable
+from scorer.evaluation.latest_by_id import Ids, Newest, Rows
+
+WIDEST = 100  # numbers in a row of scores; of longer rows the decision alone counts
+
+
+class Answers:
+    """Scores and decisions. A score of one number stands in `number`, one of several (n, k) in `row`; NaN: none is there."""
+
+    def __init__(self) -> None:
+        self.versions, self.decisions = Names(), Names()
+        self._partitions: dict[Partition, int] = {}
+        self.rows = Rows()
+
+    def add(
+        self,
+        partition: Partition,
+        offsets: Sequence[int],
+        times: Sequence[int],
+        ids: Ids,
+        scores: Sequence[Any],
+        decisions: Sequence[str | None],
+        versions: Sequence[str],
+    ) -> None:
+        """Take in the answers (JSON values) to events of one partition; `times` are Unix ms."""
+        self.rows.add(
+            ids,
+            self._partitions.setdefault(partition, len(self._partitions)),
+            np.array(offsets, np.int64),
+            np.array(times, np.int64),
+            number=np.array([_number(score) for score in scores], np.float64),
+            row=_rows(scores),
+            decision=np.array([self.decisions.code(name) for name in decisions], np.int32),
+            version=np.array([self.versions.code(name) for name in versions], np.int32),
+        )
+
+
+def _number(score: Any) -> float:
+    return float(score) if isinstance(score, int | float) else np.nan
+
+
+def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
+    """(n, k): the scores that are flat lists of numbers; k is the length of the longest."""
+    lists = {at: score for at, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
+    found = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
+    for at, score in lists.items():
+        if all(isinstance(number, int | float) for number in score):
+            found[at, : len(score)] = score
+    return found
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    partition: Partition
+    offset: int
+
+    def __str__(self) -> str:
+        return "{}[{}]@{}".format(*self.partition, self.offset)
+
+
+@dataclass
+class Refusals:
+    """Labels that do not count, by reason; the first position of each, and an explanation if there is one. In any order of the
+    partitions the same labels give the same."""
+
+    counts: Counter[Unusable] = field(default_factory=Counter)
+    examples: dict[Unusable, Place] = field(default_factory=dict)
+    explanations: dict[Unusable, str] = field(default_factory=dict)
+
+    def add(self, reason: Unusable, place: Place, explain: Callable[[], str] = str) -> None:
+        """Count a label; `explain` is called if its position is the first of a reason so far."""
+        self.counts[reason] += 1
+        if reason not in self.examples or place < self.examples[reason]:
+            self.examples[reason], self.explanations[reason] = place, explain()
+
+    def copied(self) -> "Refusals":
+        return Refusals(self.counts.copy(), dict(self.examples), dict(self.explanations))
+
+    def first(self, reason: Unusable) -> str:
+        """Return the position of the first label of a reason, and the explanation."""
+        explained = self.explanations.get(reason)
+        return f"{self.examples[reason]}: {explained}" if explained else str(self.examples[reason])
+
+    def lines(self) -> list[str]:
+        """Return a line for each reason, the most frequent first."""
+        return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.ordered()]
+
+    def ordered(self) -> list[tuple[Unusable, int]]:
+        """Return the counts, the most frequent reason first."""
+        return sorted(self.counts.items(), key=lambda each: (-each[1], each[0]))
+
+
+class Labels:
+    """Outcomes of the events that were answered; labels of others are counted. `truth` is the number of a class, or without
+    classes the outcome itself; NaN: it was withdrawn."""
+
+    def __init__(self, topic: str, classes: Classes | None) -> None:
+        self.topic = topic
+        self.classes = classes
+        self.rows = Rows()
+        self.refused = Refusals()
+        self.unmatched = 0
+        self.records: Counter[Partition] = Counter()
+        """How many records were taken in, by partition."""
+
+    def add(
+        self,
+        answered: Newest,
+        partition: int,
+        offsets: Sequence[int],
+        times: Sequence[int],
+        ids: Ids,
+        labels: Sequence[Label | Unusable],
+    ) -> None:
+        """Take in records of one partition; `times` are Unix ms. Of what is unusable the id does not count."""
+        held = answered.holds(ids)
+        self.records[self.topic, partition] += len(offsets)
+        rows: list[int] = []
+        truths: list[float] = []
+        for at, (label, here) in enumerate(zip(labels, held.tolist(), strict=True)):
+            truth = label if isinstance(label, Unusable) else self._truth(label.value) if here else None
+            if isinstance(truth, Unusable):
+                explain = partial(self._explain, label)
+                self.refused.add(truth, Place((self.topic, partition), offsets[at]), explain)
+            elif truth is None:
+                self.unmatched += 1
+            else:
+                rows.append(at)
+                truths.append(truth)
+        columns = np.array(offsets, np.int64)[rows], np.array(times, np.int64)[rows]
+        self.rows.add(ids[rows], partition, *columns, truth=np.array(truths, np.float64))
+
+    def _explain(self, label: Label | Unusable) -> str:
+        """Explain why a label does not count; empty if its reason says it all."""
+        if isinstance(label, Unusable) or label.value is None or self.classes is None:
+            return ""
+        return self.classes.explain(label.value)
+
+    def _truth(self, value: str | float | None) -> float | Unusable:
+        if value is None:
+            return math.nan
+        if self.classes is not None:
+            return self.classes.of_label(value)
+        return Unusable.NO_NUMBER if isinstance(value, str) else value

@@ -1,0 +1,108 @@
+"""One record of the topic of labels: the id of an event and what came true of it, or why the record says neither. Pure."""
+
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from model_registry.package import json_path
+from model_registry.untrusted_input import documents
+from scorer.decoding.batch import Headers
+from scorer.decoding.json.schema_id_prefix import without_prefix
+from scorer.decoding.passthrough_fields import followed
+from scorer.settings.labels import HEADER, KEY, LabelSettings
+
+MAX_BYTES = 1 << 20  # of a label's value
+MAX_NAME = 200  # characters of a class
+
+
+class Unusable(StrEnum):
+    """Why a label does not count."""
+
+    NOT_JSON = "not-json"
+    OVERSIZE = "oversize"
+    NO_ID = "no-id"
+    NO_VALUE = "no-value"
+    NOT_FINITE = "not-finite"
+    UNKNOWN_CLASS = "unknown-class"
+    NO_NUMBER = "no-number"
+    TOMBSTONE_WITHOUT_ID = "tombstone-without-id"
+
+
+class Label(NamedTuple):
+    """`value` is a class or a number; None: an earlier label of the id is withdrawn."""
+
+    id: str
+    value: str | float | None
+
+
+Parts = Callable[[], Headers]
+"""Gives the headers of a record, where they are asked for."""
+LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
+"""Reads the key, the value and the headers of a record."""
+
+
+def reader(settings: LabelSettings) -> LabelReader:
+    """What reads records as these settings say. It raises nothing over what a record holds."""
+    path = json_path.parse(settings.value)
+    id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
+
+    def beside(key: bytes | None, headers: Parts) -> str | None:
+        if settings.id == KEY:
+            return _text(key)
+        name = settings.id.removeprefix(HEADER)
+        found = next((value for each, value in reversed(headers() or ()) if each == name), None)
+        return found if isinstance(found, str) else _text(found)
+
+    def read(key: bytes | None, value: bytes | None, headers: Parts) -> Label | Unusable:
+        id_ = None if id_path else beside(key, headers)
+        if value is None:
+            return Label(id_, None) if id_ is not None else Unusable.TOMBSTONE_WITHOUT_ID
+        if len(value) > MAX_BYTES:
+            return Unusable.OVERSIZE
+        found = _parsed(value)
+        if found is Unusable.NOT_JSON:
+            return Unusable.NOT_JSON
+        if id_path:
+            id_ = _id(followed(found, id_path))
+        return Unusable.NO_ID if id_ is None else _label(id_, followed(found, path))
+
+    return read
+
+
+def _parsed(value: bytes) -> Any:
+    """Return the JSON; Unusable.NOT_JSON if it is none. NaN and infinity are taken."""
+    value = without_prefix(value)
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        pass
+    try:
+        return documents.decode_lenient(value)
+    except documents.Unreadable:
+        return Unusable.NOT_JSON
+
+
+def _label(id_: str, value: Any) -> Label | Unusable:
+    if isinstance(value, str):
+        return Label(id_, value) if len(value) <= MAX_NAME else Unusable.UNKNOWN_CLASS
+    if not isinstance(value, int | float):
+        return Unusable.NO_VALUE
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return Unusable.NOT_FINITE
+    return Label(id_, number) if math.isfinite(number) else Unusable.NOT_FINITE
+
+
+def _id(found: Any) -> str | None:
+    """The id as an event's is written: text, or a whole number."""
+    if isinstance(found, str):
+        return found
+    return str(found) if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 64 else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")

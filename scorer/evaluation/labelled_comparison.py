@@ -1,0 +1,68 @@
+"""The answers of two versions to the same events, beside what came true of these."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from model_registry.package.signature import Argmax, Decision, Signature
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from scorer.decoding.headers import Facts, event_id
+from scorer.decoding.record_metadata import ListedParts
+from scorer.evaluation import join_labels
+from scorer.evaluation import score_events as comparison
+from scorer.evaluation.assessment import Assessment, assess_both
+from scorer.evaluation.class_names import known
+from scorer.evaluation.decision_output import part_of
+from scorer.evaluation.label_columns import Answers
+from scorer.evaluation.latest_by_id import hashed
+from scorer.settings import Settings
+
+VERSIONS = ("champion", "candidate")
+
+
+class BothAnswers:
+    """The answers to events that both versions score: about 100 bytes an event."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._sides = (Answers(), Answers())
+
+    def add(
+        self,
+        partition: Partition,
+        offsets: Sequence[int],
+        parts: ListedParts,
+        champion: comparison.Answers,
+        candidate: comparison.Answers,
+    ) -> None:
+        """Take in the answers of both to some events of a partition."""
+        rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
+        named = [
+            event_id(Facts.of(parts.every_header[row]), champion.ids[row], self._region, (*partition, offsets[row]))
+            for row in rows
+        ]
+        ids, times = hashed(named), [parts.every_time[row] for row in rows]
+        places = [offsets[row] for row in rows]
+        for side, found, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
+            scores = orjson.loads(b"[%b]" % b",".join([found.scores[row] for row in rows]))
+            decisions = [found.decisions[row] for row in rows]
+            decided = [part_of(score, found.output) for score in scores]
+            side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
+
+    def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
+        """Both on the events with a label. Classes are those of the settings, else the champion's. Raises Fatal."""
+        tables = [side.rows.newest() for side in self._sides]
+        told = settings.labels.classes or classes_of(signature)
+        labels, _ = join_labels.join(bus, settings, known(told, tables[0].columns, self._sides[0].decisions), tables[0])
+        return assess_both(list(zip(self._sides, tables, strict=True)), labels)
+
+
+def classes_of(signature: Signature) -> Sequence[str]:
+    """The classes that a version decides among, in the order of its scores; empty: none."""
+    rule = signature.decision
+    if isinstance(rule, Decision):
+        return (rule.below, rule.at_or_above)
+    if isinstance(rule, Argmax) or signature.labelled:
+        return signature.labels_of(signature.decided)
+    return ()

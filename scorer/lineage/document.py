@@ -1,0 +1,69 @@
+"""Why an event has the answer that it has: the event, its score or dead letter, the version, and the move that put it there."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import Message
+
+from model_registry.channels.history import Move
+from publisher.kafka import source_position
+from scorer.settings import Settings
+
+SCORE, DEAD_LETTER, CORRECTION = "score", "dead letter", "correction"
+
+
+class Place(NamedTuple):
+    """The position of an input event."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an event was answered. `record` is the score record, or what the headers of a dead letter say; `version` and
+    `digest` are those of the model."""
+
+    kind: str
+    at: Place
+    source: Place
+    record: Mapping[str, Any]
+    version: str
+    digest: str
+
+
+@dataclass(slots=True)
+class Explanation:
+    """`event` and `answer` are None where the topics hold them no longer, or not yet. `swap` is the record of the partition's
+    cut-over to the version that scored it, `instead_of` that of the candidate whose event it was and which failed, `move` the
+    channel's, `bucket` the key's, of 10,000, where there is a canary; `missing` says why what is None is not there."""
+
+    place: Place
+    event: Message | None = None
+    answer: Answer | None = None
+    swap: Mapping[str, Any] | None = None
+    instead_of: Mapping[str, Any] | None = None
+    move: Move | None = None
+    signer: str | None = None
+    bucket: int | None = None
+    corrections: list[Answer] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def place_of(text: str, settings: Settings) -> Place | None:
+    """The place that a person names: `topic[3]@17`, `topic/3/17`, or a position of this region as headers and ids have it. None
+    for any other text, and for a topic that is no input."""
+    topic, _, rest = text.rpartition("[")
+    number, _, offset = rest.partition("]@")
+    whole = text if text.count("/") == source_position.PARTS - 1 else f"/{text}"
+    with contextlib.suppress(ValueError):
+        named = source_position.parse(f"/{topic}/{number}/{offset}" if topic else whole)
+        if named.region in ("", settings.region) and named.topic in settings.input.topics:
+            return Place(named.topic, named.partition, named.offset)
+    return None

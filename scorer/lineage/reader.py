@@ -1,0 +1,289 @@
+"""Explains answers: reads the event, its score or dead letter, the cut-over, corrections, and what the registry says of it.
+
+Everything is read from the topics and the registry, outside any group. An answer stands in the partition that its event's maps
+to, under its event's time: there the search begins.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from confluent_kafka import Message
+
+from model_registry.channels import channel
+from model_registry.channels.roles import CANARY, CHAMPION
+from model_registry.errors import RegistryError
+from model_registry.signing.admission import admission
+from model_registry.untrusted_input.documents import Decoder, Int64, Unix, Unreadable
+from publisher.errors import USAGE, Fatal
+from publisher.kafka import source_position
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.runtime.time_range import TimeWindow
+from scorer.dead_letters import headers as dead_letters
+from scorer.dead_letters import parse
+from scorer.decoding import decoder_factory as event_formats
+from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Explanation, Place
+from scorer.models.registry_access import open_cache, open_source
+from scorer.models.traffic_split import Split
+from scorer.scores import formats
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+NEAR = 200  # offsets in which the next score of a partition is looked for
+STRETCH = 10_000  # offsets that are read one after the other
+
+
+class Swap(msgspec.Struct):
+    """The fields of a swap record that are looked for."""
+
+    topic: str
+    partition: Int64
+    cut_over_offset: Int64
+    digest: str
+    revision: Int64
+    at_ms: Unix = -1
+    role: str = CHAMPION
+    seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] | None = None
+
+
+_swaps, _records = Decoder(Swap), Decoder(dict[str, Any])
+
+
+def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
+    """A short stretch of offsets that holds the answer to the event at offset `wanted`, where answers are in the order of their
+    events. `probe(offset)` has the place of the next answer at or after an offset, and the offset of its event."""
+    while end - start > STRETCH:
+        middle = (start + end) // 2
+        if (found := probe(middle)) is None:
+            break
+        at, event = found
+        if event <= wanted:
+            start = at
+        else:
+            end = middle
+    return start, end
+
+
+class Explainer:
+    """Answers the questions of one scorer. Raises Fatal as TopicReader does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._reader = TopicReader(settings.kafka, f"{settings.name}.explain")
+        self._as_json = formats.as_json(settings)
+        self._ids = event_formats.id_reader(settings)
+        self._skipped = SkippedRecords(log)
+
+    def explain(self, place: Place) -> Explanation:
+        """What is known of the event at this place. Raises Fatal (2) where it is no place of an input topic."""
+        found = Explanation(place, event=self._event(place))
+        if found.event is None:
+            found.missing.append(f"the event: {place.topic} holds no record at offset {place.offset}")
+        found.answer = self._answer(place, found.event)
+        if found.answer is None:
+            found.missing.append("an answer: the topics of scores and of dead letters hold none")
+            self._name_skipped(found)
+            return found
+        self._cut_over(found, found.answer)
+        found.corrections = list(self._answers_in(self._settings.corrections_topic, place, found.event, self._as_correction))
+        self._registry(found)
+        self._name_skipped(found)
+        return found
+
+    def _name_skipped(self, found: Explanation) -> None:
+        """Say how many records of each topic were unreadable: one of them may be what is missing."""
+        found.missing += [f"{count:,} unreadable records of {topic}" for topic, count in sorted(self._skipped.counts.items())]
+
+    def _cut_over(self, found: Explanation, answer: Answer) -> None:
+        swaps = self._swaps(found.place)
+        if not swaps:
+            found.missing.append(f"the cut-over: {self._settings.swaps_topic} has none of this partition before the event")
+            return
+        found.swap = next((swap for swap in swaps if swap["digest"] == answer.digest), None)
+        if answer.record.get("fallback") and answer.record.get("arm") == CANARY:
+            found.instead_of = next((swap for swap in swaps if swap.get("role") == CANARY), None)
+        if found.swap is None:
+            told = " and ".join(str(swap["digest"]) for swap in swaps)
+            told = f"{self._settings.swaps_topic} says that {told} served the partition then"
+            found.missing.append(f"the cut-over to the version that answered: {told}")
+        elif found.event is not None and (seed := found.swap.get("seed")):
+            found.bucket = Split(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
+
+    def with_id(self, wanted: str, window: TimeWindow) -> Place:
+        """The place of the event with this id: of the newest answer in the window that bears it. Raises Fatal (2)."""
+        for topic, named in ((self._settings.output.topic, self._score_id), (self._settings.dead_letter.topic, self._dead_id)):
+            last = None
+            for message in self._records(topic, window):
+                if (place := named(message, wanted)) is not None:
+                    last = place
+            if last is not None:
+                return last
+        topic = self._settings.input.topics[0]
+        hint = f"name its position, such as {topic}/0/17, or another --from and --to"
+        raise Fatal(f"no score and no dead letter has the id {wanted!r}", hint, USAGE)
+
+    def _records(self, topic: str, window: TimeWindow) -> Iterator[Message]:
+        spans = self._reader.spans(self._reader.partitions([topic]))
+        ends = {partition: bounds.high for partition, bounds in spans.items()}
+        if window.to_ms is not None:
+            ends = self._reader.since(window.to_ms, ends)
+        starts = {partition: bounds.low for partition, bounds in spans.items()}
+        if window.from_ms is not None:
+            starts = self._reader.since(window.from_ms, ends)
+        for batch in self._reader.read({partition: (starts[partition], end) for partition, end in ends.items()}):
+            yield from batch.messages
+
+    def _score_id(self, message: Message, wanted: str) -> Place | None:
+        record = self._score(message)
+        return _source(record) if record is not None and str(record.get("id")) == wanted else None
+
+    def _dead_id(self, message: Message, wanted: str) -> Place | None:
+        with contextlib.suppress(parse.Unfit):
+            found = parse.read(message, self._ids, 0)
+            if found.id == wanted:
+                return Place(found.source.topic, found.source.partition, found.source.offset)
+        return None
+
+    def _event(self, place: Place) -> Message | None:
+        known = self._reader.partitions([place.topic])
+        if place.topic not in self._settings.input.topics or place[:2] not in known:
+            raise Fatal(
+                f"{place} is no place of an input topic",
+                f"inputs: {', '.join(self._settings.input.topics)}; {len(known)} partitions in {place.topic}",
+                USAGE,
+            )
+        bounds = self._reader.spans([place[:2]])[place[:2]]
+        if not bounds.low <= place.offset < bounds.high:
+            return None
+        for batch in self._reader.read({place[:2]: (place.offset, place.offset + 1)}):
+            return next((m for m in batch.messages if m.offset() == place.offset), None)
+        return None
+
+    def _answer(self, place: Place, event: Message | None) -> Answer | None:
+        """The dead letter, of which there are few, or else the score: first where it stands if scores are in the order of
+        their events, then anywhere."""
+        letters, scores = self._settings.dead_letter.topic, self._settings.output.topic
+        if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
+            return letter
+        partition, (start, end) = self._bounds(scores, place, event)
+        likely = nearest(start, end, lambda offset: self._next_of(partition, place, offset, end), place.offset)
+        spans = ((partition, likely), (partition, (start, end)))
+        return next((found for span in spans for found in self._answers_at(*span, place, self._as_score)), None)
+
+    def _next_of(self, partition: Partition, place: Place, start: int, end: int) -> tuple[int, int] | None:
+        """Where the next score of the place's input partition stands, and the offset of its event; None: not near."""
+        for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
+            for message in batch.messages:
+                if (found := self._as_score(message)) is not None and found.source[:2] == place[:2]:
+                    return found.at.offset, found.source.offset
+        return None
+
+    def _answers_in(
+        self, topic: str, place: Place, event: Message | None, read: Callable[[Message], Answer | None]
+    ) -> Iterator[Answer]:
+        yield from self._answers_at(*self._bounds(topic, place, event), place, read)
+
+    def _bounds(self, topic: str, place: Place, event: Message | None) -> tuple[Partition, tuple[int, int]]:
+        """The partition of a topic in which an answer to this place stands, and its offsets since the event's time."""
+        count = len(self._reader.partitions([topic]))
+        partition: Partition = (topic, place.partition % count)
+        start, end = self._reader.spans([partition])[partition]
+        since = 0 if event is None else event.timestamp()[1]
+        if since > 0:
+            start = max(start, self._reader.since(since, {partition: end})[partition])
+        return partition, (start, end)
+
+    def _answers_at(
+        self, partition: Partition, span: tuple[int, int], place: Place, read: Callable[[Message], Answer | None]
+    ) -> Iterator[Answer]:
+        for batch in self._reader.read({partition: span}):
+            answers = (read(message) for message in batch.messages)
+            yield from (answer for answer in answers if answer is not None and answer.source == place)
+
+    def _score(self, message: Message) -> dict[str, Any] | None:
+        try:
+            record = _records.decode(self._as_json(message.value() or b""))
+        except ValueError as error:
+            self._skip(message, error)
+            return None
+        return record if _source(record) is not None else None
+
+    def _skip(self, message: Message, error: ValueError) -> None:
+        self._skipped.skip(*_at(message), error)
+
+    def _as_score(self, message: Message) -> Answer | None:
+        record = self._score(message)
+        if record is None or (source := _source(record)) is None:
+            return None
+        return Answer(SCORE, _at(message), source, record, str(record.get("version")), str(record.get("digest")))
+
+    def _as_correction(self, message: Message) -> Answer | None:
+        found = self._as_score(message)
+        return None if found is None else replace(found, kind=CORRECTION)
+
+    def _as_letter(self, message: Message) -> Answer | None:
+        headers = headers_of_one(message) or []
+        source, said = _dead_source(headers), dead_letters.facts(headers)
+        name, _, digest = said.get("model", "").partition("@")
+        return None if source is None else Answer(DEAD_LETTER, _at(message), source, said, name.rpartition(":")[2], digest)
+
+    def _swaps(self, place: Place) -> list[dict[str, Any]]:
+        """The records of the partition's last cut-over that is not behind the event, one for each role."""
+        last: dict[str, dict[str, Any]] = {}
+        since = (-1, -1)
+        for message in self._records(self._settings.swaps_topic, TimeWindow()):
+            try:
+                swap, record = _swaps.decode(message.value()), _records.decode(message.value())
+            except Unreadable as error:
+                self._skip(message, error)
+                continue
+            if (swap.topic, swap.partition) == place[:2] and swap.cut_over_offset <= place.offset:
+                if (swap.cut_over_offset, swap.revision) != since:
+                    since, last = (swap.cut_over_offset, swap.revision), {}
+                last[swap.role] = record
+        return list(last.values())
+
+    def _registry(self, found: Explanation) -> None:
+        """The move of the channel, and who signed the version: as far as the registry tells."""
+        answer, model = found.answer, self._settings.model
+        if answer is None:
+            return
+        try:
+            store = open_source(self._settings)
+            moves = channel.history(store, model.tag)
+            revision = None if found.swap is None else found.swap["revision"]
+            found.move = next((move for move in reversed(moves) if move.revision == revision), None)
+            if found.move is None:
+                found.missing.append(f"the move: channel {model.tag} has no entry of revision {revision}")
+            gate = admission(model.policy, open_cache(model).root)
+            found.signer = gate.check(store, answer.digest, answer.version, datetime.now(UTC))
+        except RegistryError as error:
+            found.missing.append(f"move and signer: {error}")
+
+
+def _source(record: Mapping[str, Any]) -> Place | None:
+    source = record.get("source")
+    if not isinstance(source, dict):
+        return None
+    topic, partition, offset = (source.get(name) for name in ("topic", "partition", "offset"))
+    if isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int):
+        return Place(topic, partition, offset)
+    return None
+
+
+def _dead_source(headers: dead_letters.HeaderList) -> Place | None:
+    with contextlib.suppress(ValueError):
+        return Place(*source_position.parse(dead_letters.facts(headers).get("source", ""))[1:])
+    return None
+
+
+def _at(message: Message) -> Place:
+    return Place(message.topic() or "", message.partition() or 0, message.offset() or 0)

@@ -1,0 +1,51 @@
+"""A score computed again by the version that an answer names, to prove it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from model_registry.package.golden import agrees
+from publisher.errors import USAGE, Fatal
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.types import Poison
+from scorer.evaluation.score_events import answers
+from scorer.lineage.document import DEAD_LETTER, Answer, Explanation
+from scorer.models.loaded_model import LoadedModel
+
+SCORED = "scored"  # the status of an answer that has the score of a model
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A score computed again. `now` is None where the version dead-letters the event now, for the reason `why`."""
+
+    same: bool
+    now: Any
+    decision: str | None
+    why: str = ""
+
+
+def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proof:
+    """Score the event again by the version that scored it, and hold both answers against each other. Raises Fatal (2) where
+    there is nothing to compute from, or the answer has no score. A number may differ by `tolerance`, and by the
+    `batch_tolerance` of the signature: the event is alone now."""
+    event, answer = found.event, found.answer
+    if event is None or answer is None:
+        raise Fatal(f"nothing can be computed again: {'; '.join(found.missing)}", "the event must still be kept", USAGE)
+    if (status := answer.record.get("status", SCORED)) != SCORED:
+        raise Fatal(f"{found.place} was answered {status!r}, without a score of the model", "leave --recompute out", USAGE)
+    tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
+    again = answers(loaded, [event.value()], ListedParts.of([event]))
+    if poison := again.rejected.get(0):
+        return against(answer, poison, None, None, tolerance)
+    return against(answer, None, orjson.loads(again.scores[0]), again.decisions[0], tolerance)
+
+
+def against(answer: Answer, poison: Poison | None, score: Any, decision: str | None, tolerance: float) -> Proof:
+    """An answer held against what the version says now: why it dead-letters the event, or score and decision."""
+    letter = answer.kind == DEAD_LETTER
+    if poison is not None:
+        return Proof(letter and answer.record.get("reason") == poison.reason, None, None, f"{poison.reason}: {poison}")
+    same = agrees(answer.record.get("score"), score, tolerance) and answer.record.get("decision") == decision
+    return Proof(same and not letter, score, decision)

@@ -1,0 +1,49 @@
+"""A batch of events that have lengths of their own, on any backend: a run of the model for each group of nearly one length."""
+
+import time
+from collections.abc import Callable
+
+from model_registry.package.padding import MOST_STEPS, Lengths, Tensors, together
+from model_registry.package.shapes import written
+from model_registry.package.signature import Signature
+from scorer.backends import InferenceFailed, Model
+from scorer.models.latency_model import CostModel
+
+
+class Runs:
+    """The runs of one model. No run is expected to take more than `deadline` seconds, unless one event does."""
+
+    def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._lengths = Lengths(signature)
+        self._alone = signature.alone
+        self._deadline = deadline
+        self._clock = clock
+        self._cost = CostModel()  # by steps: events times their padded length
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def run(self, model: Model, tensors: Tensors, alive: Callable[[], None]) -> Tensors:
+        """The outputs in the order of the events, whichever were run together. `alive` is called before each run. Raises
+        InferenceFailed and Away."""
+        runs = self._lengths.runs(tensors, self._cost.within(self._deadline, MOST_STEPS))
+
+        def one(part: Tensors, steps: int) -> Tensors:
+            alive()
+            began = self._clock()
+            found = model.run(part)
+            self._cost.observe(steps, self._clock() - began)
+            if not self._alone:
+                self._check(found)
+            return found
+
+        try:
+            return together(runs, tensors, one, alone=self._alone)
+        except ValueError as error:
+            raise InferenceFailed(str(error)) from error
+
+    def _check(self, outputs: Tensors) -> None:
+        """Raises InferenceFailed where an output has another shape than before: it has the events' lengths."""
+        for name, output in outputs.items():
+            if (known := self._shapes.setdefault(name, output.shape[1:])) != output.shape[1:]:
+                said = f"output {name!r} has the shape {written((None, *output.shape[1:]))}, and had {written((None, *known))}"
+                hint = 'a score has one shape, unless "batch": false feeds one event at a time'
+                raise InferenceFailed(f"{said} for events of another length; {hint}")

@@ -1,0 +1,211 @@
+"""A version's model in memory: loaded, its golden examples answered, warmed, its cost measured. It knows no role.
+
+On the thread that scores events runs `LoadedModel.score` alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import orjson
+
+from model_registry.errors import Refused
+from model_registry.package import Package, batch_probe, field_sources
+from model_registry.package.golden import Golden, agrees, check_shown
+from model_registry.package.model_inputs import Tensors, neutral_rows
+from model_registry.package.model_outputs import Unreadable
+from model_registry.package.padding import is_ragged
+from model_registry.package.signature import Output, Signature
+from publisher.errors import Fatal
+from publisher.runtime.dependencies import Away
+from scorer import backends
+from scorer.backends import InferenceFailed, Model, ModelBroken, ModelRefused
+from scorer.backends.cost_curve import measured
+from scorer.decoding import decoder_factory
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.types import Decoded, Decoder, Unsuited
+from scorer.models.constant_fallback import unlike
+from scorer.models.latency_model import CostModel
+from scorer.models.length_bucketing import Runs
+from scorer.scores.outputs import Scores
+from scorer.settings import Settings
+
+WARM_SIZES = (1, 8, 64, 512)
+FEW = 8  # golden examples that are scored together: a slow model, and one that is not warm, has a deadline too
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
+    that. `runs` is None where a batch is one run. `control` is one row that it answered when it was made ready; `broken` makes
+    what is raised where it does not answer that any more."""
+
+    model: Model
+    decoder: Decoder
+    cost: CostModel
+    inference: CostModel
+    runs: Runs | None = None
+    broken: Callable[[InferenceFailed], Fatal] = ModelBroken
+    control: Tensors = field(default_factory=dict)
+
+    def run(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Tensors:
+        """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
+        return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
+
+    def score(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Scores:
+        """Scores of good events, as `run`."""
+        outputs = self.run(tensors, alive)
+        try:
+            return Scores(self.model.signature(), outputs)
+        except Unreadable as error:
+            raise InferenceFailed(str(error)) from error
+
+    def vouch(self) -> None:
+        """The model works: an event at which it fails is to blame. Raises ModelBroken and Away."""
+        try:
+            self.run(self.control)
+        except InferenceFailed as error:
+            raise self.broken(error) from None
+
+
+def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
+    """Loads packages with the backend of the settings: checks golden examples, warms, measures. It raises ModelRefused with the
+    reason, and Away. Raises BackendMissing.
+
+    `probe`: check that no score depends on its batch; None: for models on servers, which no trial process probes.
+    """
+    backend = backends.find(settings.model)
+    probed = settings.model.backend != "onnx-runtime" if probe is None else probe
+
+    def load(package: Package) -> LoadedModel:
+        return made_ready(*with_decoder(backend, package, settings), package.golden, settings, probe=probed)
+
+    return load
+
+
+def with_decoder(backend: backends.Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
+    """A model, and what decodes the events for it. Raises ModelRefused and Away."""
+    model = backend.open(package)
+    try:
+        return model, decoder_factory.decoder(settings, model.signature())
+    except Unsuited as error:
+        model.close()
+        raise ModelRefused(str(error)) from None
+
+
+def made_ready(
+    model: Model,
+    decoder: Decoder,
+    golden: Sequence[Golden],
+    settings: Settings,
+    broken: Callable[[InferenceFailed], Fatal] = ModelBroken,
+    *,
+    probe: bool = False,
+) -> LoadedModel:
+    """A model that answers its golden examples, warm and measured. A model that it raises over is closed. `broken`: see
+    LoadedModel. `probe`: see `loader`."""
+    signature = model.signature()
+    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
+    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs, broken)
+    try:
+        check_shown(signature, golden)
+        if probe:
+            check_batches(model, golden, settings)
+        check_golden(loaded, golden)
+        rows = decode_golden(signature, golden).tensors if golden else neutral_rows(signature)
+        shown = warm(loaded, rows, settings.batching.max_events)
+        check_written(shown, loaded.model.signature(), settings)
+        check_fallback(shown, loaded.model.signature(), settings)
+    except Refused as error:
+        model.close()
+        raise ModelRefused(f"{error}; {error.hint}") from None
+    except (ModelRefused, Away):
+        model.close()
+        raise
+    return replace(loaded, control={name: tensor[:1] for name, tensor in rows.items()})
+
+
+def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
+    """Every golden example must be answered as the package says. Raises ModelRefused."""
+    if not golden:
+        return
+    signature = loaded.model.signature()
+    decoded = decode_golden(signature, golden)
+    for row, poison in sorted(decoded.rejected.items()):
+        raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
+    try:
+        few = FEW if signature.batch_tolerance is None else 1  # a score that depends on its batch is that of the event alone
+        parts = [decoded.select(start, start + few) for start in range(0, len(golden), few)]
+        answers = [orjson.loads(answer) for part in parts for answer in loaded.score(part).encoded()]
+    except InferenceFailed as error:
+        raise ModelRefused(f"the golden examples cannot be scored: {error}") from error
+    for row, (example, answer) in enumerate(zip(golden, answers, strict=True), start=1):
+        if not agrees(example.score, answer, example.tolerance):
+            raise ModelRefused(
+                f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
+            )
+
+
+def check_batches(model: Model, golden: Sequence[Golden], settings: Settings) -> None:
+    """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+    signature = model.signature()
+    decoded = decode_golden(signature, golden) if golden else None
+    if decoded is None or not decoded.rejected:
+        on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
+        most, rows = settings.batching.max_events, decoded.tensors if decoded else None
+        batch_probe.check(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
+
+
+def decode_golden(signature: Signature, golden: Sequence[Golden]) -> Decoded:
+    """Golden events, which are JSON objects whatever format the topics have."""
+    values = [orjson.dumps(example.event) for example in golden]
+    return JsonDecoder(field_sources.by_name(signature), None, max(map(len, values))).decode(values)
+
+
+def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
+    """Run batches of several sizes of these rows and note what each costs; the scores of the last."""
+    sizes = sorted({min(size, max_events) for size in WARM_SIZES})
+    scores: list[Scores] = []
+
+    def run(size: int) -> None:
+        try:
+            batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
+            scores[:] = [loaded.score(batch)]
+        except InferenceFailed as error:
+            raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
+
+    for size, seconds in measured(sizes, run).items():
+        loaded.cost.observe(size, seconds)
+        loaded.inference.observe(size, seconds)
+    return scores[0]
+
+
+def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
+    """What a model gives must have a place in the records that are configured. Raises ModelRefused, with the way out."""
+    if settings.output.format == "json":
+        return
+    for one in signature.outputs:
+        if kind := _placeless(one, scores):
+            said = (
+                f"output {one.name or one.tensor!r} gives {kind}, which records in {settings.output.format} have no place for"
+            )
+            raise ModelRefused(f"{said}; set output.format to json")
+
+
+def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
+    """`model.fallback` must look like the model's scores. Raises ModelRefused, with the way out."""
+    if settings.model.fallback.score is None:
+        return
+    fixed = not any(-1 in (one.shape or ()) for one in signature.outputs)
+    if why := unlike(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
+        raise ModelRefused(f"model.fallback does not fit this version: {why}; correct it, or leave it out")
+
+
+def _placeless(output: Output, scores: Scores) -> str:
+    """What an output gives that numbers row by row cannot say; nothing where they can."""
+    column = scores.columns[output.name]
+    if (column[0] if is_ragged(column) else column).dtype == object:
+        return "strings"
+    if output.top:
+        return "classes with their labels (top)"
+    return "arrays of several open lengths" if output.shape and output.shape.count(-1) > 1 else ""

@@ -1,0 +1,28 @@
+"""The registry's repository that a scorer takes its versions from, and where it keeps them, as the settings name both."""
+
+from model_registry.cache import Cache
+from model_registry.oci import reference
+from model_registry.signing.keys import PrivateKey, read_password, read_private
+from model_registry.stores import Store, StoreOptions, open_store
+from scorer.settings import Settings
+from scorer.settings.sections import ModelSettings
+
+SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
+
+
+def open_source(settings: Settings) -> Store:
+    """Touches nothing yet. Raises RegistryError for a reference or an option that nothing can be opened with."""
+    model = settings.model
+    options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
+    return open_store(reference.parse(model.source), options=options)
+
+
+def move_key(settings: Settings) -> PrivateKey | None:
+    """The key that signs moves of the channel; None where the settings name none. Raises BadFile."""
+    rollout = settings.rollout
+    return None if rollout.key_file is None else read_private(rollout.key_file, read_password(rollout.password_file))
+
+
+def open_cache(model: ModelSettings) -> Cache:
+    """The versions on this machine's disk, as the settings bound them."""
+    return Cache(model.cache, max_bytes=model.cache_bytes, max_version_bytes=model.max_bytes)

@@ -1,0 +1,104 @@
+"""Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the clients that they use.
+
+librdkafka is the one that confluent-kafka has loaded, and its clients are those of confluent-kafka: this object is a plugin
+of librdkafka, which tells a plugin of each client that is made.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+from confluent_kafka import cimpl
+
+from scorer.native.compiler import OBJECT
+from scorer.native.load import native
+
+FUNCTIONS = (
+    "rd_kafka_conf_interceptor_add_on_new",
+    "rd_kafka_conf_get",
+    "rd_kafka_conf_set_error_cb",
+    "rd_kafka_queue_new",
+    "rd_kafka_queue_destroy",
+    "rd_kafka_queue_get_partition",
+    "rd_kafka_queue_forward",
+    "rd_kafka_consume_batch_queue",
+    "rd_kafka_message_destroy",
+    "rd_kafka_message_timestamp",
+    "rd_kafka_message_leader_epoch",
+    "rd_kafka_message_headers",
+    "rd_kafka_header_get_all",
+    "rd_kafka_topic_name",
+    "rd_kafka_topic_new",
+    "rd_kafka_topic_destroy",
+    "rd_kafka_produceva",
+    "rd_kafka_error_destroy",
+)
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+
+class Bus:
+    """`library` has the functions, which run without the interpreter's lock. A plugin of `publisher.kafka.clients`."""
+
+    path = str(OBJECT)
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+
+    def handle(self) -> int:
+        """The handle of the client that this thread made last, 0 where it was not made with this plugin."""
+        return self.library.kafka_newest() or 0
+
+
+@dataclass(frozen=True)
+class _Found:
+    bus: Bus | None
+    why: str
+
+
+@cache
+def _found() -> _Found:
+    if native().library is None:
+        return _Found(None, native().why)
+    if ";" in Bus.path:
+        return _Found(None, f"decodes only, because a plugin's path has no semicolon: {Bus.path}")
+    try:
+        clients = ctypes.CDLL(cimpl.__file__)
+        functions = [ctypes.cast(getattr(clients, name), POINTER).value for name in FUNCTIONS]
+        library = declared(ctypes.CDLL(Bus.path))
+    except (OSError, AttributeError) as error:
+        return _Found(None, f"decodes only, because confluent-kafka is built otherwise: {error}")
+    library.kafka_bind((POINTER * len(functions))(*functions))
+    return _Found(Bus(library), native().why)
+
+
+def bus() -> Bus | None:
+    """The bus of this process, or None."""
+    return _found().bus
+
+
+def in_words() -> str:
+    """What this process has of the native part, and why it lacks what it lacks."""
+    return _found().why
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The same with the types of its functions. Raises AttributeError where it lacks one."""
+    types: dict[str, tuple[object, list[object]]] = {
+        "kafka_bind": (None, [POINTER]),
+        "kafka_newest": (POINTER, []),
+        "taker_new": (POINTER, [POINTER]),
+        "taker_free": (None, [POINTER]),
+        "taker_drop": (None, [POINTER]),
+        "taker_forward": (None, [POINTER, ctypes.c_char_p, ctypes.c_int32]),
+        "taker_collect": (NUMBER, [POINTER, NUMBER, ctypes.c_int, POINTER]),
+        "taker_ends": (ctypes.c_int32, [POINTER, POINTER, POINTER]),
+        "taker_first_time": (NUMBER, [POINTER]),
+        "taker_copy": (ctypes.c_int32, [POINTER, POINTER]),
+        "taker_lane": (ctypes.c_char_p, [POINTER, ctypes.c_int32, POINTER]),
+        "records_values": (None, [POINTER, POINTER, POINTER]),
+        "records_write": (NUMBER, [POINTER, POINTER, ctypes.c_char_p, NUMBER, POINTER]),
+    }
+    for name, (result, arguments) in types.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -1,0 +1,52 @@
+"""Finds and loads the shared object, and says why where it does not."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+from scorer.native.compiler import OBJECT, SWITCH, source_digest, switched_off
+
+POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
+
+
+@dataclass(frozen=True)
+class Native:
+    """The loaded object, or None; `why` says in words which it is."""
+
+    library: ctypes.PyDLL | None
+    why: str
+
+
+@cache
+def native() -> Native:
+    """What this process has. It is asked for once: the environment is read at the first call."""
+    if switched_off():
+        return Native(None, f"{SWITCH}=0 switches it off")
+    if not OBJECT.exists():
+        return Native(None, "it was not built: there was no C compiler, or the build was switched off")
+    try:
+        library = declared(ctypes.PyDLL(str(OBJECT)))
+    except (OSError, AttributeError) as error:
+        return Native(None, f"it does not load: {error}")
+    if library.native_source().decode() != source_digest():
+        return Native(None, "it was built from other sources: install the package again")
+    return Native(library, "built and in use")
+
+
+def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
+    """Declare the types of the functions of scanner.h, hash.c and source_positions.c. Raises AttributeError if one is missing.
+
+    A PyDLL keeps the interpreter's lock while a function runs: a call takes a fraction of a millisecond.
+    """
+    library.native_source.restype = ctypes.c_char_p
+    library.scanner_new.restype = POINTER
+    library.scanner_new.argtypes = [COUNT, COUNT, ctypes.c_char_p, POINTER, POINTER]
+    library.scanner_free.restype = None
+    library.scanner_free.argtypes = [POINTER]
+    library.scanner_scan.restype = ctypes.c_int64
+    library.scanner_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER, POINTER]
+    library.texts_hash.restype = None
+    library.texts_hash.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_uint64, POINTER]
+    library.places_scan.restype = None
+    library.places_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
+    return library

@@ -1,0 +1,20 @@
+"""XXH64 of many strings: at once where they lie in one buffer and the native part is there (hash.c), else one by one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh64_intdigest
+
+from scorer.native.byte_columns import Texts, address
+from scorer.native.load import native
+
+
+def xxh64(texts: Sequence[bytes | None], seed: int) -> NDArray[np.uint64]:
+    """(n,) uint64, the hash of each string under a seed of 64 bits; None counts as an empty one."""
+    library = native().library
+    if library is None or not isinstance(texts, Texts):
+        return np.fromiter((xxh64_intdigest(text or b"", seed) for text in texts), np.uint64, len(texts))
+    found = np.empty(len(texts), np.uint64)
+    library.texts_hash(address(texts.text), address(texts.starts), address(texts.ends), len(texts), seed, address(found))
+    return found

@@ -1,0 +1,219 @@
+"""Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from publisher.kafka.partitions import Partition
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.runtime.dependencies import KINDS, Outages
+from publisher.transactions.protocol import Counters
+from scorer.models.load_guard import OUTCOMES
+from scorer.native.librdkafka import bus
+from scorer.native.load import native
+from scorer.settings.sections import ModelSettings
+
+log = logging.getLogger(__name__)
+
+LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+SIZE_BUCKETS = tuple(4**k for k in range(9))
+
+
+class BatchHistogram(Collector):
+    """A histogram of LATENCY_BUCKETS that takes a whole batch of observations in one call."""
+
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._edges = np.array(LATENCY_BUCKETS)
+        self._counts = np.zeros(len(LATENCY_BUCKETS) + 1, np.int64)
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, values: "np.typing.NDArray[np.float64]") -> None:
+        """(B,) values in the metric's unit."""
+        self._counts += np.bincount(np.searchsorted(self._edges, values), minlength=len(self._counts))
+        self._sum += float(values.sum())
+
+    def collect(self) -> Iterable[Metric]:
+        cumulative = np.cumsum(self._counts).tolist()
+        labels = [*(str(edge) for edge in self._edges.tolist()), "+Inf"]
+        family = HistogramMetricFamily(self._name, self._documentation)
+        family.add_metric([], list(zip(labels, cumulative, strict=True)), self._sum)
+        yield family
+
+
+class Tally(Collector):
+    """A counter with one label that is told of each batch: a number in a dictionary costs a tenth of what a child does."""
+
+    def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry) -> None:
+        self._named = name, documentation, label
+        self._totals: defaultdict[str, float] = defaultdict(float)
+        registry.register(self)
+
+    def add(self, counts: Mapping[str, float]) -> None:
+        """So many more, or seconds, by the label's value."""
+        for value, count in counts.items():
+            self._totals[value] += max(count, 0.0)
+
+    def collect(self) -> Iterable[Metric]:
+        name, documentation, label = self._named
+        family = CounterMetricFamily(name, documentation, labels=[label])
+        for value, total in self._totals.copy().items():
+            family.add_metric([value], total)
+        yield family
+
+
+class SessionCounters(Collector):
+    """The session's own integers, as counters."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        now = self.counters
+        for name, documentation, value in (
+            ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
+            ("scorer_aborts", "Transactions, or unconfirmed records, given up; their events were read again.", now.aborts),
+            ("scorer_producer_rotations", "Producers replaced because a commit was slow.", now.rotations),
+            ("scorer_fenced", "Times another producer took one of our transactional ids.", now.fenced),
+            ("scorer_commit_seconds", "Time that the loop waited for commits.", now.commit_seconds),
+        ):
+            yield CounterMetricFamily(name, documentation, value=value)
+        age = 0.0 if (since := now.open_since) is None else max(0.0, time.monotonic() - since)
+        yield GaugeMetricFamily(
+            "scorer_open_transaction_seconds", "Age of the open transaction, or of the wait for others' to end.", age
+        )
+
+
+class Skipped(Collector):
+    """Unreadable records by topic, as a counter."""
+
+    def __init__(self, records: SkippedRecords) -> None:
+        self.records = records
+
+    def collect(self) -> Iterable[Metric]:
+        told = "Records, and commits of the group, that are unreadable and were skipped."
+        family = CounterMetricFamily("scorer_unreadable_records", told, labels=["topic"])
+        for topic, count in sorted(self.records.counts.copy().items()):
+            family.add_metric([topic], count)
+        yield family
+
+
+class Metrics:
+    """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
+
+    def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(Skipped(skipped or SkippedRecords(log)))
+        self.session = SessionCounters(counters)
+        self.outages = Outages()
+        self.registry.register(self.session)
+        at, of_partition = self.registry, ["topic", "partition"]
+        self.latency = BatchHistogram("scorer_event_latency_seconds", "From the input's timestamp to the answer.", at)
+        wait = "From the input's timestamp to when its batch was taken: the part of the latency that no stage has."
+        self.wait = BatchHistogram("scorer_event_wait_seconds", wait, at)
+        self.events = Tally("scorer_events", "Events answered.", "outcome", at)
+        self.batches = Counter("scorer_batches", "Batches published.", registry=at)
+        self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
+        limited = "What kept batches from being larger: more was not there, or was not taken."
+        self.limited = Tally("scorer_batches_limited", limited, "by", at)
+        self.stage = Tally("scorer_stage_seconds", "Time spent by stage.", "stage", at)
+        self.dead = Tally("scorer_dead_letters", "Dead letters by reason.", "reason", at)
+        self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
+        told = "Events in the canary's share of the keys, by why the champion answered; none: the candidate had the word."
+        self.canaried = Counter("scorer_canary_events", told, ["fallback"], registry=at)
+        told = "Events that a shadow left out because it was too far behind."
+        self.skipped = Counter("scorer_shadow_skipped_events", told, registry=at)
+        self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
+        told = "1 while the channel names a version, or was moved in a way, that is refused here: it is not served."
+        self.channel_refused = Gauge("scorer_channel_refused", told, registry=at)
+        tried = "Versions tried in a process of their own before they were loaded, by outcome."
+        self.trials = Counter("scorer_version_trials", tried, ["outcome"], registry=at)
+        for outcome in OUTCOMES:
+            self.trials.labels(outcome)
+        self._load_seconds = Gauge(
+            "scorer_version_load_seconds", "Age of the load of a version, its trial included; 0 without one.", registry=at
+        )
+        self.fence_timeouts = Counter(
+            "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
+        )
+        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
+        lag = "Time since the partition was last level, while records wait."
+        self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
+        self.model = Gauge(
+            "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
+        )
+        self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
+        paused = "1 while a partition is not read although it is ours."
+        self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
+        away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
+        for what in KINDS:
+            away.labels(what).set_function(partial(self.outages.is_away, what))
+        told = "Members of the consumer group that are not scorers."
+        self.foreign_members = Gauge("scorer_foreign_members", told, registry=at)
+        self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
+        self._machinery(model)
+
+    def _machinery(self, model: ModelSettings) -> None:
+        """What runs in this process, which never changes."""
+        at = self.registry
+        device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
+        device.labels(model.backend, model.device).set(1)
+        said = "Plain JSON objects by scanner or msgspec; events as columns or messages."
+        parts = Gauge("scorer_native_info", said, ["json", "kafka"], registry=at)
+        parts.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
+
+    def loading(self, age_seconds: Callable[[], float]) -> None:
+        """From now on the age of a load is what this returns."""
+        self._load_seconds.set_function(age_seconds)
+
+    def batch(
+        self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]
+    ) -> None:
+        """A batch is published: its events by outcome, its dead letters by reason, its seconds by stage."""
+        self.batches.inc()
+        self.batch_events.observe(events)
+        self.limited.add({limited: 1})
+        self.events.add(outcomes)
+        self.dead.add(reasons)
+        self.stage.add(stages)
+
+    def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
+        """A batch had so many events of the canary; for some of them the champion answered."""
+        self.canaried.labels("none").inc(events - sum(fallbacks.values()))
+        for why, count in fallbacks.items():
+            self.canaried.labels(why).inc(count)
+
+    def partitions(
+        self,
+        assigned: int,
+        paused: Iterable[Partition],
+        lag_records: Mapping[Partition, int],
+        lag_seconds: Mapping[Partition, float],
+    ) -> None:
+        """So many partitions are assigned; those `paused` are not read, and each is so far behind."""
+        self.assigned.set(assigned)
+        for gauge, values in (
+            (self.paused, dict.fromkeys(paused, 1.0)),
+            (self.lag_records, lag_records),
+            (self.lag_seconds, {partition: lag_seconds[partition] for partition in lag_records}),
+        ):
+            gauge.clear()
+            for (topic, partition), value in values.items():
+                gauge.labels(topic, str(partition)).set(value)
+
+    def serving(self, origins: Iterable[Mapping[str, str]], revision: int) -> None:
+        """Versions of these origins, one in each role, are served from now on."""
+        self.model.clear()
+        for origin in origins:
+            self.model.labels(*(origin[name] for name in ("model", "version", "digest", "role"))).set(1)
+        self.revision.set(revision)

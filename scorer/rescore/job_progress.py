@@ -1,0 +1,84 @@
+"""How far a job has come, in the compacted topic `<name>.rollouts`: what it is (`rescore/<job>`), and for each partition of the
+scores where it goes on (`rescore/<job>/<partition>`), written in the transaction of the corrections up to there."""
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.documents import Count
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka.reader import TopicReader
+from publisher.transactions.protocol import Record
+from scorer.rescore.counts import Tally
+from scorer.rescore.selection import Selection
+from scorer.settings import Settings
+
+OTHER_JOB = "give this one another name with --job; or repeat the arguments of the first, and it goes on"
+
+
+class Place(msgspec.Struct):
+    """The next offset to look at in one partition of the scores, and what became of those before it."""
+
+    next: Count
+    tally: Tally
+
+
+class Progress:
+    """Of one job: `definition` is None and `places` is empty before its first transaction."""
+
+    def __init__(self, settings: Settings, job: str) -> None:
+        self.definition: dict[str, Any] | None = None
+        self.places: dict[int, Place] = {}
+        self._topic = settings.rollouts_topic
+        self._key = f"rescore/{job}"
+
+    def read(self, reader: TopicReader) -> None:
+        """Take in all that is committed. Raises Fatal."""
+        for batch in reader.read(reader.spans(reader.partitions([self._topic]))):
+            for message in batch.messages:
+                self._hear(message.key() or b"", message.value() or b"")
+
+    def _hear(self, key: bytes, value: bytes) -> None:
+        name, _, partition = key.decode("utf-8", "replace").removeprefix(self._key).partition("/")
+        if not key.startswith(self._key.encode()) or name:
+            return
+        try:
+            if partition:
+                self.places[int(partition)] = documents.decode(value, Place)
+            else:
+                self.definition = documents.decode(value, dict[str, Any])
+        except ValueError as error:
+            said = f"{self._topic} has a record {key!r:.200} that is none of a job: {error}"
+            raise Fatal(said, "name another job with --job", REFUSED) from error
+
+    def check(self, job: str, asked: dict[str, Any]) -> None:
+        """Raises Fatal (3) where the job was begun with other arguments, which it names."""
+        known = self.definition or asked
+        other = [f"{name} {known.get(name)!r}, not {asked[name]!r}" for name in asked if known.get(name) != asked[name]]
+        if other:
+            raise Fatal(f"job {job!r} was begun with {'; '.join(other)}", OTHER_JOB, REFUSED)
+
+    def total(self) -> Tally:
+        found = Tally()
+        for place in self.places.values():
+            found.add(place.tally)
+        return found
+
+    def begin(self, definition: dict[str, Any]) -> Record:
+        """The record that says what the job is."""
+        self.definition = definition
+        return self._topic, orjson.dumps(definition), self._key.encode(), -1, 0, None
+
+    def move(self, partition: int, reached: int, tally: Tally) -> Record:
+        """The record that says that the job goes on at `reached`, where the records up to there became this."""
+        place = self.places.setdefault(partition, Place(0, Tally()))
+        place.tally.add(tally)
+        place.next = reached
+        return self._topic, msgspec.json.encode(place), f"{self._key}/{partition}".encode(), -1, 0, None
+
+
+def definition(selection: Selection, version: str | None, output: str, topic_id: str) -> dict[str, Any]:
+    """What a job is. `version`: the digest that --with names, None for the channel's. `topic_id`: of the topic of scores."""
+    return {**selection.to_dict(), "with": version, "output": output, "topic_id": topic_id}

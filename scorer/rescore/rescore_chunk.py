@@ -1,0 +1,159 @@
+"""From score records to their corrections: finds each record's event, has a version score it, and says why where that fails."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.source_position import Position
+from publisher.transactions.protocol import Record
+from scorer.consumer.fetch import batch_of
+from scorer.dead_letters.headers import facts
+from scorer.models.servable import Servable
+from scorer.rescore import read_events
+from scorer.rescore.selection import AsJson, ScoreRecord, read
+from scorer.rescore.transactions import Chunk, Given
+from scorer.settings import Settings
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+
+AHEAD_MS = 3_600_000  # a record that says it was scored later than this from now is not believed
+EXAMPLES = 10  # of records that are not corrected
+Place = tuple[str, int, int]
+"""An event's topic, partition and offset."""
+
+
+@dataclass(slots=True)
+class Gone:
+    """Events of one partition that are not there any more."""
+
+    count: int = 0
+    first: int = 0
+    last: int = 0
+
+    def add(self, offset: int) -> None:
+        self.first = min(self.first, offset) if self.count else offset
+        self.last = max(self.last, offset)
+        self.count += 1
+
+
+@dataclass(slots=True)
+class Findings:
+    """Why records are not corrected: events that are gone, by partition, and the first others in words."""
+
+    gone: defaultdict[Partition, Gone] = field(default_factory=lambda: defaultdict(Gone))
+    examples: list[str] = field(default_factory=list)
+
+    def example(self, text: str) -> None:
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(text)
+
+    def lines(self) -> list[str]:
+        gone = [
+            f"{topic}[{number}]: {one.count} events between the offsets {one.first} and {one.last} are no longer retained"
+            for (topic, number), one in sorted(self.gone.items())
+        ]
+        return gone + self.examples
+
+
+class Correcting:
+    """For one job. `servable` is the version that scores; its encoder and `target` are those of the topic of corrections."""
+
+    def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
+        self.findings = Findings()
+        self._settings = settings
+        self._job = job
+        self._servable = servable
+        self._target = target
+        self._as_json = as_json
+        self._scoring = Scoring(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
+
+    def records(self, chunk: Chunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
+        """The corrections of a chunk, in the order of its records; what became of each stands in the chunk's tallies then.
+        `partitions` are those of the input topics, `now_ms` is the wall clock. Raises Fatal, and Away where a server is."""
+        wanted: dict[Place, list[int]] = {}
+        for row, given in enumerate(chunk.given):
+            if why := _unfit(given.record, partitions, now_ms):
+                self._note_unfit(chunk, given, why)
+            else:
+                source = given.record.source
+                wanted.setdefault((source.topic, source.partition, source.offset), []).append(row)
+        at_ms = max([now_ms, *(chunk.given[row].record.scored_ms + 1 for rows in wanted.values() for row in rows)])
+        by_partition: dict[Partition, list[int]] = {}
+        for topic, number, offset in wanted:
+            by_partition.setdefault((topic, number), []).append(offset)
+        made: dict[int, Record] = {}
+        for messages in read_events.at(reader, by_partition, self._settings.batching.max_events):
+            made |= self._answered(chunk, messages, wanted, at_ms)
+        for place, rows in wanted.items():
+            for row in rows:
+                self.findings.gone[place[:2]].add(place[2])
+                chunk.tally(chunk.given[row].partition).not_retained += 1
+        return [made[row] for row in sorted(made)]
+
+    def _answered(
+        self, chunk: Chunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
+    ) -> dict[int, Record]:
+        """The corrections of some events, by row; they are wanted no more."""
+        batch = batch_of(messages, "empty")
+        scored = self._scoring.score(batch, self._servable, lambda: at_ms, deadlines=False)
+        scored.unpack()
+        made: dict[int, Record] = {}
+        for at, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
+            for row in wanted.pop(place, ()):
+                given = chunk.given[row]
+                answer = self._answer(scored, at, given, batch.timestamps[at])
+                if isinstance(answer, str):
+                    self._note_unfit(chunk, given, answer)
+                elif answer[0] != self._target.topic:
+                    self._note_refused(chunk, given, answer)
+                else:
+                    made[row] = self._correction(given, answer)
+                    chunk.tally(given.partition).corrected += 1
+        return made
+
+    def _answer(self, scored: Scored, at: int, given: Given, event_ms: int) -> Record | str:
+        """A score or a dead letter of the event that this record is about, or why it is another event."""
+        answer, record = scored.slots[at], given.record
+        if event_ms != record.event_ms:
+            return f"its event has the time {event_ms}, and the score {record.event_ms}: was the topic made again?"
+        if answer is None:
+            return "its event has no value, and such events are skipped"
+        if answer[0] != self._target.topic:
+            return answer
+        told = read(answer[1], self._as_json)
+        if told is None or told.id != record.id:
+            found = told.id if told else None
+            return f"its event has the id {found!r:.200}, and the score {record.id!r:.200}: was input.id changed?"
+        return answer
+
+    def _correction(self, given: Given, answer: Record) -> Record:
+        topic, value, key, _, timestamp, headers = answer
+        said = [*(headers or ()), ("corrects", str(self._place(given)).encode()), ("job", self._job.encode())]
+        return topic, value, key, given.partition % self._target.partitions, timestamp, said
+
+    def _place(self, given: Given) -> Position:
+        return Position(self._settings.region, self._settings.output.topic, given.partition, given.offset)
+
+    def _note_unfit(self, chunk: Chunk, given: Given, why: str) -> None:
+        chunk.tally(given.partition).unfit += 1
+        self.findings.example(f"{self._place(given)}: {why}")
+
+    def _note_refused(self, chunk: Chunk, given: Given, letter: Record) -> None:
+        told = facts(letter[5] or [])
+        tally, reason = chunk.tally(given.partition), told.get("reason", "unknown")
+        tally.refused = dict(Counter(tally.refused) + Counter([reason]))
+        self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {told.get('error')}")
+
+
+def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
+    """Why a record does not lead to its event; nothing where it may. Pure."""
+    source = record.source
+    if (source.topic, source.partition) not in partitions:
+        return f"its event came from {source.topic}[{source.partition}], which is no partition of an input topic"
+    if record.scored_ms > now_ms + AHEAD_MS:
+        return f"it says that it was scored at {record.scored_ms}, an hour or more from now"
+    return ""

@@ -1,0 +1,62 @@
+"""The score records of a job, cut into pieces of one transaction each. Pure but for the records that come in."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from publisher.kafka.reader import Batch
+from scorer.rescore.counts import Tally
+from scorer.rescore.selection import AsJson, ScoreRecord, Selection, read
+
+SCANNED = 200_000  # records of one transaction, where few of them are selected
+
+
+class Given(NamedTuple):
+    """A score record that is to be corrected, and where it stands."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    record: ScoreRecord
+
+
+@dataclass(slots=True)
+class Chunk:
+    """`given` are in the order of each partition. `reached` is by partition the offset that follows the last record, `tallies`
+    what became of the records; `unreadable` are the places of records that say nothing."""
+
+    given: list[Given] = field(default_factory=list)
+    reached: dict[int, int] = field(default_factory=dict)
+    tallies: dict[int, Tally] = field(default_factory=dict)
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+    scanned: int = 0
+
+    def tally(self, partition: int) -> Tally:
+        return self.tallies.setdefault(partition, Tally())
+
+    def hear(self, partition: int, offset: int, message: Message, selection: Selection, as_json: AsJson) -> None:
+        self.scanned += 1
+        self.reached[partition] = offset + 1
+        record = read(message.value(), as_json)
+        if record is None:
+            self.unreadable.append((partition, offset))
+            self.tally(partition).unfit += 1
+        elif selection.takes(record):
+            self.given.append(Given(partition, offset, message.key(), record))
+        else:
+            self.tally(partition).others += 1
+
+
+def chunks(batches: Iterable[Batch], selection: Selection, as_json: AsJson, most: int) -> Iterator[Chunk]:
+    """All records, of which each chunk has up to `most` that are selected."""
+    chunk = Chunk()
+    for batch in batches:
+        for offset, message in zip(batch.offsets, batch.messages, strict=True):
+            if len(chunk.given) >= most or chunk.scanned >= SCANNED:
+                yield chunk
+                chunk = Chunk()
+            chunk.hear(batch.partition[1], offset, message, selection, as_json)
+    if chunk.scanned:
+        yield chunk

@@ -1,0 +1,97 @@
+"""Which two versions are to be judged: as the newest records name them, or as a person does."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from model_registry.channels import channel
+from model_registry.channels.roles import CANARY, CHAMPION
+from model_registry.untrusted_input.documents import Decoder, Int64
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.partitions import Partition, Spans
+from publisher.kafka.reader import TopicReader
+from scorer.models.registry_access import open_source
+from scorer.rollout.canary_analysis.paired_metrics import Contest
+from scorer.scores import formats
+from scorer.settings import Settings
+
+NEAR = 200  # newest offsets of each partition, in which versions are looked for
+DIGEST = "sha256:"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record, as far as it names a version."""
+
+    digest: str
+    version: str
+    role: str
+    event_ms: Int64
+
+
+record_of = Decoder(Record).decode
+
+
+class Named(NamedTuple):
+    """A version as records name it; `version` is empty where only its digest is known."""
+
+    digest: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.version}@{self.digest}" if self.version else self.digest
+
+
+class Rivals(NamedTuple):
+    champion: Named
+    candidate: Named
+
+    @property
+    def contest(self) -> Contest:
+        return Contest(self.champion.digest, self.candidate.digest)
+
+
+def named(settings: Settings, wanted: str) -> Named:
+    """The version with this tag, or digest. Raises RegistryError where the registry has no such tag."""
+    if wanted.startswith(DIGEST):
+        return Named(wanted)
+    found = channel.resolve(open_source(settings), wanted)
+    return Named(found.digest, found.version)
+
+
+def rivals(
+    bus: TopicReader, settings: Settings, stretch: Spans, champion: Named | None = None, candidate: Named | None = None
+) -> Rivals | None:
+    """The versions of the newest records in a stretch, where they are not given: the champion by the scores' role, the
+    candidate by the shadow's answers, or as canary. None where no record tells. Raises Fatal (2) where both are one."""
+    as_json = formats.as_json(settings)
+    scores = _newest(bus, stretch, settings.output.topic, as_json) if champion is None or candidate is None else []
+    shadow = _newest(bus, stretch, settings.shadow_topic, as_json) if candidate is None else []
+    champion = champion or next((version for role, version in scores if role == CHAMPION), None)
+    if champion is None:
+        return None
+    others = [version for _, version in shadow] + [version for role, version in scores if role == CANARY]
+    candidate = candidate or next((version for version in others if version.digest != champion.digest), None)
+    if candidate is None:
+        return None
+    if candidate.digest == champion.digest:
+        raise Fatal(f"{champion} is the champion and the candidate", "name two versions: --champion, --candidate", USAGE)
+    return Rivals(champion, candidate)
+
+
+def _newest(bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]) -> list[tuple[str, Named]]:
+    """Roles and versions of a topic's newest records, the newest first. Records that do not read are left out."""
+    tails: dict[Partition, tuple[int, int]] = {
+        partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
+    }
+    found = sorted(_records(bus, tails, as_json), key=lambda record: -record.event_ms)
+    return [(record.role, Named(record.digest, record.version)) for record in found]
+
+
+def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) -> Iterator[Record]:
+    for batch in bus.read(tails):
+        for message in batch.messages:
+            try:
+                yield record_of(as_json(message.value() or b"null"))
+            except ValueError:
+                continue

@@ -1,0 +1,163 @@
+"""Pairs whose events have a label: by how much the candidate's squared error is larger. In bounded memory.
+
+Of two classes and scores that are probabilities: one number, or two that belong to the classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.kafka.partitions import Offsets, Partition, Spans
+from publisher.kafka.reader import TopicReader
+from scorer.evaluation import join_labels
+from scorer.evaluation.class_names import BINARY, Names, known
+from scorer.evaluation.label_columns import Labels
+from scorer.evaluation.latest_by_id import Column, Newest, Rows, hashed
+from scorer.rollout.canary_analysis.key_strata import Cells
+from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSums:
+    """Store the sums of the errors by label with the offsets that they rest on: the same offsets give the same sums.
+
+    Attributes:
+        cells: the differences of squared errors, by cell.
+        answers: for each partition of answers, the offset behind the last record whose pair is in the sums.
+        labels: for each partition of labels, the offsets that were read.
+        records: how many labels each of these partitions had between these offsets.
+        reason: why there is no pair; empty if there is one.
+        settings: how labels are read, and how many events are kept, by the names of the settings `labels`.
+    """
+
+    cells: Cells
+    answers: Offsets
+    labels: Spans
+    records: Mapping[Partition, int]
+    reason: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the sums rest on, as JSON."""
+        answers = [{"topic": topic, "partition": number, "to": end} for (topic, number), end in sorted(self.answers.items())]
+        labels = [
+            {"topic": at[0], "partition": at[1], "from": low, "to": high, "records": self.records.get(at, 0)}
+            for at, (low, high) in sorted(self.labels.items())
+        ]
+        return {"answers": answers, "labels": labels, "settings": dict(self.settings)}
+
+
+class LabelledPairs:
+    """Of at most `most` events. Of more, those whose ids hash low: the same in any order, however late their labels are."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bound = np.uint64(2**64 - 1)
+        self._partitions: dict[Partition, int] = {}
+        self._decisions = Names()
+        self._parts: list[dict[str, Column]] = []
+
+    def __len__(self) -> int:
+        return sum(len(part["time"]) for part in self._parts)
+
+    def add(self, partition: Partition, pairs: Sequence[tuple[int, int, Answer, Answer]]) -> None:
+        """Take in events of a source partition: offset, cell, the champion's answer and the candidate's. Both have scored."""
+        offsets, cells, champion, candidate = zip(*pairs, strict=True) if pairs else ((), (), (), ())
+        part: dict[str, Column] = {
+            "ids": hashed(answer.id for answer in champion),
+            "partition": np.full(len(pairs), self._partitions.setdefault(partition, len(self._partitions)), np.int32),
+            "offset": np.array(offsets, np.int64),
+            "time": np.array([answer.event_ms for answer in champion], np.int64),
+            "cell": np.array(cells, np.int32),
+            "champion": _probabilities(champion),
+            "candidate": _probabilities(candidate),
+            "decision": np.array([self._decisions.code(answer.decision) for answer in champion], np.int32),
+        }
+        self._parts.append(_below(part, self._bound))
+        while len(self) > self._most:
+            self._bound //= np.uint64(2)
+            every = {name: np.concatenate([each[name] for each in self._parts]) for name in part}
+            self._parts = [_below(every, self._bound)]
+
+    def differences(self, bus: TopicReader, settings: Settings, reached: Offsets, until: Offsets | None = None) -> LabelledSums:
+        """Sum the candidate's squared error less the champion's over the events that have a label.
+
+        Args:
+            bus: reads the topic of labels.
+            settings: name the topic of labels and the classes.
+            reached: how far the answers of these pairs are read.
+            until: the ends of the labels that count; None: all labels that the topic has now.
+
+        Raises:
+            Fatal: with code 2 if no topic of labels is configured or if it does not exist.
+        """
+        answered, said = self.newest(), settings.labels.model_dump()
+        if not len(answered):
+            join_labels.labels_topic(settings)
+            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", said)
+        columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
+        classes = known(settings.labels.classes, columns, self._decisions)
+        labels, spans = join_labels.join(bus, settings, classes, answered, until)
+        cells = losses(answered, labels)
+        reason = "" if cells.pairs else missing(answered, labels)
+        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, said)
+
+    def newest(self) -> Newest:
+        """Return one row an id, the same for the same pairs in any order of their partitions."""
+        rows, places = Rows(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
+        for part in self._parts:
+            rest = {name: part[name] for name in ("cell", "champion", "candidate", "decision")}
+            for number in np.unique(part["partition"]).tolist():
+                mine = part["partition"] == number
+                of = {name: column[mine] for name, column in rest.items()}
+                rows.add(part["ids"][mine], places[number], part["offset"][mine], part["time"][mine], **of)
+        return rows.newest()
+
+
+def losses(answered: Newest, labels: Labels) -> Cells:
+    """The differences of squared errors, by cell; none where the labels are not of two classes. Pure."""
+    told, classes = labels.rows.newest(), labels.classes
+    if not len(answered) or not len(told) or (classes is not None and len(classes.names) != len(BINARY.names)):
+        return Cells()
+    mine, theirs = answered.joined(told)
+    truth, columns = told.columns["truth"][theirs], {name: column[mine] for name, column in answered.columns.items()}
+    champion, candidate = columns["champion"], columns["candidate"]
+    usable = np.isin(truth, (0.0, 1.0)) & np.isfinite(champion) & np.isfinite(candidate)
+    difference = np.square(candidate - truth) - np.square(champion - truth)
+    return Cells().added(columns["cell"][usable], difference[usable])
+
+
+def missing(answered: Newest, labels: Labels) -> str:
+    """Return why `losses` has no pair. Pure."""
+    classes = labels.classes
+    if classes is not None and len(classes.names) != len(BINARY.names):
+        return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
+    mine, _ = answered.joined(labels.rows.newest())
+    if not len(mine):
+        others = f"{labels.unmatched:,} labels are of other events"
+        return "; ".join(
+            [f"none of {len(answered):,} events that both scored has a label that counts", others, *labels.refused.lines()]
+        )
+    if not any(np.isfinite(answered.columns[side][mine]).any() for side in ("champion", "candidate")):
+        return f"{len(mine):,} events have a label, and no score of theirs is a probability: one number from 0 to 1, or two"
+    return f"{len(mine):,} events have a label, and none has the outcome 0 or 1 and two scores that are probabilities"
+
+
+def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
+    chosen = part["ids"][:, 1] <= bound
+    return part if chosen.all() else {name: column[chosen] for name, column in part.items()}
+
+
+def _probabilities(answers: Sequence[Answer]) -> NDArray[np.float64]:
+    """Those of the second class; NaN where a score is none."""
+    return np.array([_probability(answer.score) for answer in answers], np.float64)
+
+
+def _probability(score: Any) -> float:
+    if isinstance(score, list) and len(score) == len(BINARY.names):
+        score = score[1]
+    return float(score) if isinstance(score, int | float) and 0.0 <= score <= 1.0 else np.nan

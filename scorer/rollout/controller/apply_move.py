@@ -1,0 +1,68 @@
+"""Carries out the moves of a rollout: each at most once, whoever begins it, and however often it is broken off.
+
+A move's evidence is the entry that intended it, so the registry's history tells whether it was made.
+"""
+
+from datetime import UTC, datetime
+
+from model_registry.channels import channel
+from model_registry.channels.channel import Expected
+from model_registry.channels.history import Move
+from model_registry.errors import RegistryError
+from model_registry.oci import digests
+from model_registry.signing.keys import PrivateKey
+from model_registry.stores import Store
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.log_records import Entry, Planned
+
+
+class Overtaken(Exception):
+    """Somebody else has moved the channel meanwhile."""
+
+
+def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None = None) -> Move:
+    """The move of the channel `name` that an entry intended, made now, and signed with a key, or found made.
+
+    Raises Overtaken, RegistryError.
+    """
+    planned = intended.move or Planned(0)
+    evidence = log_records.encode(intended)
+    moves = channel.history(store, name, planned.expects)
+    current = channel.resolve(store, name).revision
+    for move in moves:
+        if move.evidence == digests.of_bytes(evidence) and move.revision == current:
+            return move
+    if current != planned.expects:
+        raise Overtaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
+    newest = max((move.revision for move in moves), default=planned.expects)  # one that was broken off has left its entry
+    try:
+        return _make(store, name, intended, planned, evidence, newest, key)
+    except RegistryError:
+        if channel.resolve(store, name).revision != current:
+            return carry_out(store, name, intended, key)
+        raise
+
+
+def _make(
+    store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int, key: PrivateKey | None
+) -> Move:
+    said = f"{intended.verdict}: {'; '.join(intended.why)}"[: channel.MAX_TEXT]
+    who, now = f"rollout {intended.rollout}", datetime.now(UTC)
+    if planned.restores is not None:
+        expected = Expected(revision=revision)
+        back = planned.restores
+        return channel.rollback(
+            store,
+            name,
+            actor=who,
+            reason=said,
+            now=now,
+            to_revision=back,
+            expected=expected,
+            evidence=evidence,
+            key=key,
+        )
+    return channel.promote(
+        store, name, planned.to, actor=who, reason=said, now=now, expected=Expected(planned.digest, revision),
+        canary=planned.canary, shadow=planned.shadow, pairs=planned.pairs, evidence=evidence, key=key,
+    )  # fmt: skip

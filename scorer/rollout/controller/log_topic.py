@@ -1,0 +1,92 @@
+"""The topic `<name>.rollouts`: read to its end and as it grows, and what people write to it. Thin I/O."""
+
+import contextlib
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from confluent_kafka import OFFSET_BEGINNING
+
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka.acls import READ, WRITE
+from publisher.kafka.tail import Following
+from scorer.rollout.canary_analysis.contestants import Rivals
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.event_log import Ledger, Rollout
+from scorer.rollout.controller.log_records import COMMAND, Command, Entry, Kind, Verb, Version
+from scorer.rollout.controller.plan import Plan
+from scorer.rollout.produce_one import ANSWER_SECONDS, tell
+from scorer.settings import Settings
+
+
+class LedgerTopic:
+    """A ledger that follows the topic, read to its end when it is made; `writes`: it is to be written to as well.
+
+    Raises Fatal: 2 where the topic is not there, 3 where the broker refuses, 4 where it does not answer.
+    """
+
+    def __init__(self, settings: Settings, *, writes: bool = False) -> None:
+        self.ledger = Ledger()
+        needed = {settings.rollouts_topic: frozenset({READ, WRITE} if writes else {READ})}
+        self._following = Following(settings.kafka, f"{settings.name}.rollout", needed, needed)
+        try:
+            self._following.begin(OFFSET_BEGINNING)
+            for message in self._following.to_end():
+                self.ledger.hear(message.key(), message.value())
+        except BaseException:
+            self.close()
+            raise
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Take in what comes within so many seconds."""
+        for message in self._following.news(seconds):
+            self.ledger.hear(message.key(), message.value())
+
+    def close(self) -> None:
+        self._following.close()
+
+
+@contextlib.contextmanager
+def reading(settings: Settings, *, writes: bool = False) -> Iterator[Ledger]:
+    """The ledger as it is now."""
+    with contextlib.closing(LedgerTopic(settings, writes=writes)) as topic:
+        yield topic.ledger
+
+
+def begin(settings: Settings, plan: Plan, rivals: Rivals, revision: int, by: str, reason: str) -> str:
+    """Start a rollout of a channel that is at `revision`; its id. Raises Fatal, with 3 where another one runs."""
+    champion, candidate = (Version(each.digest, each.version) for each in rivals)
+    with contextlib.closing(LedgerTopic(settings, writes=True)) as topic:
+        _check_free(topic.ledger)
+        at = datetime.now(UTC)
+        name = f"{re.sub('[^a-zA-Z0-9._-]', '-', plan.candidate)}-{at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:4]}"
+        values = plan.model_dump(mode="json", exclude_none=True)
+        entry = Entry(
+            name, 0, Kind.STARTED, round(at.timestamp() * 1_000), by, why=[reason] if reason else [], plan=values,
+            champion=champion, candidate=candidate, revision=revision,
+        )  # fmt: skip
+        tell(settings, settings.rollouts_topic, f"{name}/0".encode(), log_records.encode(entry))
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while name not in topic.ledger.rollouts and name not in topic.ledger.refused:
+            if time.monotonic() > deadline:
+                raise Fatal(f"the start of {name} was written, and cannot be read back", "see scorer rollout status")
+            topic.look(0.1)
+        if name in topic.ledger.refused:
+            _check_free(topic.ledger)
+    return name
+
+
+def _check_free(ledger: Ledger) -> None:
+    if (running := ledger.running) is not None:
+        told = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
+        raise Fatal(told, "let it end, or: scorer rollout abort CONFIG", REFUSED)
+
+
+def ask(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
+    """Ask the controller of a rollout, of the step that it is at. Raises Fatal."""
+    now_ms = time.time_ns() // 1_000_000
+    command = Command(verb, by, reason, now_ms, rollout.step)
+    key = f"{rollout.id}/{COMMAND}/{now_ms}-{uuid.uuid4().hex[:8]}"
+    tell(settings, settings.rollouts_topic, key.encode(), log_records.encode(command))

@@ -1,0 +1,49 @@
+"""Records as producers write them, of events that have everything under the fields' names, as golden examples do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from model_registry.package import binary_fields, field_sources
+from model_registry.package.event_tree import look_up
+from model_registry.package.signature import InputField, Signature
+
+
+@dataclass(slots=True)
+class WrittenRecord:
+    """`time` is Unix ms, 0 for none."""
+
+    value: bytes
+    key: bytes | None = None
+    time: int = 0
+    headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
+
+
+def record(signature: Signature, event: Mapping[str, Any]) -> WrittenRecord:
+    """The record of one event: a JSON object with what comes from elsewhere put there. Where nothing is read of the object, the
+    value is what a field takes it for."""
+    found = WrittenRecord(orjson.dumps(event))
+    alone = not field_sources.inside(signature).fields
+    for one in field_sources.elsewhere(signature):
+        value = look_up(event, one.steps)
+        if value is None:
+            continue
+        match one.source:
+            case field_sources.TIME:
+                found.time = max(1, int(value))
+            case field_sources.KEY:
+                found.key = _text(one, value)
+            case field_sources.VALUE:
+                found.value = _text(one, value) if alone else found.value
+            case header:
+                found.headers.append((str(header).removeprefix(field_sources.HEADER), _text(one, value)))
+    return found
+
+
+def _text(one: InputField, value: Any) -> bytes:
+    """A value as it stands elsewhere."""
+    if one.raw:
+        return binary_fields.from_base64(value)
+    return value.encode() if isinstance(value, str) else orjson.dumps(value)

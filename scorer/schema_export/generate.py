@@ -1,0 +1,199 @@
+"""Schemas for producers, made from a signature: events that follow them are valid for the version.
+
+The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
+has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
+a shape are flat in Avro and Protobuf; in JSON either is valid. Fields of bytes are bytes; in JSON base64. A length that
+varies has its bound in JSON alone.
+
+Fields with paths stand in objects, records and messages inside the event's.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from model_registry.package import binary_fields, field_sources
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.event_tree import Tree, is_array, length, tree
+from model_registry.package.json_path import Step, of_object
+from model_registry.package.shapes import VARIES
+from model_registry.package.signature import InputField, Signature
+from scorer.decoding.types import Unsuited
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+AVRO = {"float16": "float", "float32": "float", "float64": "double", "bool": "boolean", "string": "string"} | {
+    name: "int" if low >= -(1 << 31) and high < 1 << 31 else "long" for name, (low, high) in INTEGER_LIMITS.items()
+}
+PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool": "bool", "string": "string"} | {
+    name: ("uint" if low == 0 else "sint") + ("64" if name.endswith("64") else "32")
+    for name, (low, _) in INTEGER_LIMITS.items()
+}
+
+
+def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
+    """JSON Schema of an event. Raises Unsuited where the id has no place in it."""
+    fields = {field.name: field for field in signature.fields}
+    part = _json_part(_events(signature, id_field, first=True), fields)
+    return json.dumps({"$schema": DRAFT, "title": name} | _documented("description", signature) | part, indent=2)
+
+
+def avro(signature: Signature, name: str, id_field: str | None) -> str:
+    """Avro schema of an event. Raises Unsuited where a name cannot be one in Avro."""
+    fields = {field.name: field for field in signature.fields}
+    record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
+    return json.dumps(record | _documented("doc", signature), indent=2)
+
+
+def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
+    """Protobuf schema of an event. Raises Unsuited where a name cannot be one in Protobuf."""
+    fields = {field.name: field for field in signature.fields}
+    body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
+    comment = "".join(f"// {text}\n" for text in _documented("", signature).values())
+    return f'syntax = "proto3";\n\n{comment}message {_type_name(name)} {{\n{body}}}'
+
+
+GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
+    "json-schema": json_schema,
+    "avro": avro,
+    "protobuf": protobuf,
+}
+"""By format: (signature, name of the model, the event's id field or None) to the schema's text."""
+
+
+def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
+    """The fields in an event, and the id (a field without a name) before them or behind them."""
+    inside = field_sources.inside(signature).fields
+    fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
+    try:
+        id_steps = of_object(id_field) if id_field else ()
+        if id_steps and id_steps not in {steps for _, steps in fields}:
+            fields.insert(0 if first else len(fields), ("", id_steps))
+        return tree(fields)
+    except ValueError as error:
+        raise Unsuited(f"id {id_field!r}: {error}") from None
+
+
+def _documented(key: str, signature: Signature) -> dict[str, str]:
+    """What stands elsewhere than in the event, under this key; nothing where nothing does."""
+    told = [
+        f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.told(field)}"
+        for field in field_sources.elsewhere(signature)
+    ]
+    text = "".join(one if one.isprintable() else "?" for one in f"Elsewhere in the record: {', '.join(told)}")
+    return {key: text} if told else {}
+
+
+def _required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
+    """Whether an event must have a field, or one that is inside."""
+    if isinstance(below, str):
+        return below in fields and fields[below].required
+    return any(_required(part, fields) for part in below.values())
+
+
+def _json_part(part: Tree, fields: Mapping[str, InputField]) -> dict[str, Any]:
+    needed = [step for step, below in part.items() if _required(below, fields)]
+    inside = {step: _json_value(below, fields) for step, below in part.items()}
+    if not is_array(part):
+        return {"type": "object", "properties": inside, "required": needed}
+    least = max((step + 1 for step in needed if isinstance(step, int)), default=0)
+    return {"type": "array", "prefixItems": [inside.get(place, True) for place in range(length(part))], "minItems": least}
+
+
+def _json_value(below: Tree | str, fields: Mapping[str, InputField]) -> dict[str, Any]:
+    if below == "":
+        return {"type": ["string", "integer"], "description": "identifies the event"}
+    if isinstance(below, str):
+        return _json(fields[below])
+    found = _json_part(below, fields)
+    return found if _required(below, fields) else {**found, "type": [found["type"], "null"]}
+
+
+def _avro_record(part: Tree, fields: Mapping[str, InputField], type_name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for step, below in part.items():
+        name = _named(step, "Avro")
+        if isinstance(below, str):
+            field = fields.get(below)
+            type_: Any = "bytes" if field and field.raw else AVRO[field.dtype] if field else "string"
+            type_ = {"type": "array", "items": type_} if field and field.array and not field.raw else type_
+        else:
+            type_ = _avro_record(below, fields, f"{type_name}.{name}")
+        optional = below != "" and not _required(below, fields)
+        found.append({"name": name, "type": ["null", type_], "default": None} if optional else {"name": name, "type": type_})
+    return {"type": "record", "name": type_name, "fields": found}
+
+
+def _protobuf_body(part: Tree, fields: Mapping[str, InputField], margin: str) -> str:
+    body = ""
+    for number, (step, below) in enumerate(part.items(), start=1):
+        name, label = _named(step, "Protobuf"), "optional"
+        if isinstance(below, str):
+            field = fields.get(below)
+            type_ = "bytes" if field and field.raw else PROTOBUF[field.dtype] if field else "string"
+            label = "repeated" if field and field.array and not field.raw else label
+        else:
+            type_ = f"{name}Part"
+            while type_ in part:
+                type_ += "_"
+            body += f"{margin}message {type_} {{\n{_protobuf_body(below, fields, margin + '  ')}{margin}}}\n"
+        body += f"{margin}{label} {type_} {name} = {number};\n"
+    return body
+
+
+def _json(field: InputField) -> dict[str, Any]:
+    one: dict[str, Any]
+    if field.raw:
+        return _base64(field)
+    if field.dtype in INTEGER_LIMITS:
+        low, high = INTEGER_LIMITS[field.dtype]
+        one = {"type": "integer", "minimum": low, "maximum": high}
+    elif field.dtype in FLOAT_LIMITS:
+        limit = FLOAT_LIMITS[field.dtype]
+        one = {"type": "number", "minimum": -limit, "maximum": limit}
+    else:
+        one = {"type": "boolean" if field.dtype == "bool" else "string"}
+    if field.varies and field.shape == (VARIES,):
+        array = _array(one, field.shape, field.max_length)
+        return array if field.required else {**array, "type": ["array", "null"]}
+    if field.shape:
+        flat = (VARIES,) if field.varies else (field.array or 0,)
+        either = [_array(one, flat, field.array), _array(one, field.shape, field.max_length)]
+        either += [] if field.required else [{"type": "null"}]
+        return {"anyOf": either}
+    if field.array:
+        one = _array(one, (field.array,))
+    if field.required:
+        return one
+    default = {} if field.allows_nan or field.array else {"default": field.default}
+    return {**one, "type": [one["type"], "null"], **default}
+
+
+def _base64(field: InputField) -> dict[str, Any]:
+    """A field of bytes: as many characters as these have in base64, or as the most of them have."""
+    length = -(-binary_fields.size(field) // 3) * 4 if field.array else None
+    bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
+    return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
+
+
+def _array(items: dict[str, Any], shape: Sequence[int], most: int | None = None) -> dict[str, Any]:
+    """Nested arrays of this shape; a length that varies is `most` at most."""
+    for count in reversed(shape):
+        least, most_here = (0, most) if count == VARIES else (count, count)
+        items = {"type": "array", "items": items, "minItems": least, "maxItems": most_here}
+    return items
+
+
+def _named(name: Step, format_: str) -> str:
+    if isinstance(name, int):
+        raise Unsuited(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise Unsuited(f"field {name!r} cannot be a name in {format_}: letters, digits and _ only, no digit first")
+    return name
+
+
+def _type_name(name: str) -> str:
+    """A model's name as the name of a type: flight-delay becomes FlightDelay."""
+    words = re.findall(r"[A-Za-z0-9]+", name)
+    joined = "".join(word[:1].upper() + word[1:] for word in words) or "Event"
+    return joined if not joined[0].isdigit() else f"Event{joined}"

@@ -1,0 +1,41 @@
+"""`scorer run --shadow` in one worker: the same service with other parts, at low priority."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from model_registry.channels import roles
+from publisher.kafka.partitions import Partition
+from scorer.consumer.start_offsets import AnswersFrom, Beginnings
+from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.service import worker_main
+from scorer.service.worker_main import Parts
+from scorer.settings import Settings
+from scorer.worker.shadow import ShadowScoring
+from scorer.worker.shadow_sampling import Sampling
+
+NICENESS = 10
+
+
+class ShadowBeginnings(Beginnings):
+    """Of a group whose events nobody needs to have: what it has looked at is told by its positions alone."""
+
+    def _read_swaps(self) -> dict[Partition, set[str]]:
+        return {}
+
+    def _answers_from(self) -> AnswersFrom:
+        return AnswersFrom([], [])
+
+
+def run(
+    settings: Settings, on_serving: Callable[[str], None] = lambda _: None, in_hand: InHand | None = None, workers: int = 1
+) -> None:
+    """As `service.run`."""
+    os.nice(NICENESS)
+    parts = Parts(
+        make_scoring=ShadowScoring,
+        make_assigning=partial(Sampling, settings=settings.shadow),
+        candidate=roles.candidate,
+        make_beginnings=ShadowBeginnings,
+    )
+    worker_main.run(settings, parts, on_serving, in_hand, workers)

@@ -1,0 +1,62 @@
+"""What a scorer tells of itself on the status topic, from plain values that its owner thread keeps."""
+
+import os
+import uuid
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+from publisher.transactions.protocol import Counters
+from scorer.models.servable import Servable
+from scorer.models.version_manager import VersionManager
+from scorer.observability.liveness import Progress
+from scorer.observability.status_record import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
+from scorer.settings import Settings
+from scorer.settings.shadowing import Shadowing
+from scorer.worker.context import now_ms
+
+
+def reporter(
+    settings: Settings,
+    producer: Producer,
+    progress: Progress,
+    counters: Counters,
+    versions: VersionManager,
+    replaced: Callable[[], bool],
+) -> StatusReporter:
+    """Of one scorer. `replaced()` is whether another process runs under its name."""
+    started_ms, instance = now_ms(), uuid.uuid4().hex
+
+    def version(servable: Servable) -> VersionStatus:
+        origin = servable.encoder.provenance
+        return VersionStatus(origin["model"], origin["version"], origin["digest"], servable.resolution.revision)
+
+    def status(state: str) -> ScorerStatus:
+        places = sorted(progress.lag.keys() | progress.paused.keys())
+        aspired = versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
+        return ScorerStatus(
+            scorer=settings.owner,
+            region=settings.region,
+            state=state,
+            heartbeat_ms=now_ms(),
+            started_ms=started_ms,
+            pid=os.getpid(),
+            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in places],
+            versions={role: version(servable) for role, servable in versions.serving.items()},
+            refused={refusal.version: refusal.reason for refusal in versions.refusals()},
+            cost=versions.champion.loaded.cost.line(),
+            counters={
+                "events": progress.events,
+                "batches": progress.batches,
+                "dead_letters": progress.dead_letters,
+                "recoveries": progress.recoveries,
+                "aborts": counters.aborts,
+                "rotations": counters.rotations,
+            },
+            tag=settings.model.tag,
+            aspired_revision=aspired,
+            instance=instance,
+            shadow=isinstance(settings, Shadowing),
+        )
+
+    return StatusReporter(producer, settings.status_topic, status, replaced)

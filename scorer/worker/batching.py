@@ -1,0 +1,144 @@
+"""How many events the next batch may have. Pure: values and measured costs in, numbers out.
+
+The latency target is the only setting. A scorer polls the available events when the next transaction may begin
+(`transaction_pacing.py`), so batches grow under load.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+
+from publisher.transactions.protocol import Record
+from scorer.decoding.batch import End
+from scorer.models.latency_model import CostModel
+from scorer.native.produce_records import PackedRecords
+
+FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
+FILL = 0.95  # of a produce request
+SAMPLE = 64  # one record of so many is measured
+EWMA = 0.1
+PARTITION = itemgetter(0, 3)  # of a record: topic and number
+RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
+
+
+class Limiter:
+    """The limits of one scorer. `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is what the
+    settings allow. The records of a batch for one partition travel in one produce request of `request_bytes`, as long as the
+    fullest partition gets no larger share of them than of the full batches before.
+
+    While one request of a partition is on its way and more of its records wait, the Kafka client's thread spins: for the
+    milliseconds of a request as a rule, for seconds after a broker's restart, and several scorers then keep that broker from
+    coming back.
+    """
+
+    def __init__(self, *, target: float, deadline: float, max_events: int, request_bytes: int) -> None:
+        self._target = target
+        self._deadline = deadline
+        self._max_events = max_events
+        self._request_bytes = request_bytes
+        self._record_bytes = 0.0
+        self._share = 1.0
+        self._limit = self._largest = max_events
+
+    def limit(self, cost: CostModel, inference: CostModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
+        """The largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old. `cost` is what a batch takes from
+        decoding to its commit, `inference` what the model alone takes of that. The next one begins after `interval` seconds."""
+        self._largest = min(self._in_one_request(), at_most)
+        most = within_deadline(inference, self._deadline, self._largest)
+        self._limit = within_target(cost, self._target, oldest_age, most, interval)
+        return self._limit
+
+    def limited_by(self, end: End) -> str:
+        """What kept the batch of the last `limit` from being larger, where it stopped at `end`. One that has all the events it
+        was allowed was limited by the latency target, or by the deadline that follows from it ("latency"), by `max_events`
+        ("size"), or by what fits a produce request ("bytes")."""
+        if end != "events":
+            return end
+        if self._limit < self._largest:
+            return "latency"
+        return "size" if self._largest >= self._max_events else "bytes"
+
+    def observe(self, records: Sequence[Record], end: End) -> None:
+        """A batch that stopped at `end` became these records. Few records are not looked at: they are far from any limit. The
+        fullest partition's share counts where the batch was full: it tells nothing of one that had what was left over."""
+        if len(records) < FEWEST:
+            return
+        self._record_bytes = _risen(self._record_bytes, mean_wire_bytes(records))
+        if full(end, len(records), self._max_events):
+            self._share = _risen(self._share, largest_share(records))
+
+    def _in_one_request(self) -> int:
+        if not self._record_bytes:
+            return self._max_events
+        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / (self._record_bytes * self._share))))
+
+
+class LookUpLimit:
+    """How many events a batch may have, 1 to `max_events`, while the look-ups of their schemas take long.
+
+    A batch whose schemas are not found out in time is taken again, half as large. The look-ups go on meanwhile, so a batch
+    gets through at the latest when it is one event. Each batch that is answered doubles the limit.
+    """
+
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
+        self.limit = max_events
+
+    def exceeded(self, events: int) -> None:
+        """A batch of so many events has waited for long enough."""
+        self.limit = max(1, events // 2)
+
+    def answered(self) -> None:
+        """A batch has its records."""
+        self.limit = min(self._max_events, 2 * self.limit)
+
+
+def _risen(known: float, seen: float) -> float:
+    """What is known once this is seen: it rises at once and falls by and by."""
+    return max(seen, known + EWMA * (seen - known))
+
+
+def full(end: End, events: int, max_events: int) -> bool:
+    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once: it is large, or
+    as large as the settings let it be."""
+    return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
+
+
+def within_target(cost: CostModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
+    """The largest batch that still meets the latency target (seconds) for its oldest event, 1 to `max_events`.
+
+    Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`. One
+    that takes no longer than the `interval` (seconds) to the next batch is not cut: what is left behind would wait for that.
+    """
+    a, b = cost.line()
+    if target - oldest_age < a + b:
+        return max_events
+    budget = max(target - oldest_age, interval)
+    return max_events if b * max_events <= budget - a else max(1, int((budget - a) / b))
+
+
+def within_deadline(inference: CostModel, seconds: float, max_events: int) -> int:
+    """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`."""
+    return inference.within(seconds, max_events)
+
+
+def wire_bytes(record: Record) -> int:
+    """About what a record takes in a produce request, before compression."""
+    _, value, key, _, _, headers = record
+    named = sum(RECORD_BYTES + len(name) + len(held or b"") for name, held in headers or ())
+    return RECORD_BYTES + len(value or b"") + len(key or b"") + named
+
+
+def mean_wire_bytes(records: Sequence[Record]) -> float:
+    """What one of these records takes on average: of a sample, unless their columns tell."""
+    if isinstance(records, PackedRecords):
+        return RECORD_BYTES + records.mean_bytes()
+    sample = records[::SAMPLE]
+    return sum(map(wire_bytes, sample)) / len(sample)
+
+
+def largest_share(records: Sequence[Record]) -> float:
+    """The share of the records, one or more, that the partition with the most of them gets."""
+    if isinstance(records, PackedRecords):
+        return records.largest_share()
+    return max(Counter(map(PARTITION, records)).values()) / len(records)

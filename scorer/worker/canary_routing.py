@@ -1,0 +1,68 @@
+"""Which events of a batch are the canary's, and whether the candidate may be asked for them at all. All are answered, however
+late: a shadow samples (`shadow_sampling.py`)."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.kafka.partitions import Partition
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.decoding.batch import Batch
+from scorer.models.servable import Canary, Servable
+from scorer.worker.circuit_breaker import OPEN_SECONDS, Breaker
+
+log = logging.getLogger(__name__)
+
+REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
+"""Why the champion answers events of the canary, beside the reasons of dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`.
+    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not.
+    `alike`: champion and candidate make the same tensors of an event."""
+
+    canary: NDArray[np.bool_]
+    candidate: Servable | None
+    why: str = ""
+    sampled: NDArray[np.bool_] | None = None
+    absent: tuple[str, str] = ("", "")
+    alike: bool = False
+
+
+class Assigning:
+    """For one scorer."""
+
+    def __init__(self, quarantine: Quarantine, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quarantine = quarantine
+        self._clock = clock
+        self._breaker = Breaker()
+
+    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+        """None where every event is the champion's."""
+        if canary is None:
+            return None
+        mine = canary.split.canary(batch)
+        if not mine.any():
+            return None
+        if canary.servable is None:
+            return Arms(mine, None, REFUSED)
+        if not self._quarantine.may_ask():
+            return Arms(mine, None, CRASH)
+        allowed = self._breaker.allows(canary.digest, self._clock())
+        return Arms(mine, canary.servable, alike=canary.alike) if allowed else Arms(mine, None, BREAKER)
+
+    def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
+        """The partitions in which what waits is left out."""
+        return ()
+
+    def observe(self, label: str, asked: int, failed: int) -> None:
+        """A batch is scored in which the candidate failed at so many events that the champion answered."""
+        if self._breaker.observe(asked, failed, self._clock()):
+            told = "the champion answers for it for %d s: the candidate %s failed at %d of %d events"
+            log.warning(told, OPEN_SECONDS, label, failed, asked)

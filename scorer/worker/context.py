@@ -1,0 +1,41 @@
+"""What a loop works with, handed in as one value."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from publisher.transactions.protocol import Session
+from scorer.consumer.consumer import Intake
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.models.version_manager import VersionManager
+from scorer.observability.liveness import Progress
+from scorer.observability.metrics import Metrics
+from scorer.observability.traces import Traces
+from scorer.settings import Settings
+from scorer.worker.score_batch import Scoring
+from scorer.worker.score_records import Target
+
+
+def now_ms() -> int:
+    """The wall clock in Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def not_known() -> None:
+    """The topics of answers are not looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """`targets()` returns the output and the dead-letter topic as they are now; None where that is not known."""
+
+    settings: Settings
+    intake: Intake
+    session: Session
+    versions: VersionManager
+    scoring: Scoring
+    quarantine: Quarantine
+    metrics: Metrics
+    progress: Progress
+    traces: Traces
+    targets: Callable[[], tuple[Target, Target] | None] = not_known

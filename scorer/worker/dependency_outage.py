@@ -1,0 +1,82 @@
+"""While servers are away that scoring needs: nothing is read, the group is still heard, and no event is given up.
+
+The batch in hand is read again when they are back. The partitions stay ours all the while, because polling goes on.
+With `model.fallback`, events are answered with its constant once the model servers have been away for so long.
+"""
+
+from collections.abc import Callable
+
+from publisher.runtime.dependencies import MODEL_SERVERS, Away, Outages
+from scorer.consumer.consumer import Intake
+
+
+class Absence:
+    """For one scorer; at most one at a time. `clock` is in monotonic seconds. `fallback_seconds`: after how long an absence of
+    the model servers there is another answer, None: never."""
+
+    def __init__(
+        self, intake: Intake, outages: Outages, clock: Callable[[], float], fallback_seconds: float | None = None
+    ) -> None:
+        self._intake = intake
+        self._outages = outages
+        self._clock = clock
+        self._fallback_seconds = fallback_seconds
+        self._what = ""
+        self._since = 0.0
+        self._until: float | None = None
+        self._covered_until = float("-inf")
+
+    def begin(self, error: Away) -> None:
+        """Back to the committed offsets, until it makes sense to ask again. What was published is known to be committed."""
+        now = self._note(error)
+        self._outages.begin(error.what, error)
+        due = self._due(error)
+        self._until = now + error.retry_seconds if due is None else min(now + error.retry_seconds, due)
+        self._intake.rewind()
+
+    def cover(self, error: Away) -> bool:
+        """Whether the fallback answers from now on, until it makes sense to ask again."""
+        now, due = self._note(error), self._due(error)
+        if due is None or now < due:
+            return False
+        self._outages.begin(error.what, error, goes_on=True)
+        self._covered_until = now + error.retry_seconds
+        return True
+
+    def covered(self) -> bool:
+        """Whether the fallback answers, without the model servers being asked."""
+        return self._clock() < self._covered_until
+
+    def _note(self, error: Away) -> float:
+        """The time. An absence of something else ends the one before."""
+        now = self._clock()
+        if self._what != error.what:
+            self.end()
+            self._since = now
+        self._what = error.what
+        return now
+
+    def _due(self, error: Away) -> float | None:
+        """When the fallback answers for what is away; None where it does not."""
+        if self._fallback_seconds is None or error.what != MODEL_SERVERS:
+            return None
+        return self._since + self._fallback_seconds
+
+    def lasts(self, wait: float) -> bool:
+        """Whether it is too early to ask again; takes up to `wait` seconds."""
+        if self._until is None:
+            return False
+        if self._clock() < self._until:
+            self._intake.pause(self._intake.partitions, "away")
+            if (batch := self._intake.take(wait, lambda _: 1)) is not None:  # of a partition that was assigned just now
+                self._intake.rewind(batch.epochs)
+            return True
+        self._until = None
+        self._intake.resume(self._intake.partitions, "away")
+        return False
+
+    def end(self) -> None:
+        """A batch was answered by a model."""
+        if self._what:
+            self._outages.end(self._what)
+            self._what, self._covered_until = "", float("-inf")

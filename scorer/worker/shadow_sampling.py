@@ -1,0 +1,60 @@
+"""What a shadow looks at: a share of the keys, whoever answers them, and nothing for which it is too late."""
+
+import logging
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from publisher.kafka.partitions import Partition
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.decoding.batch import Batch
+from scorer.models.servable import Canary
+from scorer.models.traffic_split import Split
+from scorer.settings.shadow import ShadowSection
+from scorer.worker.canary_routing import REFUSED, Arms, Assigning
+
+log = logging.getLogger(__name__)
+
+
+class Sampling(Assigning):
+    """For one shadow."""
+
+    def __init__(self, quarantine: Quarantine, settings: ShadowSection) -> None:
+        super().__init__(quarantine)
+        self._settings = settings
+        self._sampled: tuple[str, int] | None = None
+        self._sample = Split(0, 0)
+
+    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+        """None where nothing of this batch is looked at."""
+        if canary is None:
+            self._begin("", 0)
+            return None
+        self._begin(canary.digest, canary.pairs or self._settings.share)
+        sampled = self._sample.canary(batch)
+        if not sampled.any():
+            return None
+        mine = np.zeros(len(batch), np.bool_)
+        if canary.split.below:
+            mine = canary.split.canary(batch)
+        candidate = canary.servable
+        if candidate is not None and self._quarantine.lethal(candidate.resolution.identity):
+            candidate = None
+        return Arms(mine, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
+
+    def _begin(self, digest: str, share: int) -> None:
+        """So many percent of the keys are looked at for this candidate from now on; "": there is none."""
+        if (digest, share) == self._sampled:
+            return
+        self._sampled, self._sample = (digest, share), Split.sample(digest, share)
+        if digest:
+            log.info("sampling %d %% of the keys to compare %s with the champion", share, digest)
+        else:
+            log.info("the channel has neither a canary nor a shadow: nothing is scored")
+
+    def too_late(self, lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
+        limit = self._settings.max_lag_seconds
+        return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
+
+    def observe(self, label: str, asked: int, failed: int) -> None:
+        """A candidate that fails is asked on: nobody waits for it, and how it fails is what is to be known."""

@@ -1,0 +1,60 @@
+"""The swap record: from which offset on a partition was scored by which version, written with a revision's first batch.
+
+Each role that owns keys writes one record. It names the role's keys from that offset on: enough to determine, without a
+registry, which version an event must get (`models/traffic_split.py`). A canary that is rejected here also writes one: another
+scorer of the group may accept it, and answers with it under the same revision after the partition has moved there.
+"""
+
+import orjson
+
+from model_registry.channels.roles import CANARY, CHAMPION
+from publisher.transactions.protocol import Record
+from scorer.consumer.assignment import Partitions
+from scorer.settings import Settings
+from scorer.worker.batch_metrics import Published
+
+
+def swap_records(work: Published, partitions: Partitions, settings: Settings, at_ms: int) -> list[Record]:
+    """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
+    revision, scored last. `at_ms` is the wall clock. A shadow, which answers nobody, has none."""
+    if settings.swaps_topic not in settings.answer_topics:
+        return []
+    marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
+    changed = {partition: mark for partition, mark in marks.items() if mark.served != work.mark.served}
+    firsts = work.batch.first_offsets() if changed else {}
+    shares = _shares(work) if changed else {}
+    origin = work.servable.encoder.provenance
+    owners = [(origin["role"], origin["version"], origin["digest"])]
+    if work.canary:
+        owners.append((CANARY, work.canary.version, work.canary.digest))
+    records: list[Record] = []
+    for partition, before in changed.items():
+        for role, version, digest in owners:
+            value: dict[str, object] = {
+                "scorer": settings.owner,
+                "topic": partition[0],
+                "topic_id": before.topic_id,
+                "partition": partition[1],
+                "cut_over_offset": firsts[partition],  # the first that this version may have scored
+                "from_version": before.version or None,
+                "from_digest": before.digest or None,
+                "version": version,
+                "digest": digest,
+                "role": role,
+                "revision": work.servable.resolution.revision,
+                **shares,
+                "reason": work.servable.reason,
+                "at_ms": at_ms,
+            }
+            if (answers := partitions.answers_from(partition)) is not None:
+                value |= {"scores_from": answers.scores, "letters_from": answers.letters}
+            key = "{}/{}".format(*partition).encode()
+            records.append((settings.swaps_topic, orjson.dumps(value), key, -1, at_ms, None))
+    return records
+
+
+def _shares(work: Published) -> dict[str, object]:
+    """Whose the keys are: percent by role, and the seed of the hash that says so, where there is a canary."""
+    if (canary := work.canary) is None:
+        return {"shares": {CHAMPION: 100}}
+    return {"shares": {CHAMPION: 100 - canary.percent, CANARY: canary.percent}, "seed": f"{canary.split.seed:016x}"}

@@ -1,0 +1,67 @@
+"""Keeps a partition from going back to an older revision: if a newer one has scored it, it waits until that is served here."""
+
+import logging
+import math
+from collections.abc import Callable
+
+from prometheus_client import Counter
+
+from publisher.kafka.partitions import Partition
+from scorer.consumer.consumer import Intake
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
+HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
+
+
+class RevisionFence:
+    """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
+    monotonic seconds."""
+
+    def __init__(self, intake: Intake, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
+        self._intake = intake
+        self._hurry = hurry
+        self._timeouts = timeouts
+        self._clock = clock
+        self._until: dict[Partition, float] = {}
+        self._hurry_at = 0.0
+
+    def admit(self, revision: int) -> None:
+        """Look at the arrivals, where `revision` is served: those that are ahead of it wait."""
+        partitions = self._intake.partitions
+        arrivals = partitions.arrivals()
+        partitions.admit(arrivals)
+        ahead = {p for p in arrivals if partitions.mark(p).revision > revision}
+        if ahead:
+            log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
+            self._intake.pause(ahead, "revision")
+            self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
+
+    def look(self, revision: int, trusted: float = math.inf) -> None:
+        """Resume the partitions that wait for no newer revision than this one, or have waited for too long.
+
+        A partition beyond `trusted` waits on: a revision that was accepted here before, or elsewhere, has gone from the channel
+        without a move, and an older state may have been put back on purpose.
+        """
+        if not self._until:
+            return
+        now, partitions = self._clock(), self._intake.partitions
+        self._until = {p: until for p, until in self._until.items() if p in partitions}
+        reached = {p for p in self._until if partitions.mark(p).revision <= revision}
+        late = {p for p, until in self._until.items() if now >= until} - reached
+        held = {p for p in late if partitions.mark(p).revision > trusted}
+        if held:
+            log.error("revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held))
+            self._timeouts.inc(len(held))
+            self._until |= dict.fromkeys(held, now + WAIT_SECONDS)
+            late -= held
+        if late:
+            log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
+            self._timeouts.inc(len(late))
+        self._intake.resume(reached | late, "revision")
+        for partition in reached | late:
+            del self._until[partition]
+        if self._until and now >= self._hurry_at:
+            self._hurry_at = now + HURRY_SECONDS
+            self._hurry()

@@ -1,0 +1,161 @@
+"""What decode, infer and encode cost: CPU microseconds an event of the thread that does it, without Kafka.
+
+The parts are those of a running scorer, made from a package and a configuration. `encode` is the whole of a batch's scoring
+around a decoder and a model that answer from memory: ids, records, and the score records' bytes. `score` is all together.
+
+    python -m tests.benchmarks.bench.components [--batches 1,8,64,512,4096] [--features 4,30,300,3000] [--rounds 9]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from model_registry import package
+from model_registry.channels.channel import Resolution
+from scorer.decoding.batch import Batch
+from scorer.models.loaded_model import loader
+from scorer.models.servable import Servable, make
+from scorer.settings import Settings, load
+from scorer.worker.score_batch import Scoring
+from scorer.worker.score_records import Target
+from tests.benchmarks.bench.workload import HELD_OUT, Workload, configuration, key
+
+BATCH = 512
+PARTITIONS = 4
+RECORD_BYTES = 1_000_000
+NOW_MS = 1_700_000_000_000
+Row = dict[str, Any]
+YARDSTICK_ROWS = 64
+LEAST_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU microseconds: the median of the rounds, the lowest and the highest."""
+
+    us: float
+    lowest: float
+    highest: float
+
+    def to_dict(self) -> dict[str, float]:
+        return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
+
+
+def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = LEAST_SECONDS) -> Cost:
+    """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
+    call()
+    found = []
+    for _ in range(rounds):
+        calls, began, spent = 0, time.thread_time(), 0.0
+        while spent < least_seconds:
+            call()
+            calls += 1
+            spent = time.thread_time() - began
+        found.append(spent / calls / events * 1e6)
+    return Cost(statistics.median(found), min(found), max(found))
+
+
+def yardstick(rounds: int) -> Cost:
+    """What one fixed piece of work costs here and now. Figures of two runs, or of two machines, are compared as multiples of
+    it. It resembles the scorer's: JSON in, tuples, a matrix out."""
+    fields = {f"f{k}": k / 7 for k in range(30)}
+    text = json.dumps({"id": 1, **fields})
+    names = tuple(fields)
+
+    def work() -> object:
+        rows = []
+        for _ in range(YARDSTICK_ROWS):
+            row = json.loads(text)
+            rows.append(tuple(row[name] for name in names))
+        return np.array(rows, np.float32)
+
+    return cost(work, YARDSTICK_ROWS, rounds=rounds)
+
+
+class Parts:
+    """A servable and the scoring around it, for one workload, in a folder."""
+
+    def __init__(self, folder: Path, workload: Workload) -> None:
+        self.workload = workload
+        config = folder / f"scorer-{workload.features}.yaml"
+        config.write_text(configuration("bench", "127.0.0.1:1", "exactly-once"))
+        self.settings: Settings = load(config).settings
+        made = workload.package(folder / f"package-{workload.features}")
+        read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
+        ready = loader(self.settings)
+        self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
+        target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
+        self.scoring = Scoring(self.settings, target, target)
+
+    def batch(self, size: int) -> Batch:
+        """A batch as intake takes it."""
+        partitions = [number % PARTITIONS for number in range(size)]
+        return Batch(
+            topics=[self.settings.input.topics[0]] * size,
+            partitions=partitions,
+            offsets=[1_000_000 + number // PARTITIONS for number in range(size)],
+            keys=[key(number) for number in range(size)],
+            values=list(self.workload.events(size)),
+            timestamps=[NOW_MS + number for number in range(size)],
+            headers=[None] * size,
+        )
+
+    def costs(self, size: int, rounds: int) -> dict[str, Cost]:
+        """Of each component, and of all together (`score`), at this batch size."""
+        batch = self.batch(size)
+        loaded = self.servable.loaded
+        decoded = loaded.decoder.decode(batch.values)
+        outputs, signature = loaded.model.run(decoded.tensors), loaded.model.signature
+        decoder: Any = SimpleNamespace(decode=lambda _: decoded)
+        model: Any = SimpleNamespace(signature=signature, run=lambda _: outputs)
+        known = replace(loaded, decoder=decoder, model=model)  # they have answered before
+        calls: dict[str, Callable[[], object]] = {
+            "decode": lambda: loaded.decoder.decode(batch.values),
+            "infer": lambda: loaded.score(decoded.tensors),
+            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), lambda: NOW_MS),
+            "score": lambda: self.scoring.score(batch, self.servable, lambda: NOW_MS),
+        }
+        return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
+
+
+def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
+        folder = Path(name)
+        parts = Parts(folder, Workload())
+        by_batch = [_row(parts, size, rounds) for size in batches]
+        by_features = [_row(Parts(Path(tempfile.mkdtemp(dir=folder)), Workload(n)), BATCH, rounds) for n in features]
+        held_out = _row(Parts(Path(tempfile.mkdtemp(dir=folder)), HELD_OUT), BATCH, rounds)
+    unit = round(yardstick(rounds).us, 3)
+    return {"yardstick_us": unit, "by_batch": by_batch, "by_features": by_features, "held_out": [held_out]}
+
+
+def _row(parts: Parts, size: int, rounds: int) -> Row:
+    found = parts.costs(size, rounds)
+    return {"batch": size, "features": parts.workload.features, **{name: each.to_dict() for name, each in found.items()}}
+
+
+def numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.components")
+    parser.add_argument("--batches", type=numbers, default=[1, 8, 64, 512, 4096])
+    parser.add_argument("--features", type=numbers, default=[4, 30, 300, 3000])
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    print(json.dumps(measure(options.batches, options.features, options.rounds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Has scoring become dearer? CPU time an event as a multiple of the yardstick in the same run, against a committed baseline.
+
+Never wall time, and the lowest of the rounds on both sides, so that a busy machine changes little. Exit code 1 where a
+component costs more than the baseline allows.
+
+    python -m tests.benchmarks.bench.regression [--json]
+    python -m tests.benchmarks.bench.regression --write     # after a change that is meant to cost, or that made things cheaper
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.benchmarks.bench.components import Parts, yardstick
+from tests.benchmarks.bench.workload import Workload
+
+BASELINE = Path(__file__).with_name("baseline.json")
+SIZES = (1, 64, 512)
+ROUNDS = 7
+TOLERANCE = 1.6  # times the baseline; what machines and neighbours make of the same code stays below
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A component at a batch size: its multiple of the yardstick, what the baseline has, and whether that is too much."""
+
+    name: str
+    multiple: float
+    baseline: float
+    dearer: bool
+
+
+def verdicts(found: Mapping[str, float], baseline: Mapping[str, float], tolerance: float = TOLERANCE) -> list[Verdict]:
+    """One for each measured component. Raises KeyError for one that the baseline lacks."""
+    return [Verdict(name, value, baseline[name], value > tolerance * baseline[name]) for name, value in found.items()]
+
+
+def measure(rounds: int = ROUNDS) -> dict[str, float]:
+    """Multiples of the yardstick, for an event of 30 features."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as folder:
+        parts = Parts(Path(folder), Workload())
+        unit = yardstick(rounds).lowest
+        costs = {f"{name}@{size}": cost.lowest for size in SIZES for name, cost in parts.costs(size, rounds).items()}
+        unit = min(unit, yardstick(rounds).lowest)
+    return {name: round(cost / unit, 4) for name, cost in costs.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench.regression")
+    parser.add_argument("--write", action="store_true", help="make this run the baseline")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
+    options = parser.parse_args()
+    found = measure()
+    if options.write:
+        BASELINE.write_text(json.dumps(found, indent=1) + "\n")
+    judged = verdicts(found, json.loads(BASELINE.read_text()))
+    if options.json:
+        print(json.dumps([asdict(verdict) for verdict in judged]))
+    else:
+        for v in judged:
+            print(f"{'DEARER' if v.dearer else 'ok':6} {v.name:12} {v.multiple:8.4f}, baseline {v.baseline:.4f} (x{TOLERANCE})")
+    return int(any(verdict.dearer for verdict in judged))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

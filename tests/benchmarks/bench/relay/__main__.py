@@ -1,0 +1,112 @@
+"""The relay beside MirrorMaker 2 (tuned; exactly-once on in both): a table on stderr, every figure as JSON on stdout.
+
+    python -m tests.benchmarks.bench.relay                        # 1 million records of 200 bytes, 8 partitions, 3 rounds each
+    python -m tests.benchmarks.bench.relay --records 20000 --rounds 1 --seconds 2 --away 3  # tiny: its figures say nothing
+
+The two take turns on the same two clusters. `loopback` and `link` are clusters of their own; at the far end of `link`, 80 ms
+away, is the source, in a network namespace (needs root). Exit code 1 where a copy is not complete, 2 where nothing can be run.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.bench.counting import spread
+from tests.benchmarks.bench.machine import description
+from tests.benchmarks.bench.relay import link, measures
+from tests.benchmarks.bench.relay.engines import ENGINES
+from tests.benchmarks.bench.relay.stage import Stage
+
+RATE = 1_000.0
+PLACES = ("loopback", "link")
+ROUND_TRIP_MS = 80.0
+SHOWN = {
+    ("loopback", "drain"): ("first_record_s", "drain_per_s", "cpu_s", "peak_mb"),
+    ("loopback", "paced"): ("p50_added_ms", "p99_source_ms", "p99_destination_ms"),
+    ("link", "drain"): ("first_record_s", "drain_per_s", "cpu_s", "peak_mb"),
+    ("link", "back"): ("back_s",),
+}
+talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 140)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
+    found: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}
+    for place in PLACES:
+        if options.only in (None, place):
+            why = link.missing() if place == "link" else ""
+            if why:
+                talk.print(f"NOT RUN {place}: {why}", markup=False)
+                found[place] = {"not_run": why}
+            else:
+                found[place] = _measure(place, options)
+    print(json.dumps(found, indent=None if options.json else 1))
+    talk.print(_table(found))
+    faults = [
+        run for place in PLACES for by in found.get(place, {}).values() if isinstance(by, dict) for run in by.get("faults", [])
+    ]
+    for fault in faults:
+        talk.print(f"NOT CLEAN: {fault}", markup=False)
+    return 2 if all("not_run" in found.get(place, {"not_run": ""}) for place in PLACES) else int(bool(faults))
+
+
+def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Each measure, the engines in turn: name of the engine to figures."""
+    found: dict[str, Any] = {}
+    with contextlib.ExitStack() as exits:
+        cable = exits.enter_context(link.Link(ROUND_TRIP_MS)) if place == "link" else None
+        stage = exits.enter_context(Stage(cable))
+        stage.fill("bench.records", options.records)
+        kinds: dict[str, Callable[[measures.Engine], dict[str, float]]] = {
+            "drain": lambda engine: measures.drain(stage, engine, "bench.records", options.records),
+            "paced": lambda engine: measures.paced(stage, engine, RATE, options.seconds),
+            "back": lambda engine: measures.back(stage, engine, RATE, options.away),
+        }
+        for kind in (kind for where, kind in SHOWN if where == place):
+            runs: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
+            faults: list[str] = []
+            for _ in range(options.rounds):
+                for name, engine in ENGINES.items():
+                    talk.print(f"{time.strftime('%H:%M:%S')} {place} {kind} {name}", markup=False)
+                    try:
+                        runs[name].append(kinds[kind](engine))
+                    except (AssertionError, RuntimeError) as error:
+                        faults.append(f"{place} {kind} {name}: {error}")
+            found[kind] = {name: spread(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
+    return found
+
+
+def _table(found: dict[str, Any]) -> Table:
+    shown = Table("", "", *ENGINES, title="the relay beside MirrorMaker 2: median (lowest to highest)")
+    for (place, kind), names in SHOWN.items():
+        for name in names:
+            figures = [found.get(place, {}).get(kind, {}).get(engine, {}).get(name) for engine in ENGINES]
+            cells = [f"{f['median']:,.1f} ({f['lowest']:,.1f} to {f['highest']:,.1f})" if f else "-" for f in figures]
+            shown.add_row(f"{place} {kind}", name, *cells)
+    return shown
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.bench.relay", description="The relay beside MirrorMaker 2."
+    )
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the latency measurement")
+    parser.add_argument("--away", type=float, default=30.0, help="seconds for which the link is cut")
+    parser.add_argument("--only", choices=PLACES, help="only these measurements")
+    parser.add_argument("--json", action="store_true", help="one line on stdout")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""What decoding JSON objects costs with the native scanner and with msgspec alone, by batch size: CPU microseconds an event.
+
+    python -m tests.benchmarks.bench.scanner [--json] [--batches 4096,256,64,8,4,1] [--rounds 9]
+
+Two contents: `tab30`, 30 numbers of four places, and `names75`, 75 numbers of 17 digits under long names. Rounds alternate
+between both ways, so that a busy machine disturbs both alike.
+`scorer/decoding/json/native_rows.py` has its smallest batch from here.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from model_registry.package.signature import Signature
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.native.load import native
+from tests.benchmarks.bench.components import cost, numbers
+
+CONTENTS = {"tab30": (30, 4, "f{}"), "names75": (75, None, "customer_transactions_of_the_last_{}_days_mean")}
+"""Numbers of an event, their places (None: all), and what they are called."""
+LEAST_SECONDS = 0.02
+LARGEST = 1_000_000
+
+
+def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
+    """A signature and events for it."""
+    width, places, name = CONTENTS[content]
+    names = [name.format(k) for k in range(width)]
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": names}]
+    drawn = np.random.default_rng(1).normal(size=(count, width))
+    rows = (drawn if places is None else drawn.round(places)).tolist()
+    values = [json.dumps({"id": f"event-{n}", **dict(zip(names, row, strict=True))}).encode() for n, row in enumerate(rows)]
+    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), values
+
+
+def measured(content: str, batches: Sequence[int], rounds: int, least: float = LEAST_SECONDS) -> Iterator[dict[str, Any]]:
+    """A row a batch size: median, lowest and highest of each way. Raises AssertionError where they do not agree."""
+    signature, values = events(content, max(batches))
+    ways = {name: JsonDecoder(signature, "id", LARGEST, fewest=fewest) for name, fewest in (("native", 1), ("msgspec", None))}
+    for size in batches:
+        batch = values[:size]
+        one, other = (decoder.decode(batch) for decoder in ways.values())
+        assert list(one.ids) == list(other.ids)
+        assert one.tensors["x"].tobytes() == other.tensors["x"].tobytes()
+        found: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, decoder in ways.items():
+                found[name].append(cost(_call(decoder, batch), size, rounds=1, least_seconds=least).us)
+        yield {"content": content, "batch": size, **{name: _spread(each) for name, each in found.items()}}
+
+
+def _call(decoder: JsonDecoder, batch: list[bytes]) -> Callable[[], object]:
+    return lambda: decoder.decode(batch)
+
+
+def _spread(found: Sequence[float]) -> dict[str, float]:
+    return {"us": round(statistics.median(found), 3), "lowest": round(min(found), 3), "highest": round(max(found), 3)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See the module. Exit code 2 where there is no native scanner."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.bench.scanner", description="What the native scanner saves."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--batches", type=numbers, default=[4096, 256, 64, 8, 4, 1])
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args(arguments)
+    if native().library is None:
+        print(f"there is no native scanner: {native().why}", file=sys.stderr)
+        return 2
+    rows = [row for content in CONTENTS for row in measured(content, options.batches, options.rounds)]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    table = Table("content", "batch", "native us/event", "msgspec us/event")
+    for row in rows:
+        ways = (f"{row[way]['us']:.2f} ({row[way]['lowest']:.2f}-{row[way]['highest']:.2f})" for way in ("native", "msgspec"))
+        table.add_row(row["content"], str(row["batch"]), *ways)
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

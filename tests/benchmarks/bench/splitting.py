@@ -1,0 +1,105 @@
+"""What a canary of the same model costs the thread that scores: CPU microseconds an event, with and without one in turn.
+
+The parts are those of a running scorer, and batches are columns as the native part takes them. There is no Kafka in here: a
+difference shows that is smaller than what two drains on a busy machine differ by.
+
+    python -m tests.benchmarks.bench.splitting [--batch 2000] [--rounds 101]
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from model_registry import package
+from model_registry.channels.channel import Resolution
+from model_registry.channels.roles import CANARY
+from scorer.decoding.columnar_batch import PackedBatch
+from scorer.models.servable import Canary, Servable, make
+from scorer.models.traffic_split import Split
+from scorer.native.byte_columns import PADDING, Texts
+from scorer.native.fetch import Columns
+from scorer.worker.canary_routing import Assigning
+from tests.benchmarks.bench.components import NOW_MS, PARTITIONS, Parts
+from tests.benchmarks.bench.workload import Workload, key
+
+BATCH = 2_000  # events, about what a drain takes at once
+PERCENT = 5
+DIGEST = "sha256:" + "c1" * 32
+
+
+class Splitting:
+    """A champion and a canary of the same model, and one batch for both."""
+
+    def __init__(self, folder: Path, events: int) -> None:
+        self._parts = Parts(folder, Workload())
+        self._events = events
+        candidate = self._candidate(folder / "candidate")
+        self._canary = Canary(
+            DIGEST, PERCENT, Split.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
+        )
+        quarantine: Any = SimpleNamespace(may_ask=lambda: True)
+        self._assigning = Assigning(quarantine)
+        self._values = list(Workload().events(events))
+        self._keys = [key(number) for number in range(events)]
+
+    def us(self, *, split: bool) -> float:
+        """CPU microseconds an event of one batch. Raises RuntimeError where it is not answered as columns."""
+        batch = self._batch()
+        began = time.thread_time_ns()
+        arms = self._assigning.arms(batch, self._canary if split else None)
+        scored = self._parts.scoring.score(batch, self._parts.servable, lambda: NOW_MS, lambda: None, arms)
+        spent = time.thread_time_ns() - began
+        if scored.packed is None or (scored.asked > 0) is not split:
+            raise RuntimeError("the batch was not answered as columns: is the native part built?")
+        return spent / 1_000 / self._events
+
+    def _candidate(self, folder: Path) -> Servable:
+        read = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
+        resolution = Resolution(DIGEST, "1.0.1", 1)
+        made = make(read, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
+        return made.acting(resolution, "", CANARY)
+
+    def _batch(self) -> PackedBatch:
+        count = self._events
+        each = np.arange(count)
+        zeros = np.zeros(count, np.int32)
+        lanes = (each % PARTITIONS).astype(np.int32)
+        places = [(self._parts.settings.input.topics[0], number) for number in range(PARTITIONS)]
+        values, keys = _texts(self._values), _texts(self._keys)
+        return PackedBatch(Columns(places, lanes, each // PARTITIONS, NOW_MS + each, zeros, zeros, values, keys, None), "empty")
+
+
+def _texts(values: list[bytes]) -> Texts:
+    bounds = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=bounds[1:])
+    return Texts(np.frombuffer(b"".join(values) + PADDING, np.uint8), bounds[:-1], bounds[1:])
+
+
+def measure(events: int, rounds: int) -> dict[str, float]:
+    """Medians over the rounds: of a batch without a canary, with one, and of the difference of two that follow each other."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
+        splitting = Splitting(Path(name), events)
+        found = np.array([[splitting.us(split=False), splitting.us(split=True)] for _ in range(rounds + 1)][1:])
+    alone, split = np.median(found, axis=0).tolist()
+    more = float(np.median(found[:, 1] - found[:, 0]))
+    return {"score_us": round(alone, 3), "score_us_split": round(split, 3), "more_us": round(more, 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.bench.splitting", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--rounds", type=int, default=101)
+    options = parser.parse_args()
+    print(json.dumps(measure(options.batch, options.rounds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""What a measurement of the whole scorer stands on: a real broker, topics of its own, a registry, `scorer run` on its core."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from numpy.typing import NDArray
+
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.headers import Headers
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.processes import executable
+from tests.benchmarks.bench.machine import Cores
+from tests.benchmarks.bench.workload import Workload, configuration, key
+from tests.support.waiting import within
+
+PARTITIONS = 4
+PATIENCE_SECONDS = 120.0
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+
+
+class Stage:
+    """One broker for all measurements; every measurement gets topics, a group and a configuration of its own.
+
+    This process, the broker and what else it starts are kept off the scorer's core.
+    """
+
+    def __init__(self, cores: Cores, workload: Workload, package: Callable[[Path, int], Path] | None = None) -> None:
+        """`package` writes a version of another model than the workload's, for a seed."""
+        self.cores = cores
+        self.workload = workload
+        self._package = package or workload.package
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        os.sched_setaffinity(0, self.cores.others)
+        self.folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-")))
+        self.broker = self._cleanup.enter_context(EmbeddedBroker(heap_mb=1_024, quick_start=False))
+        self.servers = self.broker.bootstrap_servers
+        self.settings = KafkaSettings(bootstrap_servers=self.servers)
+        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        for seed, version in enumerate(("1.0.0", "2.0.0")):
+            self.push(version, seed)
+        self.promote("1.0.0")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def command(self, *arguments: str) -> None:
+        """A command of the product that must succeed."""
+        done = subprocess.run([executable(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode()}")
+
+    def push(self, version: str, seed: int) -> None:
+        """A version; those of one seed compute the same."""
+        package = self._package(self.folder / f"package-{version}", seed)
+        self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
+
+    def promote(self, version: str, canary: str = "") -> None:
+        """The channel `prod` to a version; or this share of the keys, in percent (`5%`), beside the version that it is at."""
+        share = ["--canary", canary] if canary else []
+        self.command("model-registry", "promote", "oci:./registry/model", "--to", version, *share)
+
+    def make(
+        self,
+        name: str,
+        delivery: str,
+        *,
+        source: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        scores: Mapping[str, str] = STAMPED,
+    ) -> str:
+        """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
+        `settings`: of the input, in place of the usual ones; `scores`: of the output topic."""
+        name = f"{name}-{uuid.uuid4().hex[:6]}"
+        made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
+        made[f"{name}.scores"].result(30)
+        config = json.loads(configuration(name, self.servers, delivery))
+        if source:
+            config["input"]["topics"] = [source]
+        if settings is not None:
+            config["input"] = {"topics": config["input"]["topics"], **settings}
+        (self.folder / f"{name}.yaml").write_text(json.dumps(config))
+        self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
+        return name
+
+    def fill(self, topic: str, events: Iterable[bytes], headers: Callable[[int], Headers] = lambda _: None) -> None:
+        """A new topic with these events in it, dealt to the partitions in turn; `headers` of each by its number."""
+        self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "log_level": 0})
+        for number, value in enumerate(events):
+            while len(producer) > 50_000:
+                producer.poll(0.05)
+            producer.produce(topic, value, key(number), partition=number % PARTITIONS, headers=headers(number))
+        if producer.flush(PATIENCE_SECONDS):
+            raise RuntimeError(f"the broker did not take the events for {topic}")
+
+    @contextlib.contextmanager
+    def scorer(self, name: str, workers: int = 1, flags: Sequence[str] = ()) -> Iterator["Running"]:
+        """`scorer run` on the scorer's core, until the block ends; it must end with code 0."""
+        log = self.folder / f"{name}{''.join(flags[:1])}.log"
+        command = self.cores.pinned(executable("scorer"), "run", f"{name}.yaml", "--workers", str(workers), *flags)
+        with log.open("wb") as said:
+            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        running = Running(process, log)
+        try:
+            yield running
+            process.terminate()
+            if code := process.wait(PATIENCE_SECONDS):
+                raise RuntimeError(f"the scorer ended with code {code}: {running.said[-2_000:]}")
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    @contextlib.contextmanager
+    def reader(self, topic: str) -> Iterator["Reader"]:
+        """A process that notes when each score of a topic becomes readable."""
+        path = self.folder / f"{topic}.npy"
+        command = [sys.executable, "-m", "tests.benchmarks.bench.arrivals", self.servers, topic, str(path)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            yield Reader(process, path)
+        finally:
+            process.kill()
+            process.wait()
+
+    def written(self, topic: str) -> int:
+        """The sum of a topic's end offsets: records, and the markers of transactions."""
+        if not hasattr(self, "_ends"):
+            self._ends = kafka.reader(self.settings, "bench-ends")
+        return sum(self._ends.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS))
+
+
+class Running:
+    """A started scorer."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.log = log
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def until(self, done: Callable[[], bool], what: str, every_seconds: float = 0.05) -> None:
+        """Wait for an effect. Raises RuntimeError where the scorer ends before, or it does not come."""
+        within(lambda: done() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
+        if not done():
+            code = self.process.poll()
+            raise RuntimeError(f"{what} did not come in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
+
+
+class Reader:
+    """A started `tests.benchmarks.bench.arrivals`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+        self._process = process
+        self._path = path
+        self.seen = 0
+        self._next()
+
+    def _next(self) -> None:
+        assert self._process.stdout is not None
+        self.seen = int(self._process.stdout.readline() or self.seen)
+
+    def wait(self, count: int) -> None:
+        """Until it has seen so many, or half a minute has brought nothing."""
+        still = 0
+        while self.seen < count and still < 60:
+            before = self.seen
+            self._next()
+            still = 0 if self.seen > before else still + 1
+
+    def finish(self) -> NDArray[Any]:
+        """Ids, arrival times in Unix ms and version numbers: (3, n)."""
+        self._process.communicate(b"\n")
+        found: NDArray[Any] = np.load(self._path)
+        return found

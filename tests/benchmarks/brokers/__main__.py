@@ -1,0 +1,92 @@
+"""`python -m tests brokers`: the demo on each version of Apache Kafka that is listed here, on a real broker.
+
+Events flow, a version is swapped, a scorer is killed (kill -9), and the audit counts. The exit code is 1 where a run was not
+clean. The jars come from Maven, checked against `kafka-VERSION.txt`.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from publisher.errors import Fatal
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.jars import jar_list
+from scorer.demo.broker.kraft_config import HOST
+from scorer.demo.options import Options
+from scorer.demo.run import Demo
+from scorer.demo.sandbox import stage
+from scorer.demo.summary import Summary
+from scorer.demo.view import View
+
+FOLDER = Path(__file__).parent
+LISTS = {path.stem.removeprefix("kafka-"): path for path in sorted(FOLDER.glob("kafka-*.txt"))}
+EMBEDDED = next(jar.version for jar in jar_list() if jar.artifact == "kafka_2.13")
+VERSIONS = (*LISTS, EMBEDDED)
+COUNTS = ("events", "missing", "duplicates")
+PAUSES = {"swap": "swap_pause_ms", "kill -9": "kill_pause_ms"}
+
+
+def broker(version: str) -> EmbeddedBroker:
+    """A broker of this version. Its one voter is told by address, as all versions understand."""
+    if version == EMBEDDED:
+        return EmbeddedBroker()
+    voters = "controller.quorum.voters"
+    return EmbeddedBroker(properties=lambda ports: {voters: f"1@{HOST}:{ports[1]}"}, jars=jar_list(LISTS[version].read_text()))
+
+
+def play(version: str, options: Options, logs: Path | None) -> Summary | str:
+    """The demo on a broker of this version, or why it did not come to its end. `logs`: a folder for what everybody says."""
+    with View() as view, contextlib.ExitStack() as cleanup:
+        view.step(f"Apache Kafka {version}")
+        try:
+            running = cleanup.enter_context(broker(version))
+            own = dataclasses.replace(options, bootstrap_servers=running.bootstrap_servers)
+            where = cleanup.enter_context(stage(own, view))
+            if logs is not None:
+                cleanup.callback(keep, [where.folder, running.folder], logs / version)
+            return Demo(own, view, where).play()
+        except Fatal as error:
+            return str(error)
+
+
+def keep(folders: Sequence[Path], target: Path) -> None:
+    target.mkdir(parents=True)
+    for log in (log for folder in folders for log in folder.glob("*.log")):
+        shutil.copy(log, target)
+
+
+def row(played: Summary | str) -> list[str]:
+    """Counts, pauses in seconds, and the verdict."""
+    if isinstance(played, str):
+        return ["-"] * (len(COUNTS) + len(PAUSES)) + [played.partition("\n")[0]]
+    found = played.to_dict()
+    pauses = [f"{found[name] / 1_000:.1f} s" if found[name] else "-" for name in PAUSES.values()]
+    return [*(f"{found[name]:,}" for name in COUNTS), *pauses, "clean" if played.clean else "NOT CLEAN"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests brokers", description=__doc__)
+    parser.add_argument("--only", action="append", choices=VERSIONS, help="this version; repeatable (default: all)")
+    parser.add_argument("--events", type=int, default=20_000, help="flights in a run, at least")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="flights a second")
+    parser.add_argument("--logs", type=Path, help="keep what scorers and brokers say in this folder")
+    wanted = parser.parse_args()
+    options = Options(events=wanted.events, rate=wanted.rate)
+    table, clean = Table("Apache Kafka", *COUNTS, *(f"longest pause at the {name}" for name in PAUSES), ""), True
+    for version in wanted.only or VERSIONS:
+        played = play(version, options, wanted.logs)
+        table.add_row(version, *row(played))
+        clean = clean and isinstance(played, Summary) and played.clean
+    Console().print(table)
+    return 0 if clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The product's loop over events in memory, with a model that is open already: what it reaches, and how late answers are."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from model_registry import package
+from model_registry.channels.channel import Resolution
+from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.models.loaded_model import loader
+from scorer.models.servable import make
+from scorer.observability.liveness import Progress
+from scorer.observability.metrics import Metrics
+from scorer.observability.traces import Traces
+from scorer.settings import Settings, load
+from scorer.worker.context import Collaborators
+from scorer.worker.score_batch import Scoring
+from scorer.worker.score_records import Target
+from scorer.worker.worker import Loop
+from tests.support.transport_memory import MemoryLog, transport
+
+RECORD_BYTES = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of a run: events a second, and the latency (seconds) that 99 of 100 events stayed below."""
+
+    events_per_second: float
+    p99: float
+
+
+class Ground:
+    """A package, ready to serve, with these settings of the model."""
+
+    def __init__(self, folder: Path, event_format: str, cache: Path, **model: Any) -> None:
+        values = {
+            "name": "memory",
+            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+            "input": {"topics": ["events"], "format": event_format, "max_event_bytes": RECORD_BYTES},
+            "output": {"topic": "scores"},
+            "model": {"source": "oci:.", "cache": str(cache), "deadline_ms": 2_500, **model},
+        }
+        self._settings = load(values).settings
+        found = package.read(folder, name=folder.name, version="1.0.0", digest="sha256:" + "0" * 64)
+        ready = loader(self._settings)
+        self.servable = make(found, Resolution(found.digest, "1.0.0", 1), ready, self._settings)
+
+    def run(self, events: Sequence[bytes], log: MemoryLog, max_events: int, due: Sequence[float] | None = None) -> Drained:
+        """Answer all events, in batches of at most `max_events`. `due` as in MemoryConsumer."""
+        batching = self._settings.batching.model_copy(update={"max_events": max_events})
+        settings: Settings = self._settings.model_copy(update={"batching": batching})
+        target = Target("scores", 1, RECORD_BYTES)
+        intake, session = transport(settings.owner, "events", events, log, due)
+        versions: Any = SimpleNamespace(
+            serving={"champion": self.servable},
+            champion=self.servable,
+            canary=None,
+            trusted_revision=math.inf,
+            flip=lambda: False,
+            hurry=lambda: None,
+        )
+        loop = Loop(
+            Collaborators(
+                settings,
+                intake,
+                session,
+                versions,
+                Scoring(settings, target, target),
+                Quarantine(settings, InHand(), versions, lambda: None),
+                Metrics(session.counters, settings.model),
+                Progress(log.clock()),
+                Traces(),
+            )
+        )
+        begun = log.clock()
+        loop.run(lambda: len(log.visible) > len(events), lambda: None)
+        session.close()
+        ended, answered = log.committed_at[-1][0], np.array([count for _, count in log.committed_at])
+        batch_of = np.searchsorted(answered - 1, np.arange(1, len(events) + 1))  # one record is the swap to the version
+        times = np.array([at for at, _ in log.committed_at])[np.minimum(batch_of, len(answered) - 1)]
+        latency = times - (np.array(due) if due else begun)
+        return Drained(len(events) / (ended - begun), float(np.quantile(latency, 0.99)))
+
+
+def paced(count: int, rate: float, start: float | None = None) -> list[float]:
+    """Times of so many events, evenly at `rate` a second from `start`, by default from now on."""
+    begun = time.monotonic() if start is None else start
+    return [begun + number / rate for number in range(count)]

@@ -1,0 +1,80 @@
+"""One network on one device: what the device does by itself, and what the loop makes of it, by batch bucket."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scorer.backends.cost_curve import measured
+from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
+from tests.benchmarks.gpu.drain import Drained, Ground, paced
+from tests.benchmarks.gpu.networks import Network, pool
+from tests.support.transport_memory import MemoryLog
+
+SIZES = {False: CANDIDATES, True: (1, 8, 32)}  # by whether it is quick
+SECONDS = {False: 2.0, True: 0.2}  # of each run of the loop
+MOST_EVENTS = 400_000
+LEAST_BATCHES = 6
+P99_BATCHES = 2.5  # at half load: 1.5 T(B), and one batch that an event waits for
+
+
+def measure(network: Network, device: str, package: Path, *, quick: bool, until: float) -> dict[str, Any]:
+    """Figures of the network, which has this package, JSON-able; times in ms. Sizes that are not begun by `until` (monotonic
+    seconds) are named as not run.
+
+    Raises BackendMissing, and ModelRefused where the device cannot run the network.
+    """
+    ground = Ground(package, network.event_format, package.parent / "cache", device=device, buckets=SIZES[quick])
+    alone = _alone(ground, SIZES[quick])
+    limit = max(size / seconds for size, seconds in alone.items())
+    rows, late = [], []
+    for size, seconds in alone.items():
+        if time.monotonic() > until:
+            late.append(size)
+        else:
+            rows.append(_row(ground, network, size, seconds, limit, SECONDS[quick]))
+    return {
+        "network": network.name,
+        "device": device,
+        "device_events_per_second": limit,
+        "worthwhile_buckets": choose(alone),
+        "buckets": rows,
+        "not_run": {"out of time": late, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
+    }
+
+
+def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
+    """Seconds of each bucket in the session that the loop uses, with the data on the device already."""
+    bound: Any = ground.servable.loaded.model
+    buckets = bound._bound._buckets
+    return measured(sizes, lambda size: buckets[size].run(), rounds=10)
+
+
+def _row(ground: Ground, network: Network, size: int, alone: float, limit: float, seconds: float) -> dict[str, Any]:
+    first = ground.run(pool(network, LEAST_BATCHES * size), MemoryLog(), size)
+    count = _count(first.events_per_second * seconds, size)
+    drained = ground.run(pool(network, count), MemoryLog(), size)
+    rate = drained.events_per_second / 2
+    half = _half(ground, network, size, rate, seconds)
+    batch_ms = size / drained.events_per_second * 1_000
+    return {
+        "batch": size,
+        "device_ms": alone * 1_000,
+        "events": count,
+        "events_per_second": drained.events_per_second,
+        "share_of_device": drained.events_per_second / limit,
+        "batch_ms": batch_ms,
+        "half_load_events_per_second": rate,
+        "half_load_p99_ms": half.p99 * 1_000,
+        "half_load_p99_aim_ms": P99_BATCHES * batch_ms,
+    }
+
+
+def _half(ground: Ground, network: Network, size: int, rate: float, seconds: float) -> Drained:
+    events = pool(network, _count(rate * seconds, size))
+    return ground.run(events, MemoryLog(), size, paced(len(events), rate))
+
+
+def _count(events: float, size: int) -> int:
+    batches = max(LEAST_BATCHES, int(min(events, MOST_EVENTS) / size))
+    return batches * size

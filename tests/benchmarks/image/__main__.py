@@ -1,0 +1,97 @@
+"""`python -m tests image`: build the container image, run it, stop it, kill it, measure it, against a real broker. Minutes;
+needs root and the Debian packages buildah, podman, runc and mmdebstrap.
+
+It runs as a strict cluster would run it: read-only, as a user without name, without capabilities and without a shell.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.benchmarks.findings import Finding, told
+from tests.benchmarks.image import build, stages, training
+from tests.integration.scorer.rig import Rig
+
+PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
+"""Each is a Debian package of its name."""
+Stage = Callable[[str, str, Path], list[Finding]]
+"""Takes the image, a broker's address and a folder to make."""
+
+
+def on_a_rig(stage: Callable[[str, Rig], list[Finding]]) -> Stage:
+    """A stage of scorers, with topics of its own and a version in production."""
+
+    def run(image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
+        rig = stages.prepared(bootstrap_servers, folder, f"{folder.name}-{time.time_ns()}")
+        try:
+            return stage(image, rig)
+        finally:
+            rig.close()
+
+    return run
+
+
+STAGES: dict[str, Stage] = {
+    "scores": on_a_rig(stages.scores),
+    "stops": on_a_rig(stages.stops),
+    "runs-out-of-memory": on_a_rig(stages.runs_out_of_memory),
+    "keeps-to-its-share": on_a_rig(stages.keeps_to_its_share),
+    "relays": stages.relays,
+}
+GPU_STAGES: dict[str, Stage] = {"refuses-without-a-card": on_a_rig(stages.refuses_without_a_card)}
+TRAINING_STAGES: dict[str, Stage] = {"trains": training.trains}
+BYTES = {"cpu": 600e6, "gpu": 8e9, "training": 1.2e9, "network": 8e9}
+"""The image with each list of requirements is smaller."""
+
+
+def main() -> int:
+    """Exit code 0 where every claim holds, 1 where one does not, 2 where a program is missing."""
+    parser = argparse.ArgumentParser(prog="python -m tests image", description=__doc__)
+    parser.add_argument("--only", action="append", choices=[*STAGES, *TRAINING_STAGES], help="only this stage; may be repeated")
+    parser.add_argument("--image", help="run this image of the local storage instead of building one")
+    parser.add_argument(
+        "--extra", choices=list(BYTES), default="cpu", help="gpu, network: no card is needed, but 20 GB of disk"
+    )
+    options = parser.parse_args()
+    if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
+        build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
+        return 2
+    return told(proved(options))
+
+
+def proved(options: argparse.Namespace) -> Iterator[Finding]:
+    """The findings of the build and of every stage that was asked for."""
+    if options.image is None:
+        build.base()
+        began = time.monotonic()
+        options.image = build.image(options.extra)
+        yield Finding("built in", f"{time.monotonic() - began:.0f} s", True)
+        size = build.bytes_of(options.image)
+        yield Finding("size", f"{size / 1e6:.0f} MB", size < BYTES[options.extra])
+    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield from stages.contents(options.image, folder, options.extra)
+        trains = options.extra in build.TRAINING
+        known = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
+        for stage in [name for name in known if not options.only or name in options.only]:
+            build.say(f"== {stage}")
+            for finding in attempt(known[stage], options.image, broker.bootstrap_servers, folder / stage):
+                yield finding._replace(what=f"{stage}, {finding.what}")
+
+
+def attempt(stage: Stage, image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
+    """A stage's findings; that it could not be ended is one too."""
+    try:
+        return stage(image, bootstrap_servers, folder)
+    except (AssertionError, RuntimeError) as error:
+        return [Finding("the stage ended early", str(error), False)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""`python -m tests judge`: simulated streams, judged as a rollout is. How often a candidate is wrongly rolled back or promoted.
+
+The exit code is 1 where a bar is missed.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+
+from scorer.rollout.canary_analysis.bake_time import Bake, Sight
+from scorer.rollout.canary_analysis.key_strata import Cells
+from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, Decision, Rule, decide
+from tests.benchmarks.judge.streams import Kind, Stream, by_chance, by_key, by_score
+
+FEW = 100  # streams of cases that chance has no part in
+STEPS = 3  # of a rollout: 5, 25 and 100 %
+LOOKS, EVERY = 120, 250
+BAKE_SECONDS = 20.0
+ERROR, FLIP, LOSS, TIMEOUT = Rule(ERRORS, 0.005), Rule(FLIPS, 0.05, signed=False), Rule(BRIER, 0.005), Rule("timeouts", 0.005)
+SEEING = Sight(cut_over=6, partitions=6, pair_age=0.1, behind=0.5)
+talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Ending:
+    decision: Decision
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """Streams, what must not become of them (or must), and in how many at the most (at the least)."""
+
+    name: str
+    stream: Stream
+    decision: Decision
+    bar: float
+    least: bool = False
+    sight: Sight = SEEING
+    silent: tuple[str, ...] = ()
+    streams: int | None = None
+
+    def met(self, share: float) -> bool:
+        return share >= self.bar if self.least else share <= self.bar
+
+
+def cases() -> list[Case]:
+    even = (by_chance(ERROR, 0.01, 0.01), by_chance(FLIP, 0.0, 0.01))
+    uneven = (by_key(ERROR, 0.02, 0.02), by_key(FLIP, 0.0, 0.01), by_score(LOSS, 0.0), by_key(TIMEOUT, 0.005, 0.005))
+    good = (by_chance(ERROR, 0.0005, 0.0005), by_chance(FLIP, 0.0, 0.01))
+    found = [
+        Case("A/A: one binary, two digests", Stream(even, LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
+        Case("A/A that never differs", Stream((by_chance(ERROR, 0.0, 0.0),), LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
+        Case("equal, uneven keys, 4 rules", Stream(uneven, LOOKS, EVERY), Decision.ROLL_BACK, 0.05),
+        Case("good: promoted", Stream(good, LOOKS, EVERY), Decision.PROMOTE, 0.9, least=True),
+        *_margins(),
+    ]
+    for more in (0.01, 0.02, 0.03, 0.04, 0.05):
+        worse = Stream((by_chance(ERROR, 0.005, 0.005 + more), *good[1:]), 5_000 // EVERY, EVERY)
+        found.append(Case(f"errors +{more:.0%}, by 5,000 pairs", worse, Decision.ROLL_BACK, 0.9, least=True))
+    seen, blind = Stream(good, LOOKS, EVERY), Stream((*good, by_score(LOSS, 0.0)), LOOKS, EVERY)
+    return [
+        *found,
+        Case("no traffic", Stream(good, LOOKS, 0), Decision.PROMOTE, 0.0, streams=FEW),
+        Case("labels absent", blind, Decision.PROMOTE, 0.0, silent=(BRIER,), streams=FEW),
+        Case("judge behind", seen, Decision.PROMOTE, 0.0, sight=Sight(6, 6, 0.1, 45.0), streams=FEW),
+        Case("a partition not cut over", seen, Decision.PROMOTE, 0.0, sight=Sight(5, 6, 0.1, 0.5), streams=FEW),
+    ]
+
+
+def _margins() -> list[Case]:
+    kinds: dict[str, Kind] = {
+        "errors by chance": by_chance(ERROR, 0.0, ERROR.margin),
+        "errors of both by chance": by_chance(ERROR, 0.01, 0.01 + ERROR.margin),
+        "errors by key": by_key(ERROR, 0.0, ERROR.margin),
+        "flips by key": by_key(FLIP, 0.0, FLIP.margin),
+        "Brier by key": by_score(LOSS, LOSS.margin),
+    }
+    return [
+        Case(f"at the margin: {name}", Stream((kind,), LOOKS, EVERY), Decision.PROMOTE, 0.05) for name, kind in kinds.items()
+    ]
+
+
+def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:
+    """Look after every few pairs and each second, until there is a verdict."""
+    rules = [kind.rule for kind in case.stream.kinds]
+    cells = {rule.name: Cells() for rule in rules}
+    bake, pairs = Bake(), 0
+    for second, (places, differences) in enumerate(case.stream.play(chance)):
+        for name in cells.keys() - set(case.silent):
+            cells[name] = cells[name].added(places, differences[name])
+        pairs += len(places)
+        bake = bake.looked(float(second), case.sight)
+        wanted = 0.0 if case.decision is Decision.ROLL_BACK else min(BAKE_SECONDS, case.stream.looks)
+        obstacles = list(bake.obstacles(wanted, case.sight))
+        found = decide(rules, cells, steps=steps, obstacles=obstacles).decision
+        if found is not Decision.HOLD:
+            return Ending(found, pairs)
+    return Ending(Decision.HOLD, pairs)
+
+
+def tried(case: Case, streams: int, seed: int, steps: int) -> dict[str, object]:
+    """What became of so many streams."""
+    began = time.monotonic()
+    endings = [ending(case, np.random.default_rng([seed, number]), steps) for number in range(case.streams or streams)]
+    counts = Counter(each.decision for each in endings)
+    share = counts[case.decision] / len(endings)
+    decided = [each.pairs for each in endings if each.decision is case.decision]
+    return {
+        "case": case.name,
+        "streams": len(endings),
+        **{decision.value: counts[decision] for decision in Decision},
+        "median_pairs": int(np.median(decided)) if decided else None,
+        "bar": f"{case.decision.value} in at {'least' if case.least else 'most'} {case.bar:.0%}",
+        "met": case.met(share),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests judge", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--streams", type=int, default=1_000, help="of each case")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of the rollout that is judged")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+    options = parser.parse_args(arguments)
+    found = []
+    for case in cases():
+        if options.only in case.name:
+            found.append(tried(case, options.streams, options.seed, options.steps))
+            talk.print(*(f"{value}" for value in found[-1].values()), sep=" | ", markup=False)
+    if options.json:
+        print(json.dumps(found, indent=1))
+    return int(not all(each["met"] for each in found) or not found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""ONNX Runtime called directly: what a model answers to an event, what it costs in batches, and how far off scores are."""
+
+import time
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from tests.benchmarks.models.cases import Case, Event, Feed
+
+
+class Direct:
+    """A model in a session of one thread, as a scorer has it."""
+
+    def __init__(self, case: Case, path: Path) -> None:
+        self._case = case
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        if case.extensions:
+            import onnxruntime_extensions
+
+            options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+        self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._names = [output.name for output in self._session.get_outputs()]
+
+    def answers(self, events: Sequence[Event]) -> list[Feed]:
+        """The rows of each event's outputs, by name."""
+        found = (self._run(self._case.feed([event])) for event in events)
+        return [{name: output[0] for name, output in outputs.items()} for outputs in found]
+
+    def cpu_us(self, events: Sequence[Event], batch: int) -> float:
+        """CPU microseconds an event, in batches of so many; of each the events that may be are run together."""
+        feeds = [feed for start in range(0, len(events), batch) for feed in self._feeds(events[start : start + batch])]
+        self._run(feeds[0])
+        begun = time.process_time()
+        for feed in feeds:
+            self._run(feed)
+        return (time.process_time() - begun) / len(events) * 1e6
+
+    def _feeds(self, events: Sequence[Event]) -> list[Feed]:
+        groups: defaultdict[Hashable, list[Event]] = defaultdict(list)
+        for number, event in enumerate(events):
+            groups[number if self._case.alone else self._case.alike(event)].append(event)
+        return [self._case.feed(group) for group in groups.values()]
+
+    def _run(self, feed: Feed) -> Feed:
+        return dict(zip(self._names, self._session.run(self._names, feed), strict=True))
+
+
+def answer(outputs: Feed, signature: dict[str, Any]) -> Any:
+    """The score of these rows, as golden examples have it."""
+    stated, labels = signature["output"], signature.get("labels", [])
+    if isinstance(stated, dict):
+        return _answer(outputs[stated["tensor"]], stated, labels)
+    return {one["name"]: _answer(outputs[one["tensor"]], one, labels) for one in stated}
+
+
+def _answer(row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) -> Any:
+    if "top" not in stated:
+        return (row.reshape(()) if row.shape == (1,) else row).tolist()
+    order = np.argsort(-row, kind="stable")[: stated["top"]].tolist()
+    return [{"label": labels[at], "score": float(row[at])} for at in order]
+
+
+def apart(score: Any, outputs: Feed, signature: dict[str, Any]) -> float:
+    """How far a score is from the rows of a model's outputs, as a share of the largest number; infinity where it is another
+    thing."""
+    stated = signature["output"]
+    if isinstance(stated, dict):
+        return _apart(score, outputs[stated["tensor"]], stated, signature.get("labels", []))
+    if not isinstance(score, dict) or list(score) != [one["name"] for one in stated]:
+        return float("inf")
+    labels = signature.get("labels", [])
+    return max(_apart(score[one["name"]], outputs[one["tensor"]], one, labels) for one in stated)
+
+
+def _apart(score: Any, row: NDArray[Any], stated: dict[str, Any], labels: Sequence[str]) -> float:
+    if "top" not in stated:
+        wanted = row.reshape(()) if row.shape == (1,) else row
+        found = np.asarray(score)
+        return _share(found, wanted) if found.shape == wanted.shape else float("inf")
+    if not isinstance(score, list) or len({one["label"] for one in score}) != stated["top"]:
+        return float("inf")
+    numbers = np.array([one["score"] for one in score])
+    named = row[[labels.index(one["label"]) for one in score]]  # of two that are nearly equal either may come first
+    return max(_share(numbers, np.sort(row)[::-1][: len(numbers)]), _share(numbers, named))
+
+
+def _share(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+    largest = float(np.abs(wanted).max())
+    return float(np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max()) / (largest or 1.0)

@@ -1,0 +1,89 @@
+"""The same packages on a real MLServer and a real Triton, both with ONNX Runtime; and which are refused, in whose words."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from tests.benchmarks.models.stage import Ground, served
+from tests.integration.backends.models import SERVED
+from tests.integration.backends.servers import KINDS, ModelServer
+from tests.integration.scorer.rig import Rig
+
+DATATYPES = {1: "FP32", 2: "UINT8", 7: "INT64", 8: "BYTES"}  # of onnx.TensorProto
+REFUSED = 'the signature feeds "batch": false, one event at a time, which open-inference does not do'
+
+
+def start(kind: str, folder: Path) -> ModelServer:
+    return KINDS[kind].server(folder).start()
+
+
+def package(found: Ground, kind: str) -> Path:
+    """The case's package as a server has it: the model and its settings in `repository/`."""
+    folder = found.package.parent / f"on-{kind}"
+    repository = folder / "repository"
+    repository.mkdir(parents=True)
+    for name in ("signature.json", "golden.jsonl", "README.md"):
+        shutil.copy(found.package / name, folder)
+    SETTINGS[kind](found.package / "model.onnx", repository)
+    return folder
+
+
+def _mlserver(model: Path, repository: Path) -> None:
+    shutil.copy(model, repository)
+    graph = onnx.load(str(model)).graph
+    settings = {
+        "implementation": "mlserver_onnx.Onnx",
+        "inputs": [_stated(one) for one in graph.input],
+        "outputs": [_stated(one) for one in graph.output],
+        "parameters": {"uri": "./model.onnx"},
+    }
+    (repository / "model-settings.json").write_text(json.dumps(settings))
+
+
+def _triton(model: Path, repository: Path) -> None:
+    (repository / "1").mkdir()
+    shutil.copy(model, repository / "1")
+    shutil.copy(SERVED / "triton_onnx.py", repository / "1" / "model.py")
+    graph = onnx.load(str(model)).graph
+    lines = ['backend: "python"']
+    for word, values in (("input", graph.input), ("output", graph.output)):
+        for one in map(_stated, values):
+            kind = one["datatype"].replace("BYTES", "STRING")
+            lines.append(f'{word} {{ name: "{one["name"]}" data_type: TYPE_{kind} dims: {one["shape"]} }}')
+    (repository / "config.pbtxt").write_text("\n".join(lines) + "\n")
+
+
+SETTINGS = {"mlserver": _mlserver, "triton": _triton}
+
+
+def _stated(value: Any) -> dict[str, Any]:
+    kind = value.type.tensor_type
+    shape = [one.dim_value or -1 for one in kind.shape.dim]
+    return {"name": value.name, "datatype": DATATYPES[kind.elem_type], "shape": shape}
+
+
+def on_server(found: Ground, bootstrap_servers: str, kind: str, server: ModelServer) -> dict[str, Any]:
+    """Figures of a scorer whose model is there; of a model that it does not serve, `refused` says what `scorer check` says."""
+    case, made = found.case, package(found, kind)
+    folder = made.parent / f"scorer-on-{kind}"
+    folder.mkdir()
+    model = {"backend": "open-inference", "endpoints": [server.address], "server_folder": str(server.folder)}
+    settings = {**case.settings, "model": {**case.settings.get("model", {}), **model}}
+    rig = Rig(bootstrap_servers, folder, f"{case.name}-{kind}", **settings)
+    try:
+        return served(found, made, rig) if not case.alone else {"refused": refused(rig, made), "differences": []}
+    finally:
+        rig.close()
+
+
+def refused(rig: Rig, made: Path) -> str:
+    """Why a version cannot be served. Raises AssertionError where it can, or where the reason is another one."""
+    rig.push(made, "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(code=1)
+    said = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    assert REFUSED in said, said
+    return REFUSED

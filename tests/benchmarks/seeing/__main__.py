@@ -1,0 +1,115 @@
+"""`python -m tests seeing`: alerts, dashboards and runbooks against a real Prometheus, live scorers and a live relay. Minutes;
+needs Debian's prometheus.
+
+Two real brokers, scorers under load, a relay. Every fault that an alert is there for is brought about: the alert fires, and
+clears once it is healed. Then each expression of the dashboards must be answered, and each command of the runbooks must run.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.benchmarks.findings import Finding, told
+from tests.benchmarks.seeing import rules, runbooks
+from tests.benchmarks.seeing.faults import FAULTS
+from tests.benchmarks.seeing.fleet import Fleet
+from tests.benchmarks.seeing.prometheus import STEP_SECONDS, Prometheus
+from tests.packaging.deploy.dashboards import asked
+from tests.support.waiting import until
+
+LOOK_BACK = "15m"  # rates of the dashboards are taken over all of the run
+
+
+def main() -> int:
+    """Exit code 0 where everything holds, 1 where something does not, 2 where Prometheus is not installed."""
+    parser = argparse.ArgumentParser(prog="python -m tests seeing", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=list(FAULTS), help="only this fault (and the first); may be repeated"
+    )
+    options = parser.parse_args()
+    if shutil.which("prometheus") is None:
+        print("missing: apt-get install -y --no-install-recommends prometheus", file=sys.stderr)
+        return 2
+    faults = [name for name in FAULTS if not options.only or name in options.only or name == next(iter(FAULTS))]
+    with tempfile.TemporaryDirectory() as name:
+        return told(run(Path(name), faults, complete=not options.only))
+
+
+def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]:
+    """What was found, as it is found; dashboards and runbooks only where it is `complete`."""
+    with EmbeddedBroker() as here, EmbeddedBroker() as there, Prometheus(folder / "prometheus", rules.fast()) as prometheus:
+        fleet = Fleet(here, there, folder / "fleet", prometheus)
+        try:
+            fleet.load.start()
+            for fault in faults:
+                yield from provoked(fault, fleet)
+            if complete:
+                yield from answered(prometheus)
+                yield from followed(fleet, folder / "reader")
+            fleet.load.finish()
+            if complete:
+                yield audited(fleet)
+        finally:
+            fleet.close()
+
+
+def provoked(fault: str, fleet: Fleet) -> Iterator[Finding]:
+    """The alerts of one fault. One that does not come is a finding, not the end of the run."""
+    brought_about, alerts = FAULTS[fault]
+    began = time.monotonic()
+    fired = []
+    try:
+        with brought_about(fleet):
+            for alert in alerts:
+                fleet.prometheus.fires(alert)
+                fired.append(f"{alert} after {time.monotonic() - began:.0f} s")
+        fleet.prometheus.clears(*alerts)
+    except AssertionError as error:
+        seen = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
+        yield Finding(f"{fault}: fires and clears", seen, False)
+    else:
+        yield Finding(f"{fault}: fires and clears", f"{', '.join(fired)}; clear after {time.monotonic() - began:.0f} s", True)
+
+
+def answered(prometheus: Prometheus) -> Iterator[Finding]:
+    for query in asked(LOOK_BACK):
+        try:
+            until(partial(figures, prometheus, query.expression), query.expression, STEP_SECONDS)
+        except AssertionError as error:
+            yield Finding(f"{query.dashboard}, {query.panel}", f"no answer: {error}", False)
+        else:
+            yield Finding(f"{query.dashboard}, {query.panel}", f"{figures(prometheus, query.expression)} series", True)
+
+
+def figures(prometheus: Prometheus, expression: str) -> int:
+    """How many series with a number an expression has; a scrape that came too late on a busy machine leaves it without."""
+    return sum(not math.isnan(value) for _, value in prometheus.ask(expression))
+
+
+def followed(fleet: Fleet, folder: Path) -> Iterator[Finding]:
+    reader = runbooks.Reader(fleet, folder)
+    for page in runbooks.pages():
+        wrong = [said for line in runbooks.lines(page) if (said := reader.run(line)) is not None]
+        yield Finding(f"runbook {page}", "\n".join(wrong) or "its commands run", not wrong)
+
+
+def audited(fleet: Fleet) -> Finding:
+    """After all those faults every event has one answer, in order. Versions went back and forth, as they were told to."""
+    counts = fleet.rig.audit()
+    deadline = time.monotonic() + STEP_SECONDS
+    while counts["missing"] and time.monotonic() < deadline:  # what came in last
+        counts = fleet.rig.audit()
+    told = {name: counts[name] for name in ("inputs", "missing", "duplicates", "phantoms", "out_of_order")}
+    return Finding("the audit", json.dumps(told), counts["inputs"] > 0 and sum(told.values()) == told["inputs"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The faults that alerts are there for, brought about and healed."""
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from confluent_kafka import KafkaException, Producer
+
+from publisher.transactions.transactional_ids import transactional_ids
+from tests.benchmarks.seeing.fleet import RATE, Fleet
+from tests.integration.registry.hostile import Reply, hostile
+from tests.integration.scorer.rig import ScorerProcess, until
+from tests.support.waiting import within
+
+MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
+LOOK_SECONDS = 0.2
+DAY = 86_400
+
+
+@contextmanager
+def nobody_scores(fleet: Fleet) -> Iterator[None]:
+    yield
+    fleet.start("scorer-0")
+
+
+@contextmanager
+def two_versions(fleet: Fleet) -> Iterator[None]:
+    fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--channel", "next", "--to", "2.0.0", "--reason", "test")
+    fleet.start("scorer-1", "--set", "model.tag=next")
+    yield
+    fleet.stop("scorer-1")
+    fleet.start("scorer-1")
+
+
+@contextmanager
+def nothing_to_own(fleet: Fleet) -> Iterator[None]:
+    """A third scorer, for two partitions, in a namespace of its own."""
+    fleet.start("spare-0", namespace="spare")
+    yield
+    fleet.stop("spare-0")
+
+
+@contextmanager
+def unfit_events(fleet: Fleet) -> Iterator[None]:
+    fleet.load.poison = 0.1
+    yield
+    fleet.load.poison = 0.0
+
+
+@contextmanager
+def wrong_version(fleet: Fleet) -> Iterator[None]:
+    fleet.rig.promote("3.0.0")
+    yield
+    fleet.rig.promote("1.0.0")
+
+
+@contextmanager
+def endless_load(fleet: Fleet) -> Iterator[None]:
+    fleet.rig.promote("5.0.0")
+    yield
+    fleet.rig.promote("1.0.0")
+
+
+@contextmanager
+def failing_canary(fleet: Fleet) -> Iterator[None]:
+    """A candidate whose scores are no numbers gets half of the keys."""
+    fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--to", "4.0.0", "--canary", "50%", "--reason", "seeing")
+    yield
+    fleet.rig.promote("1.0.0")
+
+
+@contextmanager
+def nobody_leads(fleet: Fleet) -> Iterator[None]:
+    fleet.leave()
+    yield
+    fleet.lead()
+
+
+@contextmanager
+def troubled_rollout(fleet: Fleet) -> Iterator[None]:
+    """Its judge is behind, its registry away, and a person is waited for."""
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 45.0, True, True
+    yield
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 0.0, False, False
+
+
+@contextmanager
+def stolen_ids(fleet: Fleet) -> Iterator[None]:
+    """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
+    fleet.load.rate = 4.0
+    ended = threading.Event()
+    thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
+    thief.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thief.join()
+        fleet.load.rate = RATE
+
+
+@contextmanager
+def brokers_away(fleet: Fleet) -> Iterator[None]:
+    """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
+    fleet.load.rate = 2_000.0
+    try:
+        for _ in range(MOST_PAUSES):
+            fleet.here.pause()
+            if within(lambda: any(_held(scorer) for scorer in fleet.scorers.values()), HELD_SECONDS):
+                break
+            fleet.here.resume()
+            until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
+        fleet.load.rate = RATE
+        yield
+    finally:
+        fleet.here.resume()
+
+
+@contextmanager
+def newer_revision(fleet: Fleet) -> Iterator[None]:
+    """A partition was scored by a revision that no scorer can find: it stands still for half a minute, then goes on."""
+    for pod in list(fleet.scorers):
+        fleet.stop(pod)
+    fleet.mark(0, revision=99_999)
+    for pod in ("scorer-0", "scorer-1"):
+        fleet.start(pod)
+    yield
+
+
+@contextmanager
+def no_card(fleet: Fleet) -> Iterator[None]:
+    """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
+    if shutil.which("nvidia-smi") is None:
+        refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
+        assert refused.wait() == 2, refused.said
+    series = (
+        'kube_pod_container_resource_requests{namespace="scoring",pod="gpu-0",container="scorer",resource="nvidia_com_gpu"} 1\n'
+    )
+    with hostile() as exporter:
+        exporter.always(_metrics(series))
+        fleet.prometheus.scrape(exporter.address)
+        yield
+        fleet.prometheus.forget(exporter.address)
+
+
+@contextmanager
+def refused_runs(fleet: Fleet) -> Iterator[None]:
+    """As kube-state-metrics tells: a run ended well nine days ago, and the last one failed. Then one ends well."""
+    now = int(time.time())
+    with hostile() as exporter:
+        exporter.always(_told({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
+        fleet.prometheus.scrape(exporter.address)
+        yield
+        exporter.always(_told({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
+        fleet.prometheus.clears("TrainingFailed", "TrainingStale")
+        fleet.prometheus.forget(exporter.address)
+
+
+@contextmanager
+def destination_away(fleet: Fleet) -> Iterator[None]:
+    """The cluster that a relay writes to stands still, and the source keeps records for a minute only."""
+    fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
+    fleet.start_relay()
+    until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
+    fleet.there.pause()
+    try:
+        yield
+    finally:
+        fleet.there.resume()
+
+
+def _metrics(series: str) -> Reply:
+    return Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+def _told(times: Mapping[str, int]) -> Reply:
+    """Of the CronJob and of two Jobs, one that ended well and one that failed. `times`: Unix seconds."""
+    good, bad = 'namespace="scoring",job_name="training-1"', 'namespace="scoring",job_name="training-2"'
+    lines = (
+        f'kube_cronjob_created{{namespace="scoring",cronjob="training"}} {times["created"]}',
+        f"kube_job_status_completion_time{{{good}}} {times['good']}",
+        f"kube_job_status_start_time{{{bad}}} {times['bad']}",
+        f'kube_job_failed{{{bad},condition="true"}} 1',
+    )
+    return _metrics("".join(f"{line}\n" for line in lines))
+
+
+def _held(scorer: ScorerProcess) -> bool:
+    """Whether it has a transaction open for longer than one takes."""
+    return scorer.metric("scorer_open_transaction_seconds") > 1.0
+
+
+FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[str, ...]]] = {
+    "nobody-scores": (nobody_scores, ("ScorerAbsent",)),
+    "two-versions": (two_versions, ("ScorerVersionSkew",)),
+    "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
+    "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
+    "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
+    "endless-load": (endless_load, ("ScorerVersionLoadLong",)),
+    "failing-canary": (failing_canary, ("ScorerCanaryBreakerOpen", "ScorerCanaryFails")),
+    "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
+    "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),
+    "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
+    "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
+    "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),
+    "no-card": (no_card, ("ScorerGpuMissing",)),
+    "refused-runs": (refused_runs, ("TrainingFailed", "TrainingStale")),
+    "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
+}
+"""Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the
+others need."""
+
+
+def _steal(fleet: Fleet, ended: threading.Event) -> None:
+    """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
+    since: three recoveries without that would end it."""
+    victim, seen = fleet.scorers["scorer-0"], -1.0
+    name = transactional_ids(f"{fleet.rig.name}/scorer/scorer-0")[0]
+    while not ended.wait(LOOK_SECONDS):
+        commits = victim.metric("scorer_commits_total")
+        if commits > seen:
+            seen = commits
+            with contextlib.suppress(KafkaException):
+                Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)

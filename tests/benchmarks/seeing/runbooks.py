@@ -1,0 +1,92 @@
+"""The runbooks' commands, run as they stand: a `kubectl` of ours runs what is to be run in a pod beside a live scorer or relay.
+
+It knows the verbs that the pages use and refuses others. Names of the example (registry, brokers) are exchanged for ours.
+"""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.benchmarks.seeing.fleet import RELAY, Fleet
+from tests.support.environment import ROOT
+
+PAGES = ROOT / "deploy" / "runbooks"
+KUBECTL = """#!/bin/sh
+# kubectl [-n NAMESPACE | --context NAME -n NAMESPACE] VERB ...
+while [ "$1" = -n ] || [ "$1" = --context ]; do shift 2; done
+verb=$1
+shift
+case $verb in
+    exec) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
+    get) [ "$1" != --raw ] || exec "$PYTHON" -c '
+import os, sys, urllib.error, urllib.request
+pod, _, path = sys.argv[1].partition("/pods/")[2].partition(":9464/proxy")
+try:
+    print(urllib.request.urlopen(os.environ["AT_" + pod.replace("-", "_")] + path, timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.read().decode())
+' "$2" ;;
+    logs|describe|delete|patch|rollout|cordon|top|create) : ;;
+    *) echo "no such verb: $verb" >&2; exit 64 ;;
+esac
+"""
+
+
+def lines(page: str) -> list[str]:
+    """The commands of a page: every line of its blocks, continued ones in one."""
+    text = (PAGES / f"{page}.md").read_text()
+    blocks = re.findall(r"^ *```sh\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def pages() -> list[str]:
+    """The names of the alerts' pages. `tests.chaos.relay.failover` plays `region_failover.md`."""
+    return sorted(path.stem for path in PAGES.glob("[A-Z]*.md"))
+
+
+class Reader:
+    """Somebody who does what the pages say, once each command."""
+
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        self._fleet = fleet
+        self._folder = folder
+        self._ran: set[str] = set()
+        (folder / "bin").mkdir(parents=True)
+        kubectl = folder / "bin" / "kubectl"
+        kubectl.write_text(KUBECTL)
+        kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+        for name in ("scorer.yaml", "promoter.yaml"):
+            (folder / name).symlink_to(fleet.rig.path)
+        (folder / "publisher.yaml").symlink_to(fleet.relay.path)
+        (folder / "registry").symlink_to(fleet.rig.folder / "registry")
+
+    def run(self, line: str) -> str | None:
+        """Run a command that has not been run; what went wrong, if anything did."""
+        if line in self._ran:
+            return None
+        self._ran.add(line)
+        if " rollback " in line:
+            self._fleet.rig.promote("2.0.0")  # each goes back from a version that serves to the one that served before
+        done = subprocess.run(
+            ["sh", "-c", self._ours(line)],
+            cwd=self._folder,
+            env=os.environ | self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return None if done.returncode == 0 else f"{line}\n  ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+
+    def _ours(self, line: str) -> str:
+        line = line.replace("registry.example.com/team/flight-delay", "oci:./registry/model")
+        return line.replace("kafka.example.com:9094", self._fleet.here.bootstrap_servers)
+
+    def _environment(self) -> dict[str, str]:
+        addresses = {f"AT_{pod.replace('-', '_')}": address for pod, address in self._fleet.addresses.items()}
+        assert f"AT_{RELAY.replace('-', '_')}" in addresses, "the relay runs"
+        path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return {**addresses, "PATH": path, "PYTHON": sys.executable}

@@ -1,0 +1,262 @@
+"""`python -m tests.benchmarks.training.gate`: the gate on real flights and models: how often it is wrong, and what it names.
+
+LightGBM learns from January to August; September and October are the hold-out. Challengers that differ by their seed alone
+must not be called better; one that is worse by 0.01 AUC must be refused; a champion that has learned from the hold-out, stale
+labels, missing labels, an identical model and a loss in one slice must be named. Exit code 1 where a claim does not hold.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import lightgbm
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+
+from scorer.evaluation.metrics import auc
+from tests.benchmarks.findings import Finding, told
+from training.demo_dataset import source_data
+from training.demo_dataset.features import event, late
+from training.settings import GateSection
+from training.snapshot.rows import Places, Rows
+from training.validation_gate.comparison import Comparison
+from training.validation_gate.inputs import Evidence, Version
+from training.validation_gate.leakage import Learned
+from training.validation_gate.metrics import Scored
+from training.validation_gate.verdict import judge
+
+NUMBERS = ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes")
+CATEGORIES = ("carrier", "origin", "dest")
+FIELDS = ("carrier", "origin")
+CHALLENGERS, PLANTED, DROP, CHAMPIONS = 40, 20, 0.01, 5
+PARAMETERS = {
+    "objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50, "bagging_fraction": 0.8,
+    "bagging_freq": 1, "feature_fraction": 0.8, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbose": -1,
+}  # fmt: skip
+TREES, COVERAGE, SEED, WEEKS = 100, 0.9, 2013, 2
+DAY_MS = 86_400_000
+NOT_WORSE, BETTER = GateSection(slices=FIELDS), GateSection(promote="better")
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Flights that arrived, by scheduled departure: features (B, 9), outcomes, times, and the events as JSON."""
+
+    features: NDArray[np.float64]
+    late: NDArray[np.bool_]
+    time_ms: NDArray[np.int64]
+    values: list[bytes]
+    columns: dict[str, NDArray[np.str_]]
+
+    def before(self, month: int) -> NDArray[np.bool_]:
+        begin = int(datetime(2013, month, 1, tzinfo=UTC).timestamp() * 1_000)
+        return self.time_ms < begin
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.gate", description=__doc__.splitlines()[0])
+    parser.parse_args(arguments)
+    return told(findings())
+
+
+def findings() -> Iterator[Finding]:
+    flights = loaded()
+    stage = Stage(flights)
+    yield from by_seed(stage)
+    yield by_weeks(stage)
+    yield from planted(stage)
+    yield from named(stage, flights)
+
+
+def loaded() -> Flights:
+    found = [(event(row), late(row)) for row in source_data.rows(source_data.locate()) if int(row["month"]) <= 10]
+    kept = sorted(
+        ((one, bool(was)) for one, was in found if was is not None), key=lambda each: str(each[0]["scheduled_departure"])
+    )
+    events = [one for one, _ in kept]
+    columns = {name: np.array([str(one[name]) for one in events], np.str_) for name in CATEGORIES}
+    numbers = [np.array([np.nan if one[name] is None else one[name] for one in events], np.float64) for name in NUMBERS]
+    codes = [np.unique(columns[name], return_inverse=True)[1].astype(np.float64) for name in CATEGORIES]
+    moments = [datetime.fromisoformat(f"{one['scheduled_departure']}+00:00").timestamp() for one in events]
+    return Flights(
+        np.stack([*numbers, *codes], axis=1),
+        np.array([was for _, was in kept], np.bool_),
+        (np.array(moments) * 1_000).astype(np.int64),
+        [orjson.dumps(one) for one in events],
+        columns,
+    )
+
+
+class Stage:
+    """The hold-out, and models by seed."""
+
+    def __init__(self, flights: Flights) -> None:
+        learned = flights.before(9)
+        held = ~learned
+        self.learned, self.features = int(learned.sum()), flights.features[held]
+        self.true = flights.late[held]
+        count = int(held.sum())
+        offsets = np.arange(len(held))[held]
+        zeros = np.zeros(count, np.int16)
+        places = Places(("flights",), zeros, zeros.astype(np.int32), offsets, flights.time_ms[held])
+        values = [value for value, kept in zip(flights.values, held, strict=True) if kept]
+        self.rows = Rows({}, self.true.astype(np.int8), places, values)
+        self.slices = {name: flights.columns[name][held] for name in FIELDS}
+        self.boosters = [self.grown(flights, learned, seed) for seed in range(CHALLENGERS + CHAMPIONS)]
+        self.scores = [self.predicted(booster) for booster in self.boosters]
+
+    def grown(self, flights: Flights, learned: NDArray[np.bool_], seed: int) -> lightgbm.Booster:
+        """Trees with this seed."""
+        places = list(range(len(NUMBERS), len(NUMBERS) + len(CATEGORIES)))
+        data = lightgbm.Dataset(flights.features[learned], flights.late[learned].astype(np.int8), categorical_feature=places)
+        return lightgbm.train(PARAMETERS | {"seed": seed}, data, TREES)
+
+    def predicted(self, booster: lightgbm.Booster, trees: int = TREES) -> Scores:
+        """The scores of the hold-out by the first trees."""
+        return np.asarray(booster.predict(self.features, num_iteration=trees), np.float64)
+
+    def evidence(self, champion: Scores | None, challenger: Scores) -> Evidence:
+        return Evidence(
+            run="proof",
+            rows=self.rows,
+            classes=("on time", "late"),
+            mature_times=self.rows.places.time_ms,
+            challenger=version("challenger", challenger),
+            champion=None if champion is None else version("champion", champion),
+            leaked=None if champion is None else 0,
+            slices=self.slices,
+        )
+
+    def judged(self, champion: Scores | None, challenger: Scores, gate: GateSection) -> Comparison:
+        return judge(self.evidence(champion, challenger), gate, COVERAGE, SEED)
+
+    def auc(self, scores: Scores) -> float:
+        return auc(scores, self.true) or 0.0
+
+
+def version(name: str, scores: Scores) -> Version:
+    return Version(name, "", Scored(scores, scores >= 0.5))
+
+
+def by_seed(stage: Stage) -> Iterator[Finding]:
+    """Models that differ by their seed alone."""
+    better, points = [], []
+    for champion in range(CHAMPIONS):
+        others = [at for at in range(len(stage.scores)) if at != champion][:CHALLENGERS]
+        judged = [stage.judged(stage.scores[champion], stage.scores[at], BETTER) for at in others]
+        better.append(sum(one.verdict == "passed" for one in judged))
+        points.append(sum(one.difference is not None and one.difference.value > 0 for one in judged))
+    aucs = [stage.auc(scores) for scores in stage.scores]
+    seen = f"{better}; by the point estimate {points}; AUC {min(aucs):.4f} to {max(aucs):.4f} on {len(stage.rows):,} rows"
+    what = f"called better, of {CHALLENGERS} that differ by seed alone, beside each of {CHAMPIONS} champions (2 at most)"
+    yield Finding(what, seen, max(better) <= 2)
+    begun = time.monotonic()
+    judged = [stage.judged(stage.scores[0], scores, NOT_WORSE) for scores in stage.scores[1 : CHALLENGERS + 1]]
+    seconds = (time.monotonic() - begun) / len(judged)
+    failing = Counter(failed(one) for one in judged)
+    passed = failing.pop("", 0)
+    yield Finding("pass as not worse", f"{passed}; refused by {dict(failing)}", passed >= 0.9 * CHALLENGERS)
+    sliced = f"{failing['slices']} of {CHALLENGERS}, with {len(judged[0].slices)} slices"
+    yield Finding("refused for a slice", sliced, not failing["slices"])
+    yield Finding("a verdict takes at most 3 s", f"{seconds:.2f} s, {NOT_WORSE.resamples:,} resamples", seconds <= 3)
+
+
+def by_weeks(stage: Stage) -> Finding:
+    """How many of the same are shown to be not worse by a shorter hold-out."""
+    times = stage.rows.places.time_ms
+    short = times >= times.max() - WEEKS * 7 * DAY_MS
+    parts = (stage.evidence(stage.scores[0], scores).select(short) for scores in stage.scores[1 : CHALLENGERS + 1])
+    found = Counter(failed(judge(replace(each, mature_times=times[short]), NOT_WORSE, COVERAGE, SEED)) for each in parts)
+    passed = found.pop("", 0)
+    seen = f"{passed} of {CHALLENGERS}, by {int(short.sum()):,} rows; refused by {dict(found)}"
+    return Finding(f"pass as not worse by {WEEKS} weeks alone (to compare)", seen, True)
+
+
+def planted(stage: Stage) -> Iterator[Finding]:
+    """Challengers made worse, by noise or by fewer trees."""
+    numbers = range(1, PLANTED + 1)
+    for drop in (0.002, 0.004, DROP):
+        worse = (stage.judged(stage.scores[0], worsened(stage, at, drop), NOT_WORSE) for at in numbers)
+        yield refused(f"worse by {drop} AUC, by noise", worse, all_of_them=drop == DROP)
+    weak = [fewer(stage, stage.boosters[at]) for at in numbers]
+    drops = [stage.auc(stage.scores[0]) - stage.auc(scores) for scores in weak]
+    what = f"worse by {min(drops):.3f} to {max(drops):.3f} AUC, by fewer trees"
+    yield refused(what, (stage.judged(stage.scores[0], scores, NOT_WORSE) for scores in weak), all_of_them=True)
+
+
+def refused(what: str, judged: Iterable[Comparison], *, all_of_them: bool) -> Finding:
+    found = Counter(failed(one) for one in judged)
+    count = PLANTED - found.pop("", 0)
+    return Finding(f"{what}: refused of {PLANTED}", f"{count}, by {dict(found)}", count == PLANTED or not all_of_them)
+
+
+def worsened(stage: Stage, at: int, drop: float) -> Scores:
+    """The scores of a model with as much noise as makes its AUC so much less than the champion's."""
+    noise, scores = np.random.default_rng(at).normal(size=len(stage.true)), logit(stage.scores[at].clip(1e-9, 1 - 1e-9))
+    wanted = stage.auc(stage.scores[0]) - drop
+
+    def noisy(sigma: float) -> Scores:
+        return np.asarray(expit(scores + sigma * noise))
+
+    return noisy(float(brentq(lambda sigma: stage.auc(noisy(sigma)) - wanted, 0.0, 5.0, xtol=1e-4)))
+
+
+def fewer(stage: Stage, booster: lightgbm.Booster) -> Scores:
+    """The scores by as many of its trees as leave it worse by the planted drop, and more by as little as can be."""
+    wanted, trees = stage.auc(stage.scores[0]) - DROP, 1
+    found = stage.predicted(booster, trees)
+    while stage.auc(more := stage.predicted(booster, trees + 1)) <= wanted:
+        found, trees = more, trees + 1
+    return found
+
+
+def named(stage: Stage, flights: Flights) -> Iterator[Finding]:
+    """What must be refused by its name."""
+    champion, challenger = stage.scores[0], stage.scores[1]
+    yield expected("an identical model", stage.judged(champion, champion.copy(), NOT_WORSE), "differs", "same")
+    saw = stage.predicted(stage.grown(flights, np.ones(len(flights.late), np.bool_), SEED))
+    spans = Learned("cluster", {("flights", 0): (0, len(flights.late))}, None)
+    leak = replace(stage.evidence(saw, challenger), leaked=spans.rows(stage.rows, "cluster"))
+    looks = f"it looks {stage.auc(saw) - stage.auc(champion):+.4f} AUC better"
+    yield expected(f"a champion that has learned from the hold-out ({looks})", judge(leak, NOT_WORSE, COVERAGE, SEED), "leak")
+    evidence, times = stage.evidence(champion, challenger), stage.rows.places.time_ms
+    stale = evidence.select(times < times.max() - 3 * DAY_MS)
+    yield expected("labels of the last three days are not there", judge(stale, NOT_WORSE, COVERAGE, SEED), "fresh")
+    few = evidence.select(np.random.default_rng(1).random(len(times)) < 0.8)
+    yield expected("one label in five is not there", judge(few, NOT_WORSE, COVERAGE, SEED), "coverage")
+    short = times >= times.max() - 7 * DAY_MS
+    week = replace(stage.evidence(champion, worsened(stage, 2, 0.002)).select(short), mature_times=times[short])
+    yield Finding("a week of a model that is 0.002 worse", sentence(judge(week, NOT_WORSE, COVERAGE, SEED)), True)
+    broken = challenger.copy()
+    hit = np.flatnonzero(stage.slices["carrier"] == "US")
+    broken[hit] = broken[np.random.default_rng(2).permutation(hit)]
+    lenient = NOT_WORSE.model_copy(update={"margin": 0.05, "class_margin": 0.5})
+    yield expected(f"{len(hit):,} flights of one carrier scored at random", stage.judged(champion, broken, lenient), "slices")
+    yield expected("a first model", stage.judged(None, champion, NOT_WORSE), "", "passed")
+    coin = np.random.default_rng(3).random(len(stage.true))
+    yield expected("a first model that is a coin", stage.judged(None, coin, NOT_WORSE), "chance")
+
+
+def sentence(found: Comparison) -> str:
+    return f"{found.verdict}: {found.because}"
+
+
+def expected(what: str, found: Comparison, rule: str, verdict: str = "refused") -> Finding:
+    return Finding(what, sentence(found), (found.verdict, failed(found)) == (verdict, rule))
+
+
+def failed(found: Comparison) -> str:
+    """The first rule that failed; nothing where none did."""
+    return next((rule.name for rule in found.rules if not rule.passed), "")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

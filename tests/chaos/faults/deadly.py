@@ -1,0 +1,152 @@
+"""`python -m tests.chaos.faults.deadly`: events that kill, and kills by hand, on a real broker.
+
+Three parts: deadly events of every kind, one in so many; ten in a row; and kills by hand at the worst moments, of a worker with
+events in hand, of its examiner, of all processes at once. Every deadly event must be dead-lettered, no other, and nothing lost
+or doubled. An examiner is killed by hand at most once between two answers: two kills in a row over one event convict it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.scorer import lethal
+from tests.integration.scorer.rig import Rig, ScorerProcess, events
+from tests.support.waiting import within
+
+KINDS: list[dict[str, Any]] = [{"a": lethal.SEGFAULT}, {"a": lethal.ABORT}, {"a": lethal.OUT_OF_MEMORY}, lethal.DECODER]
+KAFKA = {"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000}
+PATIENCE_SECONDS = 900.0  # what has not come by then the count says
+SLOW_EVERY = 20
+FAULTS = ("missing", "duplicates", "phantoms", "out_of_order")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One part. `convicted` are the dead-lettered events, `deaths` those of workers, the most of one scorer."""
+
+    part: str
+    events: int
+    deadly: int
+    convicted: int
+    innocent: int
+    kills: int
+    deaths: int
+    seconds: float
+    damage: dict[str, int]
+
+    @property
+    def clean(self) -> bool:
+        """Whether all that is deadly was convicted and nothing else, and both counts are whole."""
+        return not self.innocent and self.convicted == self.deadly and not self.damage
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.faults.deadly", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--events", type=int, default=50_000, help="of the first part")
+    parser.add_argument("--kills", type=int, default=100, help="by hand")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    outcomes = []
+    with EmbeddedBroker(quick_start=False) as broker, tempfile.TemporaryDirectory() as folder:
+        parts: dict[str, Callable[[Rig], Outcome]] = {
+            "one in ten thousand": lambda rig: deadly_events(rig, "one in ten thousand", options.events, 10_000),
+            "ten in a row": lambda rig: deadly_events(rig, "ten in a row", 5_000, 0),
+            "by hand": lambda rig: by_hand(rig, options.kills, random.Random(options.seed)),
+        }
+        for number, play in enumerate(parts.values()):
+            rig = _rig(broker.bootstrap_servers, Path(folder) / str(number), f"deadly-{number}")
+            with contextlib.closing(rig):
+                outcomes.append(play(rig))
+            print(_line(outcomes[-1]), file=sys.stderr, flush=True)
+    print(json.dumps([asdict(outcome) for outcome in outcomes]))
+    return 0 if all(outcome.clean for outcome in outcomes) else 1
+
+
+def deadly_events(rig: Rig, part: str, count: int, every: int) -> Outcome:
+    """Deadly events among others, two scorers; `every` 0: ten in a row."""
+    numbers = range(every // 2, count, every) if every else range(count // 2, count // 2 + 10)
+    deadly = {number: KINDS[at % len(KINDS)] for at, number in enumerate(numbers)}
+    rig.emit({**event, **deadly.get(number, {})} for number, event in enumerate(events(count)))
+    began = time.monotonic()
+    scorers = [rig.start(replica) for replica in "ab"]
+    within(lambda: rig.answered() >= count, PATIENCE_SECONDS)
+    return _outcome(rig, part, count, {f"e{number}" for number in deadly}, 0, max(s.deaths for s in scorers), began)
+
+
+def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
+    """Slow events and no deadly ones; so many kills, each where it hurts most."""
+    began, sent, killed, deaths = time.monotonic(), 0, 0, 0
+    scorer = rig.start()
+    answered_at_kill = -1
+    while killed < kills:
+        if sent - rig.answered() < 3 * SLOW_EVERY:
+            flow = events(10 * SLOW_EVERY, start=sent)
+            sent += rig.emit({**e, **({"a": lethal.SLOW} if n % SLOW_EVERY == 0 else {})} for n, e in enumerate(flow))
+        victim = chance.choice(["worker", "examiner", "all"])
+        if victim == "examiner":
+            found = examiners(scorer)
+            if not found or rig.answered() == answered_at_kill:
+                continue
+            answered_at_kill = rig.answered()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found[0].kill()
+        else:
+            if not InHand(path_of(rig.folder / "cache", f"{rig.name}.a")).read():
+                continue
+            if victim == "worker":
+                deaths += 1
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(scorer.worker, signal.SIGKILL)
+            else:
+                scorer.kill()
+                scorer = rig.start()
+        killed += 1
+        time.sleep(chance.uniform(0.0, 3.0))  # another moment each time
+    within(lambda: rig.answered() >= sent, PATIENCE_SECONDS)
+    return _outcome(rig, "by hand", sent, set(), killed, deaths, began)
+
+
+def examiners(scorer: ScorerProcess) -> list[psutil.Process]:
+    """The children of its worker's fork server, where there are some."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [examiner for server in psutil.Process(scorer.worker).children() for examiner in server.children()]
+    return []
+
+
+def _outcome(rig: Rig, part: str, count: int, deadly: set[str], kills: int, deaths: int, began: float) -> Outcome:
+    seconds = time.monotonic() - began
+    convicted = {json.loads(letter["value"])["id"] for letter in rig.dead()}
+    audit = rig.audit()
+    damage = {fault: audit[fault] for fault in FAULTS if audit[fault]}
+    return Outcome(part, count, len(deadly), len(convicted), len(convicted - deadly), kills, deaths, round(seconds, 1), damage)
+
+
+def _rig(bootstrap_servers: str, folder: Path, name: str) -> Rig:
+    folder.mkdir()
+    rig = Rig(bootstrap_servers, folder, name, kafka=KAFKA).stocked(6)
+    rig.program = [sys.executable, str(Path(lethal.__file__))]
+    return rig
+
+
+def _line(outcome: Outcome) -> str:
+    counts = f"{outcome.convicted} of {outcome.deadly} deadly events convicted, {outcome.innocent} innocent"
+    cost = f"{outcome.kills} kills by hand, at most {outcome.deaths} deaths of a scorer's workers, {outcome.seconds} s"
+    return f"{outcome.part}: {outcome.events} events, {counts}, {cost}; {outcome.damage or 'nothing lost or doubled'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

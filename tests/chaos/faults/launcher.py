@@ -1,0 +1,76 @@
+"""`scorer` with producers that crash on order (`crashing.py`), or with a part that is wrong on purpose.
+
+The environment variable BROKEN is `no-rotation` (a producer keeps its place however slow its commit was) or `late-metadata`
+(batches are taken ahead, the group metadata is asked for when the offsets are sent, and assignment epochs are not looked at).
+The product has no such switch.
+"""
+
+import functools
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from publisher.kafka import clients as kafka
+from publisher.kafka.partitions import Partition
+from publisher.transactions.exactly_once import TransactionSession
+from scorer import cli
+from scorer.consumer.consumer import Intake
+from scorer.decoding.batch import Batch
+from scorer.native.produce_records import PackedRecords
+from scorer.service import worker_main
+from tests.chaos.crashing import CrashingProducer, around
+
+AHEAD_SECONDS = 1.0  # as if inference took so long
+WRITE = PackedRecords.write
+
+
+class LateIntake(Intake):
+    """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self._ahead: deque[tuple[float, Batch]] = deque()
+        super().__init__(*arguments, **more)
+
+    @property
+    def group(self) -> Any:
+        return self._consumer.consumer_group_metadata()
+
+    def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
+        if (fresh := super().take(wait, limit, until)) is not None:
+            self._ahead.append((time.monotonic(), fresh))
+        due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
+        return self._ahead.popleft()[1] if due else None
+
+    def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
+        self._ahead.clear()
+        super().rewind(partitions)
+
+    def stale(self, batch: Batch) -> bool:  # noqa: ARG002 - the name is the base class's
+        return False
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "": {},
+    "no-rotation": {"make_session": functools.partial(TransactionSession, slow_commit_seconds=math.inf)},
+    "late-metadata": {"make_intake": LateIntake},
+}
+
+
+def crashing(*arguments: Any) -> Any:
+    return CrashingProducer(kafka.transactional_producer(*arguments))
+
+
+def writing(records: PackedRecords, producer: Any, first: int) -> int:
+    """The step `produce` where records are handed over together."""
+    reached: int = around(functools.partial(WRITE, records), "produce", producer)(producer, first)
+    return reached
+
+
+if __name__ == "__main__":
+    parts = functools.partial(worker_main.Parts, make_producer=crashing, **BROKEN[os.environ.get("BROKEN", "")])
+    setattr(PackedRecords, "write", writing)  # noqa: B010 - as below
+    setattr(worker_main, "Parts", parts)  # noqa: B010 - the command has no option for it
+    cli.main()

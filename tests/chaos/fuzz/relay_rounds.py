@@ -1,0 +1,83 @@
+"""One round at a relay: random records of one seed in a topic of the source, and what became of each at the destination."""
+
+import contextlib
+import random
+from collections import Counter
+
+from confluent_kafka import Message
+
+from tests.chaos.fuzz.raw import RawRecord
+from tests.chaos.fuzz.records import EVENTS
+from tests.chaos.fuzz.rounds import PARTITIONS, SHOWN, Place, Round, write
+from tests.integration.relay.counting import header
+from tests.integration.relay.rig import MakeRelay, RelayRig
+from tests.support import auditor
+from tests.support.waiting import until
+
+OWN = ("x-origin", "x-hops", "x-copied-to")
+
+
+def planned(seed: int) -> Round:
+    draw = random.Random(seed)
+    return Round(seed, draw.choice(list(EVENTS)), "exactly-once", compacted=draw.random() < 0.3)
+
+
+def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
+    rig = make_relay(lanes=2)
+    rig.configure(refusal_topic=f"{rig.name}.refusals")
+    rig.create(rig.source, partitions=PARTITIONS, message_timestamp_after_max_ms=str(2**63 - 1))
+    rig.create(rig.destination, partitions=PARTITIONS, **({"cleanup_policy": "compact"} if played.compacted else {}))
+    written = write(rig.source, rig.topic, played, count)
+    relay = rig.start()
+
+    def at_rest() -> bool:
+        if relay.process.poll() is not None:
+            return True
+        rows = rig.json("status")["partitions"]
+        return len(rows) == PARTITIONS and all(row["lag_records"] == 0 for row in rows)
+
+    with contextlib.suppress(AssertionError):
+        until(at_rest, "the end of all partitions")
+    if not at_rest():
+        played.findings.append(f"not all is carried: {rig.json('status')['partitions']}"[:SHOWN])
+    if relay.process.poll() is not None:
+        played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
+    elif restarts := relay.metric("publisher_restarts_total"):
+        played.findings.append(f"the relay began anew {restarts:.0f} times: {relay.said[-SHOWN:]}")
+    count_answers(rig, played, written)
+    return played
+
+
+def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord]) -> None:
+    """Each record is there once, as a copy that equals it or in the refusal topic; the copies are in order."""
+    answers: Counter[Place] = Counter()
+    last: dict[int, int] = {}
+    for copy in auditor.read(rig.destination, rig.topic):
+        place = copy.partition() or 0, int(header(copy, "x-origin").rpartition(b"/")[2])
+        answers[place] += 1
+        played.answers["copied"] = played.answers.get("copied", 0) + 1
+        if place[1] <= last.get(place[0], -1):
+            played.findings.append(f"out of order: {place}")
+        last[place[0]] = place[1]
+        if place in written and not equal(copy, written[place]):
+            played.findings.append(f"altered: {place}: {written[place]!r}"[:SHOWN])
+    for letter in auditor.read(rig.destination, f"{rig.name}.refusals"):
+        *_, partition, first = header(letter, "refused.source").decode().split("/")
+        end = int(dict(letter.headers() or []).get("refused.last") or first)
+        answers.update((int(partition), offset) for offset in range(int(first), end + 1))
+        reason = header(letter, "refused.reason").decode()
+        played.answers[reason] = played.answers.get(reason, 0) + 1
+    for place, record in written.items():
+        if answers[place] != 1:
+            played.findings.append(f"{answers[place]} answers to {place}: {record!r}"[:SHOWN])
+    played.findings += [f"an answer to {place}, which was never written" for place in answers.keys() - written.keys()]
+
+
+def equal(copy: Message, record: RawRecord) -> bool:
+    """Whether a copy is as the record was, but for what the client cannot do: one without a time gets the time of its copying,
+    and a header name ends where it has a zero byte."""
+    kept = [(each[0].encode(), each[1]) for each in copy.headers() or [] if each[0] not in OWN]
+    named = [(name.split(b"\0")[0], value) for name, value in record.headers]
+    wanted = [each for each in named if each[0].decode() not in OWN]
+    same_time = record.timestamp <= 0 or copy.timestamp()[1] == record.timestamp
+    return (copy.key(), copy.value(), kept) == (record.key, record.value, wanted) and same_time

@@ -1,0 +1,170 @@
+"""One round of hostile records on every topic that the product reads, beside a scorer, a relay and the commands that read them.
+
+The records are whole values that are no document, and documents of the topic with one place damaged (`hostile_records`). Topics
+that only the product may write to get none that is valid and false: who can write those is trusted.
+"""
+
+import contextlib
+import json
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+
+from publisher.relay import checkpoints
+from tests.chaos.fuzz.played import SHOWN, TRACEBACK, Played, Positions, drain
+from tests.integration.relay.rig import MakeRelay
+from tests.integration.scorer.rig import MakeRig, Rig, events
+from tests.support import auditor
+from tests.support.hostile_records import BYTES, ESCAPES, KEYS, each_damaged
+from tests.support.waiting import within
+
+PARTITIONS = 3
+METADATA_BYTES = 4_000
+EVENTS = 60
+LABEL = b'{"flight": {"id": "e1"}, "told": {"outcome": 1}}'
+METADATA = b'{"owner": "another.a", "revision": 1, "digest": "sha256:a"}'
+HEADERS = ("dead.source", "dead.reason", "dead.first", "dead.at", "ce_id", "x-origin", "x-hops", "deadline", "traceparent")
+TEXTS = (None, b"", b"9" * 5_000, b"-1", b"\xff\xfe", b"eu/t/0/1", b"%zz", ESCAPES.encode())
+ALLOWED: dict[tuple[str, ...], set[int]] = {
+    ("status", "scorer.yaml", "--json"): {0},
+    ("tail", "scorer.yaml", "--no-follow"): {0},
+    ("tail", "scorer.yaml", "--no-follow", "--dead"): {0},
+    ("audit", "scorer.yaml", "--json"): {0, 1},
+    ("labels", "scorer.yaml", "--json"): {0, 1},
+    ("rollout", "status", "scorer.yaml"): {0, 1, 2},  # 2: there is none
+    ("replay", "scorer.yaml", "--dry-run", "--json"): {0, 1},
+}
+"""Commands, and the exit codes that are right although hostile records are there."""
+
+
+def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Played:
+    draw = random.Random(seed)
+    played = Played(seed, "hostile records on every topic")
+    rig = make_rig()
+    labels = f"{rig.name}.labels"
+    rig.configure(labels={"topic": labels, "id": "flight.id", "value": "told.outcome", "classes": ["low", "high"]})
+    rig.make_topic(labels, 1)
+    rig.stocked(PARTITIONS)
+    played.cases += commit(rig, draw)
+    positions = Positions(rig, PARTITIONS)
+    scorer, sent = rig.start().ready(), rig.emit(events(EVENTS))
+    within(positions.drained, 120.0, every=0.5)
+    relay_rig = make_relay(lanes=2)
+    relay_rig.configure(source={"topics": [rig.scores_topic]})
+    relay = relay_rig.start()
+    valid = {topic: documents(rig, topic) for topic in product_topics(rig)}
+    valid[labels] = [(b"k", LABEL)]
+    valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.key("another", "eu", "t", 0), b'{"next": 1}')]
+    clusters = {f"{relay_rig.name}.checkpoints": relay_rig.destination}
+    for topic, known in valid.items():
+        server = clusters.get(topic, rig.bootstrap_servers)
+        played.cases += write(server, topic, known, draw, count)
+        sent += rig.emit(events(EVENTS, start=sent))
+        positions.look(time.monotonic())
+    scorer_b = rig.start("b")  # one that reads all of it at its start
+    sent += rig.emit(events(EVENTS, start=sent))
+    drain(played, positions, [scorer, scorer_b])
+    for command, codes in ALLOWED.items():
+        judge(played, rig.run("scorer", *command, code=None), " ".join(command), codes)
+    explain(played, rig)
+    for name in ("status", "audit"):
+        done = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
+        judge(played, done, f"publisher {name}", {0, 1})
+    if relay.ended:
+        played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
+    if TRACEBACK in relay.said:
+        played.findings.append(f"the relay: {relay.said[relay.said.index(TRACEBACK) :][:SHOWN]}")
+    if (found := answered(rig)) != {f"e{number}" for number in range(sent)}:
+        played.findings.append(f"{len(found)} of {sent} events have a score")
+    played.answers["events"] = sent
+    return played
+
+
+def product_topics(rig: Rig) -> list[str]:
+    """Topics of the rig, those with records of the product first."""
+    names = ("status", "swaps", "rollouts", "scores", "dead", "dead.replayed")
+    known = rig.admin.list_topics(timeout=10).topics
+    return [topic for name in names if (topic := f"{rig.name}.{name}") in known]
+
+
+def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:
+    """Some records that the product wrote there, or one that looks like them."""
+    readable: list[tuple[bytes | None, bytes]] = []
+    for message in auditor.read(rig.bootstrap_servers, topic):
+        with contextlib.suppress(ValueError):
+            value = message.value() or b""
+            json.loads(value)
+            readable.append((message.key(), value))
+    return readable[:3] or [(b"k", b'{"id": "e1", "at_ms": 1, "name": "x", "revision": 1}')]
+
+
+def hostile(known: list[tuple[bytes | None, bytes]], draw: random.Random) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values without end."""
+    own = [key for key, _ in known]
+    damaged = [value for _, value in each_damaged(draw.choice(known)[1])]
+    while True:
+        yield draw.choice([*KEYS, *own]), draw.choice([*BYTES.values()] if draw.random() < 0.4 else damaged)
+
+
+def write(server: str, topic: str, known: list[tuple[bytes | None, bytes]], draw: random.Random, count: int) -> int:
+    """Write `count` records, each in a batch of its own: a broker rejects whole batches. Return how many it accepted."""
+    accepted = 0
+
+    def on_delivery(error: object, _: object) -> None:
+        nonlocal accepted
+        accepted += error is None
+
+    producer = Producer(
+        {
+            "bootstrap.servers": server,
+            "message.max.bytes": 2_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+            "batch.num.messages": 1,
+        }
+    )
+    for (key, value), _ in zip(hostile(known, draw), range(count), strict=False):
+        names = draw.choices(HEADERS, k=draw.choice([0, 0, 1, 3]))
+        headers: list[tuple[str, str | bytes | None]] = [(name, draw.choice(TEXTS)) for name in names]
+        producer.produce(topic, value, key, partition=0, headers=headers, on_delivery=on_delivery)
+    assert producer.flush(60) == 0, f"hostile records for {topic} were not delivered"
+    return accepted
+
+
+def commit(rig: Rig, draw: random.Random) -> int:
+    """Commit the start of each partition for the group, with hostile metadata."""
+    texts = [value for value in (*BYTES.values(), *(v for _, v in each_damaged(METADATA))) if value]
+    texts = [text for text in texts if len(text) <= METADATA_BYTES and b"\0" not in text]
+    places = [
+        TopicPartition(rig.events_topic, number, 0, draw.choice(texts).decode("utf-8", "replace")[: METADATA_BYTES // 4])
+        for number in range(PARTITIONS)
+    ]
+    rig.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name, places)])[rig.name].result()
+    return len(places)
+
+
+def judge(played: Played, done: subprocess.CompletedProcess[str], name: str, codes: set[int]) -> None:
+    if TRACEBACK in done.stderr or done.returncode not in codes:
+        played.findings.append(f"{name} ended with {done.returncode}: {done.stderr[-SHOWN:]}")
+    played.answers[f"{name}: {done.returncode}"] += 1
+    if {"\x1b", "\x9b", "\u202e"} & set(done.stdout):
+        played.findings.append(f"{name} prints terminal escapes")
+
+
+def explain(played: Played, rig: Rig) -> None:
+    for partition in range(PARTITIONS):
+        done = rig.run("scorer", "explain", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
+        judge(played, done, "explain", {0})
+
+
+def answered(rig: Rig) -> set[str]:
+    """The ids of events that have a score of the product's; hostile records among them are passed over."""
+    ids: set[str] = set()
+    for message in auditor.read(rig.bootstrap_servers, rig.scores_topic):
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            record = json.loads(message.value() or b"")
+            if isinstance(record["id"], str) and record["id"].startswith("e") and record["source"]["topic"] == rig.events_topic:
+                ids.add(record["id"])
+    return ids

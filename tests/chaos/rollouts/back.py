@@ -1,0 +1,184 @@
+"""How fast the way back is: from the decision to the last partition, and from a candidate's first failure to the registry."""
+
+import contextlib
+import json
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from publisher.audit.report import FAULTS as AUDITED
+from tests.chaos.command import talk
+from tests.chaos.rollouts.counting import asked_after, move_faults, spread
+from tests.chaos.rollouts.ground import HALF, NOT_FINITE, Ground, KeyedLoad, listens, scores
+from tests.chaos.rollouts.plan import ABORT, BAD, CANARY_STEP, FAILING, OUTCOMES, PROMOTE_STEP, SHADOW_STEP
+from tests.chaos.supervised import Supervised
+from tests.support.follower import Follower
+from tests.support.waiting import until
+
+PARTITIONS = 6
+RATE = 2_000.0
+POLL_SECONDS = 30.0  # of the registry, by scorers: in time for nothing here, so that the notice has to tell them
+KINDS = ((ABORT, CANARY_STEP), (BAD, CANARY_STEP), (FAILING, CANARY_STEP), (FAILING, SHADOW_STEP))
+"""Who ends a rollout, in which step. Another candidate's canary comes between two of one that fails: its breaker is closed."""
+UNASKED = ("breaker", "crash", "refused", "away")
+PATIENCE_SECONDS = 120.0
+OPENED, LOG_TIME = "the champion answers for it for", "%Y-%m-%d %H:%M:%S,%f"  # words of a scorer's log, and its times
+DECIDED_TO_BACK, FAILED_TO_REGISTRY = "decision_to_last_partition_back", "first_failure_to_registry_back"
+BARS = {DECIDED_TO_BACK: 2.0, FAILED_TO_REGISTRY: 5.0}
+"""Seconds that the 99th percentile may take."""
+
+
+class Arrivals(threading.Thread):
+    """Reads committed answers as they come. `first` has the Unix time (ms) at which the first score of each revision was read,
+    by partition; `failed` when the candidate first failed under a revision (ms); `asked` how many events of a partition it was
+    asked for, and failed at, by the time of the batch."""
+
+    def __init__(self, bootstrap_servers: str, scored: str, shadow: str) -> None:
+        super().__init__(name="arrivals", daemon=True)
+        self.first: defaultdict[int, dict[int, float]] = defaultdict(dict)
+        self.failed: dict[int, int] = {}
+        self.asked: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        self.seen = 0
+        self._shadow = shadow
+        self._closing = threading.Event()
+        self._follower = Follower(bootstrap_servers, scored, shadow, grows=False)
+
+    def run(self) -> None:
+        while not self._closing.is_set():
+            messages = self._follower.take(0.02)
+            now = time.time() * 1_000
+            for message in messages:
+                record = orjson.loads(message.value() or b"")
+                if message.topic() == self._shadow:
+                    if record["status"] == "dead_lettered":
+                        self._fails(record)
+                    continue
+                self.seen += 1
+                self.first[record["revision"]].setdefault(message.partition() or 0, now)
+                if why := record.get("fallback"):
+                    self._fails(record)
+                    if why not in UNASKED:
+                        self.asked[record["revision"]][message.partition() or 0, record["scored_ms"]] += 1
+
+    def close(self) -> None:
+        self._closing.set()
+        if self.is_alive():
+            self.join()
+        self._follower.close()
+
+    def _fails(self, record: Mapping[str, Any]) -> None:
+        at = record["scored_ms"]
+        self.failed[record["revision"]] = min(at, self.failed.get(record["revision"], at))
+
+
+def campaign(bootstrap_servers: str, folder: Path, count: int) -> dict[str, Any]:
+    """So many rollouts that come back; the figures. Raises AssertionError where something does not come."""
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    asked: list[int] = []
+    late = 0
+    outcomes: dict[str, str] = {}
+    with _playing(bootstrap_servers, folder) as (ground, load, arrivals, scorers):
+        of_scorer = {each["partition"]: row["scorer"] for row in ground.rig.fleet() for each in _places(row)}
+        for number in range(count):
+            kind, step = KINDS[number % len(KINDS)]
+            name = _played(ground, arrivals, kind, step)
+            outcomes[name] = kind
+            there, back = ground.log.of(name, "moved")[0].value, ground.log.of(name, "moved")[-1].value
+            decided = ground.log.of(name, "intended")[-1].value["at_ms"]
+            last = max(arrivals.first[back["revision"]].values())
+            times[DECIDED_TO_BACK].append((last - decided) / 1_000)
+            told = {"round": number, "kind": kind, "back_seconds": round((last - decided) / 1_000, 3)}
+            if kind == FAILING:
+                failed = arrivals.failed[there["revision"]]
+                times[FAILED_TO_REGISTRY].append((back["at_ms"] - failed) / 1_000)
+                told["rolled_back_seconds"] = round((back["at_ms"] - failed) / 1_000, 3)
+                for scorer, events in _by_scorer(arrivals.asked[there["revision"]], of_scorer).items():
+                    asked.append(events.total())
+                    late += asked_after(events, _opened(scorers[scorer]))
+            talk.print(f"{ground.rig.name}: {json.dumps(told)}", markup=False)
+        load.finish()
+        until(lambda: arrivals.seen >= load.events, "all answers", PATIENCE_SECONDS)
+        found, broken_off = move_faults(ground.log.entries, ground.history(), ground.current())
+        found["wrong_outcomes"] = sum(ground.log.outcome(name) != OUTCOMES[kind] for name, kind in outcomes.items())
+        audit = json.loads(ground.rig.run("scorer", "audit", str(ground.rig.path), "--json", code=None).stdout)
+        second = ground.rig.audit()
+    found["events_not_counted"] = abs(audit["events"] - load.events) + abs(second["inputs"] - load.events)
+    found["dead_lettered"] = audit["dead_lettered"]
+    found["asked_after_the_breaker"] = late
+    return {
+        "rollbacks": len(outcomes),
+        "events": audit["events"],
+        "events_a_second": RATE,
+        "broken_off": broken_off,
+        **{name: spread(times[name]) for name in BARS},
+        "events_until_the_breaker": spread(asked),
+        "faults": {
+            "rollouts": dict(found),
+            "scorer audit": {name: audit[name] for name in AUDITED if name in audit},
+            "second auditor": {name: count for name, count in second.items() if name != "inputs"},
+        },
+    }
+
+
+@contextlib.contextmanager
+def _playing(bootstrap_servers: str, folder: Path) -> Iterator[tuple[Ground, KeyedLoad, Arrivals, dict[str, Supervised]]]:
+    """Two scorers, by name, a shadow, a controller, and load, all at work."""
+    more = {"shadow": {"max_lag_seconds": 600}, "model": {"poll_seconds": POLL_SECONDS}}
+    ground = Ground(bootstrap_servers, folder / "back", "back", PARTITIONS, **more)
+    slots = [ground.scorer("a"), ground.scorer("b"), ground.shadow(), ground.controller("c")]
+    load = KeyedLoad(ground.rig, RATE)
+    arrivals = Arrivals(bootstrap_servers, ground.rig.scores_topic, f"{ground.rig.scores_topic}.shadow")
+    with contextlib.ExitStack() as undo:
+        undo.callback(ground.close)
+        undo.callback(arrivals.close)
+        for slot in slots:
+            undo.callback(slot.end)
+            slot.start()
+        until(lambda: all(map(scores, slots[:3])) and listens(slots[3]), "the scorers and the controller")
+        arrivals.start()
+        load.start()
+        until(
+            lambda: sum(len(row["partitions"]) for row in ground.rig.fleet() if not row["shadow"]) == PARTITIONS, "partitions"
+        )
+        yield ground, load, arrivals, {f"back.{replica}": slot for replica, slot in zip(("a", "b"), slots, strict=False)}
+
+
+def _played(ground: Ground, arrivals: Arrivals, kind: str, step: dict[str, Any]) -> str:
+    """One rollout, until every partition is back; its id."""
+    candidate = {ABORT: ground.twin, BAD: HALF, FAILING: NOT_FINITE}[kind]
+    name, asked = ground.begin(candidate, [{**step, "bake": "10m"}, PROMOTE_STEP]), False
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while ground.log.outcome(name) is None:
+        assert time.monotonic() < deadline, f"{name} does not end: {[each.value for each in ground.log.entries.get(name, [])]}"
+        moved = ground.log.of(name, "moved")
+        if kind == ABORT and not asked and moved and len(arrivals.first[moved[0].value["revision"]]) == PARTITIONS:
+            ground.ask("abort")
+            asked = True
+        ground.log.look()
+    revision = ground.log.of(name, "moved")[-1].value["revision"]
+    until(lambda: len(arrivals.first[revision]) == PARTITIONS, "all partitions back", PATIENCE_SECONDS, every=0.01)
+    return name
+
+
+def _places(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [] if row["shadow"] else list(row["partitions"])
+
+
+def _by_scorer(asked: Mapping[tuple[int, int], int], of_scorer: Mapping[int, str]) -> dict[str, Counter[int]]:
+    """For each scorer the events that it asked the candidate for, by the time of their answers."""
+    found: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for (partition, at), events in asked.items():
+        found[of_scorer[partition]][at] += events
+    return found
+
+
+def _opened(slot: Supervised) -> list[int]:
+    """When a scorer's log says that its breaker opened (Unix ms)."""
+    lines = (json.loads(line) for line in slot.said().splitlines() if OPENED in line and line.startswith("{"))
+    return [round(datetime.strptime(line["time"], LOG_TIME).astimezone().timestamp() * 1_000) for line in lines]

@@ -1,0 +1,232 @@
+"""Whole rollouts, one after the other, while scorers, the shadow and the controllers are killed and started again."""
+
+import contextlib
+import json
+import random
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from publisher.audit.report import FAULTS as AUDITED
+from tests.chaos.command import talk
+from tests.chaos.rollouts.counting import move_faults
+from tests.chaos.rollouts.ground import HALF, NOT_FINITE, RAISING, Ground, KeyedLoad, listens, scores
+from tests.chaos.rollouts.plan import ABORT, BAD, CONTROLLER, FAILING, OUTCOMES, PERSON, SCORER, SHADOW, Kill, Round
+from tests.chaos.supervised import Supervised
+from tests.chaos.watch import Watch
+from tests.support.waiting import until, within
+
+PARTITIONS = 4
+RATE = 1_000.0
+PATIENCE_SECONDS = 240.0
+NEWEST_FIRST = 0.75  # the share of a controller's deaths that are those of the acting one
+EXAMINED = "are examined apart"  # words of a scorer, or shadow, that finds it died with events in hand
+ENDS = {0, -9, -15}
+
+
+class Stage:
+    """One channel with its scorers, shadow, controllers and load."""
+
+    def __init__(self, bootstrap_servers: str, folder: Path, name: str, seed: int) -> None:
+        self.ground = Ground(bootstrap_servers, folder / name, name, PARTITIONS, shadow={"max_lag_seconds": 600})
+        self._chance = random.Random(f"{seed} {name}")
+        self._slots: dict[str, list[Supervised]] = {
+            SCORER: [self.ground.scorer(replica) for replica in ("a", "b")],
+            SHADOW: [self.ground.shadow()],
+            CONTROLLER: [self.ground.controller(replica) for replica in ("c", "d")],
+        }
+        self._load = KeyedLoad(self.ground.rig, RATE)
+        self._watch = Watch(bootstrap_servers, self.ground.rig.scores_topic, self.ground.rig.dead_topic)
+        self.kills: Counter[str] = Counter()
+        self.expected: dict[str, str] = {}
+        self.results: list[dict[str, Any]] = []
+
+    @property
+    def _all(self) -> list[Supervised]:
+        return [slot for slots in self._slots.values() for slot in slots]
+
+    @property
+    def exits(self) -> list[int]:
+        return [code for slot in self._all for code in slot.exits]
+
+    def play(self, rounds: Sequence[Round]) -> None:
+        """Raises AssertionError, RuntimeError where something does not come."""
+        self._watch.start()
+        for slot in self._all:
+            slot.start()
+        workers = [*self._slots[SCORER], *self._slots[SHADOW]]
+        until(lambda: self._tended() and all(map(scores, workers)), "the partitions of all scorers")
+        until(lambda: self._tended() and all(map(listens, self._slots[CONTROLLER])), "the controllers")
+        self._load.start()
+        for each in rounds:
+            while not self._play(each):
+                pass  # it ended before anything was killed: again
+        self._load.finish()
+        until(lambda: self._tended() and self._watch.seen >= self._load.events, "all answers", PATIENCE_SECONDS)
+        for slot in self._all:
+            slot.end()
+
+    def counted(self) -> dict[str, Any]:
+        """What all counts find."""
+        rig, log = self.ground.rig, self.ground.log
+        log.look(1.0)
+        found, broken_off = move_faults(log.entries, self.ground.history(), self.ground.current())
+        found["wrong_outcomes"] = sum(log.outcome(name) != wanted for name, wanted in self.expected.items())
+        verified = [self._verified(name, entry.value["seq"]) for name, entry in self._judged()]
+        found["unlike_verdicts"] = verified.count(False)
+        audit = json.loads(rig.run("scorer", "audit", str(rig.path), "--json", code=None).stdout)
+        second = rig.audit()
+        found["events_not_counted"] = abs(audit["events"] - self._load.events) + abs(second["inputs"] - self._load.events)
+        found["dead_lettered"] = audit["dead_lettered"]
+        found["wrong_ends"] = sum(code not in ENDS for code in self.exits)
+        return {
+            "events": audit["events"],
+            "moves": len(self.ground.history()),
+            "broken_off": broken_off,
+            "verified": len(verified),
+            "faults": {
+                "rollouts": dict(found),
+                "scorer audit": {name: audit[name] for name in AUDITED if name in audit},
+                "second auditor": {name: count for name, count in second.items() if name != "inputs"},
+            },
+        }
+
+    def close(self) -> None:
+        for slot in self._all:
+            slot.end()
+        self._watch.close()
+        self.ground.close()
+
+    def _play(self, each: Round) -> bool:
+        """Whether anything was killed before the rollout ended."""
+        ground, began, kills = self.ground, time.monotonic(), Counter(self.kills)
+        name = ground.begin(self._candidate(each), each.steps)
+        begun, due, person = time.monotonic(), deque(each.kills), self._person(each)
+        while (outcome := ground.log.outcome(name)) is None:
+            now = time.monotonic()
+            if now > begun + PATIENCE_SECONDS:
+                said = ground.rig.run("scorer", "rollout", "status", str(ground.rig.path)).stdout
+                raise RuntimeError(f"round {each.number} ({each.kind}) does not end: {said}")
+            if due and now - begun >= due[0].at and self._killed(due[0]):
+                due.popleft()
+            if person is not None and len(ground.log.of(name, "moved")) > each.acts_at:
+                person()
+                person = None
+            self._tended()
+            ground.log.look()
+        self.expected[name] = OUTCOMES[each.kind]
+        if outcome == "completed":
+            ground.champion = self._candidate(each)
+        told = {
+            "round": each.number, "kind": each.kind, "rollout": name, "outcome": outcome,
+            "kills": dict(self.kills - kills), "seconds": round(time.monotonic() - began, 1),
+        }  # fmt: skip
+        self.results.append(told)
+        talk.print(f"{ground.rig.name}: {json.dumps(told)}", markup=False)
+        return bool(told["kills"])
+
+    def _candidate(self, each: Round) -> str:
+        if each.kind == BAD:
+            return HALF
+        if each.kind == FAILING:
+            return (NOT_FINITE, RAISING)[each.variant]
+        return self.ground.twin
+
+    def _person(self, each: Round) -> Callable[[], None] | None:
+        """What a person does in this round."""
+        if each.kind == ABORT:
+            return lambda: self.ground.ask("abort")
+        return (lambda: self._promote(each.variant)) if each.kind == PERSON else None
+
+    def _promote(self, variant: int) -> None:
+        """A person moves the channel, to the champion alone or to its twin."""
+        ground = self.ground
+        to = (ground.champion, ground.twin)[variant]
+        ground.rig.run("scorer", "promote", str(ground.rig.path), "--to", to, "--reason", "a person's")
+        ground.champion = to
+
+    def _killed(self, kill: Kill) -> bool:
+        """Kill one, if there is one that works; it is started again."""
+        works = listens if kill.whom == CONTROLLER else scores
+        if not (working := [slot for slot in self._slots[kill.whom] if works(slot)]):
+            return False
+        chosen = self._chance.choice(working)
+        if kill.whom == CONTROLLER and self._chance.random() < NEWEST_FIRST:
+            newest = self.ground.log.told[-1][0] if self.ground.log.told else ""
+            chosen = next((slot for slot in working if newest.endswith(slot.command[-3].removeprefix("replica="))), chosen)
+        chosen.send(signal.SIGKILL)
+        until(lambda: not chosen.running, "the end of what was killed", every=0.01)
+        self.kills[kill.whom] += 1
+        return True
+
+    def _tended(self) -> bool:
+        for slot in self._all:
+            slot.tend(time.monotonic())
+        return True
+
+    def deaths_in_hand(self) -> int:
+        """How many processes have died with events in hand: none of these deaths may be held against a good candidate."""
+        return sum(slot.said().count(EXAMINED) for slot in (*self._slots[SCORER], *self._slots[SHADOW]))
+
+    def _judged(self) -> list[tuple[str, Any]]:
+        return [(name, each) for name, log in self.ground.log.entries.items() for each in log if each.value.get("judgement")]
+
+    def _verified(self, rollout: str, seq: int) -> bool:
+        rig = self.ground.rig
+        done = rig.run("scorer", "rollout", "verify", str(rig.path), str(seq), "--rollout", rollout, "--json", code=None)
+        if done.returncode:
+            talk.print(f"verify {seq} of {rollout} ends with {done.returncode}: {done.stdout}{done.stderr}", markup=False)
+        return done.returncode == 0
+
+
+def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed: int, lanes: int) -> dict[str, Any]:
+    """Play the rounds on so many channels at once; the figures. Raises RuntimeError where a lane does not come to its end."""
+    with contextlib.ExitStack() as undo:
+        stages = [Stage(bootstrap_servers, folder, f"rounds-{lane}", seed) for lane in range(min(lanes, len(rounds)))]
+        for stage in stages:
+            undo.callback(stage.close)
+        in_parallel([partial(stage.play, rounds[lane :: len(stages)]) for lane, stage in enumerate(stages)])
+        counts = [stage.counted() for stage in stages]
+        results = sorted((each for stage in stages for each in stage.results), key=lambda each: each["round"])
+        faults: dict[str, Counter[str]] = {}
+        for count in counts:
+            for name, found in count["faults"].items():
+                faults.setdefault(name, Counter()).update(found)
+        deaths = sum(stage.deaths_in_hand() for stage in stages)
+        kills = sum((stage.kills for stage in stages), Counter[str]())
+        exits = Counter(code for stage in stages for code in stage.exits)
+    return {
+        "rounds": sum(bool(each["kills"]) for each in results),
+        "rounds_without_kills": sum(not each["kills"] for each in results),
+        "outcomes": dict(Counter(f"{each['kind']}: {each['outcome']}" for each in results)),
+        "kills": dict(kills),
+        "deaths_in_hand": deaths,
+        **{name: sum(count[name] for count in counts) for name in ("events", "moves", "broken_off", "verified")},
+        "exits": {str(code): count for code, count in sorted(exits.items())},
+        "faults": {name: dict(found) for name, found in faults.items()},
+        "longest_round_seconds": max(each["seconds"] for each in results),
+    }
+
+
+def in_parallel(works: Sequence[Callable[[], None]]) -> None:
+    """Do all at once. Raises what the first of them has raised."""
+    failed: list[BaseException] = []
+
+    def attempt(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    threads = [threading.Thread(target=attempt, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and not failed:
+        within(lambda: failed or not any(thread.is_alive() for thread in threads), 1.0)
+    if failed:
+        raise failed[0]

@@ -1,0 +1,97 @@
+"""What the judge takes natively from a real broker is what the Kafka client itself gives it."""
+
+import time
+from contextlib import closing
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from publisher.kafka import clients
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.partitions import Partition
+from scorer.native.byte_columns import some
+from scorer.native.librdkafka import bus
+from scorer.rollout.canary_analysis.fetch import Queued, source_of
+from tests.chaos.fuzz.raw import RawProducer, RawRecord
+from tests.support.fixtures import MakeTopics
+from tests.support.shared_broker import Broker
+from tests.support.waiting import until
+
+NOW = time.time_ns() // 1_000_000
+RECORDS = [
+    RawRecord(b"k", b"plain", (), NOW),
+    RawRecord(None, b"no key", (), NOW),
+    RawRecord(b"", b"", (), NOW),
+    RawRecord(b"k", None, (), NOW),
+    RawRecord(b"k", b"headers", ((b"a", b"1"), (b"a", None), ("é".encode(), b""), (b"", b"\xff")), NOW),
+    RawRecord(b"k", b"unreadable", ((b"a", b"1"), (b"\xff\xfe", b"x")), NOW),
+    RawRecord(b"k" * 5_000, b"v" * 300_000, (), NOW),
+]
+Row = tuple[object, ...]
+
+
+def read(
+    broker: Broker, places: list[TopicPartition], count: int, *, native: bool
+) -> tuple[dict[object, list[Row]], dict[Partition, int]]:
+    """So many records by partition: offset, value, key, headers; and the ends of partitions, until each was reached."""
+    settings, plugin = KafkaSettings(bootstrap_servers=broker.bootstrap_servers), bus() if native else None
+    consumer = clients.plugged_reader(settings, "t", plugin, **{"enable.partition.eof": True})
+    source = source_of(consumer)
+    assert isinstance(source, Queued) is native
+    found: dict[object, list[Row]] = {}
+    ends: dict[Partition, int] = {}
+
+    def enough() -> bool:
+        taken = source.take(5, 0.2)
+        assert taken.failures == []
+        ends.update(taken.ends)
+        assert taken.size == sum(len(value or b"") for value in taken.values)
+        for partition, rows, offsets in taken.batches:
+            columns = (some(taken.values, rows), some(taken.keys, rows), taken.headers(rows))
+            found.setdefault(partition, []).extend(zip(offsets.tolist(), *columns, strict=True))
+        return sum(map(len, found.values())) >= count and len(ends) >= len(places)
+
+    with closing(consumer), closing(source):
+        source.forward(places)
+        consumer.incremental_assign(places)
+        until(enough, f"{count} records and the ends")
+    return found, ends
+
+
+@pytest.mark.debian("cc")
+def test_records_are_taken_as_the_client_reads_them(broker: Broker, make_topics: MakeTopics) -> None:
+    (topic,) = make_topics("in", partitions=2)
+    with closing(RawProducer(broker.bootstrap_servers)) as producer:
+        for partition in (0, 1):
+            until(lambda at=partition: producer.write(topic, at, RECORDS * 2, "zstd") == 0, "the topic")  # type: ignore[misc]
+    places = [TopicPartition(topic, partition, 1) for partition in (0, 1)]
+    both = [read(broker, places, 2 * (2 * len(RECORDS) - 1), native=native) for native in (False, True)]
+    (found, ends), (beside, other_ends) = both
+    assert found == beside
+    assert [row[:3] for row in found[topic, 0]] == [
+        (offset, record.value, record.key) for offset, record in enumerate(RECORDS * 2) if offset
+    ]
+    assert [row[3] for row in found[topic, 1][3:5]] == [[("a", b"1"), ("a", None), ("é", b""), ("", b"\xff")], None]
+    assert ends == other_ends == {(topic, at): 2 * len(RECORDS) for at in (0, 1)}
+
+
+@pytest.mark.debian("cc")
+def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: Broker) -> None:
+    """The library tells of the topic by a callback, to whoever takes records; of the rest in a poll."""
+    heard: list[KafkaError] = []
+    soon: dict[str, str | int | float | bool] = {
+        "topic.metadata.propagation.max.ms": 1,
+        "topic.metadata.refresh.interval.ms": 100,
+    }
+    for servers in (broker.bootstrap_servers, "127.0.0.1:1"):
+        settings = KafkaSettings(bootstrap_servers=servers, extra=soon)
+        consumer = clients.plugged_reader(settings, "t", bus(), error_cb=heard.append)
+        source = source_of(consumer)
+        assert isinstance(source, Queued)
+        with closing(consumer), closing(source):
+            source.forward([TopicPartition("not-there", 0)])
+            consumer.incremental_assign([TopicPartition("not-there", 0, 0)])
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
+                assert not source.take(5, 0.1).batches
+    assert "_TRANSPORT" in {error.name() for error in heard}

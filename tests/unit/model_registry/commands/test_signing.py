@@ -1,0 +1,177 @@
+"""The verbs keygen, sign, verify and attest: what they print where, and what they end with."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from model_registry.stores.oci_layout import REF_NAME
+from tests.support.attested import comparison
+from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run
+
+REF = f"{REPO}:1.0.0"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePackage) -> Path:
+    """The working directory, with one version pushed and one pair of keys."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MODEL_REGISTRY_KEY_PASSWORD", raising=False)
+    make_package("v1", model=onnx_bytes())
+    run("push", "v1", REF)
+    run("keygen", "release")
+    return tmp_path
+
+
+def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None:
+    result = run("keygen", "other")
+    assert result.stdout.splitlines() == ["other.key", "other.pub"]
+    assert "not encrypted" in result.stderr
+    assert "never overwritten" in run("keygen", "other", code=3).stderr
+    made = json.loads(run("keygen", "third", "--json").stdout)
+    assert (made["private"], made["public"], made["encrypted"]) == ("third.key", "third.pub", False)
+    assert (folder / "third.pub").read_text().startswith("-----BEGIN PUBLIC KEY-----")
+
+
+def test_a_password_comes_from_the_environment_or_a_file(folder: Path) -> None:
+    (folder / "password").write_text("secret\n")
+    assert run("keygen", "a", "--password-file", "password").stderr == ""
+    run("keygen", "b", MODEL_REGISTRY_KEY_PASSWORD="secret")
+    assert "there is no password" in run("sign", REF, "--key", "a.key", code=2).stderr
+    run("sign", REF, "--key", "a.key", MODEL_REGISTRY_KEY_PASSWORD="secret")
+    run("sign", REF, "--key", "b.key", "--password-file", "password")
+    assert answer("verify", REF, "--key", "a.pub", "--key", "b.pub")["keys"] == ["a.pub", "b.pub"]
+    (folder / "empty").write_text("\n")
+    assert "is empty" in run("sign", REF, "--key", "a.key", "--password-file", "empty", code=2).stderr
+    assert "No such file" in run("sign", REF, "--key", "a.key", "--password-file", "nowhere", code=2).stderr
+
+
+def test_sign_and_verify_a_version_and_the_channel_that_names_it() -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    signed = answer("sign", f"{REPO}:prod", "--key", "release.key")
+    assert signed["signature"].startswith("sha256:")
+    assert "before" in run("sign", REF, "--key", "release.key").stdout
+    assert answer("verify", f"{REPO}@{signed['digest']}", "--key", "release.pub") == {
+        "digest": signed["digest"],
+        "keys": ["release.pub"],
+    }
+    assert "is signed by release.pub" in run("verify", REF, "--key", "release.pub").stdout
+    assert [version["version"] for version in answer("list", REPO)["versions"]] == ["1.0.0"]
+
+
+def test_a_signature_holds_under_the_name_that_it_states(folder: Path) -> None:
+    assert answer("sign", REF, "--key", "release.key")["names"] == ["flight-delay:1.0.0"]
+    (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
+    shutil.copytree(folder / "registry" / "flight-delay", folder / "registry" / "other")
+    for how in (("--key", "release.pub"), ("--policy", "policy.yaml")):
+        run("verify", REF, *how)
+        refused = run("verify", "oci:registry/other:1.0.0", *how, code=3).stderr
+        assert "as 'flight-delay:1.0.0', not as 'other:1.0.0'" in refused
+    run("sign", "oci:registry/other:1.0.0", "--key", "release.key")
+    run("verify", "oci:registry/other:1.0.0", "--policy", "policy.yaml")
+
+
+def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Path) -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    index = folder / "registry" / "flight-delay" / "index.json"
+    document = json.loads(index.read_text())
+    (entry,) = [one for one in document["manifests"] if one["annotations"][REF_NAME] == "1.0.0"]
+    document["manifests"].append(entry | {"annotations": {REF_NAME: "1.0.0-eu"}})
+    index.write_text(json.dumps(document))
+    signed = answer("sign", f"{REPO}:1.0.0-eu", "--key", "release.key")
+    assert signed["names"] == ["flight-delay:1.0.0-eu", "flight-delay:1.0.0"]
+    (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
+    for version in ("1.0.0", "1.0.0-eu"):
+        run("promote", REPO, "--to", version)
+        assert answer("verify", f"{REPO}:prod", "--policy", "policy.yaml")["digest"] == signed["digest"]
+
+
+def test_verify_ends_with_three_where_nobody_trusted_signed() -> None:
+    assert "it has no signature" in run("verify", REF, "--key", "release.pub", code=3).stderr
+    run("keygen", "other")
+    run("sign", REF, "--key", "other.key")
+    refused = run("verify", REF, "--key", "release.pub", code=3)
+    assert "no trusted key signed it" in refused.stderr
+    assert refused.stdout == ""
+    for arguments in ((), ("--key", "release.pub", "--policy", "p.yaml")):
+        assert "either --key or --policy" in run("verify", REF, *arguments, code=2).stderr
+    assert "no PEM public key" in run("verify", REF, "--key", "v1/README.md", code=2).stderr
+
+
+def test_verify_says_what_scorers_with_a_policy_do(folder: Path) -> None:
+    (folder / "policy.yaml").write_text("signatures: optional\nkeys: [{id: release, file: release.pub}]\n")
+    assert answer("verify", REF, "--policy", "policy.yaml")["keys"] == []
+    assert "need not be" in run("verify", REF, "--policy", "policy.yaml").stdout
+    digest = answer("sign", REF, "--key", "release.key")["digest"]
+    assert answer("verify", REF, "--policy", "policy.yaml")["keys"] == ["release"]
+    (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
+    assert "is denied" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    assert "nowhere.yaml" in run("verify", REF, "--policy", "nowhere.yaml", code=2).stderr
+
+
+def test_a_signed_move_is_shown_and_verified() -> None:
+    Path("policy.yaml").write_text("signatures: optional\nmoves: signed\nkeys: [{id: ops, file: release.pub}]\n")
+    run("promote", REPO, "--to", "1.0.0")
+    refused = run("verify", f"{REPO}:prod", "--policy", "policy.yaml", code=3)
+    assert "(revision 1) is not signed by a trusted key: its history entry has no signature" in refused.stderr
+    assert answer("verify", REF, "--policy", "policy.yaml")["move"] is None, "a version is not moved"
+    run("keygen", "stranger")
+    for key in ("stranger.key", "release.key"):
+        assert answer("promote", REPO, "--to", "1.0.0", "--key", key)["signature"].startswith("sha256:")
+    assert answer("rollback", REPO, "--to-revision", "1", "--key", "release.key")["revision"] == 4
+    assert answer("verify", f"{REPO}:prod", "--policy", "policy.yaml")["move"] == "ops"
+    assert "prod was moved to it by ops" in run("verify", f"{REPO}:prod", "--policy", "policy.yaml").stdout
+    moves = answer("history", REPO, "--key", "release.pub")["moves"]
+    assert [move["signed_by"] for move in moves] == [None, None, "release.pub", "release.pub"]
+    assert [move["signature"] is not None for move in moves] == [False, True, True, True]
+    assert "unverified" in run("history", REPO, "--key", "release.pub").stdout
+    assert answer("status", REPO, "--key", "release.pub")["channels"][0]["signed"] == "release.pub"
+    assert answer("status", REPO)["channels"][0]["signed"] == "unverified"
+    assert "name the key: --key FILE" in run("promote", REPO, "--to", "1.0.0", "--password-file", "x", code=2).stderr
+
+
+def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_one(folder: Path) -> None:
+    (folder / "policy.yaml").write_text("signatures: optional\ncomparisons: required\nkeys: [{id: runs, file: release.pub}]\n")
+    refused = run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    assert "it has no comparison" in refused
+    assert "--type comparison" in refused
+    digest = answer("sign", REF, "--key", "release.key")["digest"]
+    (folder / "c.json").write_text(json.dumps(comparison(digest, "refused")))
+    attest = ("attest", REF, "--predicate", "c.json", "--type", "comparison", "--key", "release.key")
+    run(*attest)
+    assert "says 'refused'" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    (folder / "c.json").write_text(json.dumps(comparison(digest)))
+    run(*attest)
+    assert answer("verify", REF, "--policy", "policy.yaml") == {"digest": digest, "keys": ["runs"], "comparison": "runs"}
+    assert "it passed a comparison, says runs" in run("verify", REF, "--policy", "policy.yaml").stdout
+
+
+def test_what_is_attested_is_inspected(folder: Path) -> None:
+    predicate = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
+    (folder / "figures.json").write_text(json.dumps(predicate))
+    made = answer("attest", REF, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")
+    (found,) = answer("inspect", REF)["attestations"]
+    assert (found["type"], found["predicate"], found["verified"]) == (made["type"], predicate, False)
+    (found,) = answer("inspect", REF, "--key", "release.pub")["attestations"]
+    assert (found["verified"], found["key"]) == (True, "release.pub")
+    assert "signed by release.pub" in run("inspect", REF, "--key", "release.pub").stdout
+    assert "not verified" in run("inspect", REF).stdout
+
+
+@pytest.mark.parametrize(
+    ("predicate", "type_", "fault"),
+    [
+        ("[]", "evaluation", "no JSON object"),
+        ("{}", "evaluation", "dataset must say"),
+        ("{}", "evaluations", "no type of an attestation"),
+        ("\udcff", "evaluation", "no JSON object"),
+    ],
+)
+def test_a_wrong_attestation_is_named(folder: Path, predicate: str, type_: str, fault: str) -> None:
+    (folder / "p.json").write_bytes(predicate.encode(errors="surrogateescape"))
+    wrong = run("attest", REF, "--predicate", "p.json", "--type", type_, "--key", "release.key", code=2)
+    assert fault in wrong.stderr
+    assert "hint: " in wrong.stderr
+    absent = run("attest", REF, "--predicate", "nowhere", "--type", "evaluation", "--key", "release.key", code=2)
+    assert "nowhere: No such file" in absent.stderr

@@ -1,0 +1,279 @@
+"""Packages in container images: what a container would see under /models is what is pulled, and hostile layers get nowhere."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from model_registry import package
+from model_registry.cache import Cache
+from model_registry.container_image import build
+from model_registry.container_image.build import Base
+from model_registry.errors import Corrupt, Refused
+from model_registry.oci import digests, manifest
+from model_registry.stores import resolve_index
+from model_registry.stores.oci_layout import LayoutStore
+from tests.conformance.store import put
+from tests.unit.model_registry.conftest import GOLDEN, SIGNATURE, MakePackage, onnx_bytes
+
+OCI = "application/vnd.oci.image.layer.v1.tar"
+DOCKER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+PACKAGE = {"models/model.onnx": b"weights", "models/signature.json": SIGNATURE.encode(), "models/golden.jsonl": GOLDEN.encode()}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    OCI: bytes,
+    f"{OCI}+gzip": gzip.compress,
+    f"{OCI}+zstd": zstandard.compress,
+    DOCKER: gzip.compress,
+}
+Entry = tuple[str, bytes | str | None]
+"""A path and what is there: bytes, the target of a link, or None for a folder."""
+
+
+def layer(*entries: Entry, fmt: int = tarfile.PAX_FORMAT) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=fmt) as made:
+        for path, content in entries:
+            entry = tarfile.TarInfo(path)
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+            elif isinstance(content, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content
+            else:
+                entry.size = len(content)
+            made.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return data.getvalue()
+
+
+def push_image(store: LayoutStore, layers: Sequence[bytes], kind: str = OCI, **changes: Any) -> str:
+    """An image as another tool would make it; its digest."""
+    pack = PACKERS[kind]
+    config = put(
+        store, json.dumps({"rootfs": {"type": "layers", "diff_ids": [digests.of_bytes(one) for one in layers]}}).encode()
+    )
+    document: dict[str, Any] = {
+        "schemaVersion": 2,
+        "mediaType": manifest.DOCKER_MANIFEST_TYPE if kind == DOCKER else manifest.MANIFEST_TYPE,
+        "config": {"mediaType": manifest.DOCKER_CONFIG_TYPE if kind == DOCKER else manifest.IMAGE_CONFIG_TYPE,
+                   "digest": config.digest, "size": config.size},
+        "layers": [],
+    } | changes  # fmt: skip
+    for one in layers:
+        blob = put(store, pack(one))
+        document["layers"].append({"mediaType": kind, "digest": blob.digest, "size": blob.size})
+    return put(store, json.dumps(document).encode()).digest
+
+
+def pulled(store: LayoutStore, digest: str, folder: Path) -> dict[str, bytes]:
+    package.pull(store, digest, folder)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flat(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {path.removeprefix("models/"): content for path, content in files.items()}
+
+
+@pytest.mark.parametrize("kind", [OCI, f"{OCI}+gzip", f"{OCI}+zstd", DOCKER])
+def test_every_kind_of_layer_is_read(store: LayoutStore, tmp_path: Path, kind: str) -> None:
+    digest = push_image(store, [layer(("etc/passwd", b"root"), ("bin/sh", "busybox")), layer(*PACKAGE.items())], kind)
+    assert pulled(store, digest, tmp_path / "out") == flat(PACKAGE)
+    found = package.read(tmp_path / "out")
+    assert found.signature is not None
+    described = resolve_index.describe(store, digest, version="1.0.0")
+    assert (described.name, described.version) == ("flight-delay", "1.0.0")
+
+
+def test_the_package_may_have_a_folder_of_its_own(store: LayoutStore, tmp_path: Path) -> None:
+    files = {path.replace("models/", "models/flight-delay/"): content for path, content in PACKAGE.items()}
+    digest = push_image(store, [layer(("models/other/model.onnx", b"x"), *files.items())])
+    assert pulled(store, digest, tmp_path / "out") == flat(PACKAGE)
+    digest = push_image(store, [layer(("models/a/model.onnx", b"a"))])
+    assert pulled(store, digest, tmp_path / "one") == {"model.onnx": b"a"}
+
+
+def test_whiteouts_hide_what_lower_layers_have(store: LayoutStore, tmp_path: Path) -> None:
+    old, link, hidden = ("models/old", b"a file now"), ("models/link", "/etc"), ("models/.wh.golden.jsonl", b"")
+    lower = layer(*PACKAGE.items(), ("models/old/a", b"1"), ("models/old/b", b"2"), ("models/data/x", b"x"), link)
+    middle = layer(hidden, ("models/data/y", b"y"), ("models/data/.wh..wh..opq", b""), ("models/.wh.link", b""))
+    upper = layer(("models/.wh.old", b""), old, ("./models/model.onnx", b"newer"), ("models/.wh..wh.aufs", b""))
+    files = pulled(store, push_image(store, [lower, middle, upper]), tmp_path / "out")
+    assert files == {"model.onnx": b"newer", "signature.json": SIGNATURE.encode(), "data/y": b"y", "old": b"a file now"}
+    all_gone = [layer(*PACKAGE.items()), layer((".wh.models", b""))]
+    with pytest.raises(Refused, match=r"no /models/model\.onnx"):
+        pulled(store, push_image(store, all_gone), tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+
+
+def test_an_image_of_too_many_entries_waits_for_no_disk(
+    store: LayoutStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)  # on a disk of 2 ms each, those of 10,000 files take 20 s
+    digest = push_image(store, [layer(*((f"models/{n}", b"x") for n in range(10_001)))], f"{OCI}+gzip")
+    synced.clear()
+    with pytest.raises(Corrupt, match="more than 10000 entries under /models"):
+        Cache(tmp_path / "cache").fetch(store, digest)
+    assert len(synced) < 10
+    assert not list((tmp_path / "cache").rglob("[0-9]"))
+
+
+M: Entry = ("models/model.onnx", b"m")
+
+
+@pytest.mark.parametrize(
+    ("layers", "error", "message"),
+    [
+        ([layer(M, ("models/../../evil", b""))], Corrupt, r"\.\./evil"),
+        ([layer(M, ("../models/x", b""))], Corrupt, r"\.\./models/x"),
+        ([layer(M, ("/models/x", b""))], Corrupt, "'/models/x'"),
+        ([layer(M, ("models/a\\b", b""))], Corrupt, "leads out"),
+        ([layer(M, ("models/a:b", b""))], Corrupt, "leads out"),
+        ([layer(M, ("models/README", b""), ("models/readme", b""))], Corrupt, "stands in the way"),
+        ([layer(M, ("models/a", b"1"), ("models/a", b"2"))], Corrupt, "stands twice"),
+        ([layer(M, ("models/a", "/etc"), ("models/a/passwd", b"x"))], Corrupt, "leads through"),
+        ([layer(M, ("models/a", "/etc/passwd"))], Refused, "models/a in the image is a link"),
+        ([layer(M, ("models/a", "model.onnx"))], Refused, "models/a in the image is a link"),
+        ([layer(("models", "/opt/models"), ("opt/models/model.onnx", b"m"))], Refused, "/models is a link"),
+        ([layer(("models/a/model.onnx", b""), ("models/b/model.onnx", b""))], Refused, "models are in models/a, models/b"),
+        ([layer(M, *((f"models/{n}", b"") for n in range(manifest.MAX_FILES)))], Corrupt, "1001 files"),
+        ([layer(M, ("models/signature.json", b"{"))], Refused, "no JSON"),
+        ([layer(M, *((f"models/.wh.{n}", b"") for n in range(10_000)))], Corrupt, "more than 10000 entries"),
+        ([layer(M)[:600]], Corrupt, "cut short"),
+    ],
+)  # fmt: skip
+def test_what_must_not_be_unpacked_is_refused(
+    store: LayoutStore, tmp_path: Path, layers: list[bytes], error: type[Exception], message: str
+) -> None:
+    digest = push_image(store, layers)
+    with pytest.raises(error, match=message):
+        package.pull(store, digest, tmp_path / "in" / "out")
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_a_layer_that_is_damaged_or_kept_elsewhere_leaves_nothing(store: LayoutStore, tmp_path: Path) -> None:
+    digest = push_image(store, [layer(*PACKAGE.items())])
+    blob = manifest.parse_version(store.manifest(digest)).layers[0]
+    path = store._blob_path(blob.digest)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(Corrupt, match=blob.digest):
+        package.pull(store, digest, tmp_path / "out")
+    foreign = store.manifest(digest).replace(OCI.encode(), b"application/vnd.oci.image.layer.nondistributable.v1.tar")
+    with pytest.raises(Corrupt, match="nondistributable"):
+        package.pull(store, put(store, foreign).digest, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_more_than_is_allowed_is_refused_before_it_is_written(store: LayoutStore, tmp_path: Path) -> None:
+    digest = push_image(store, [layer(("models/model.onnx", b"m" * 10_000))], f"{OCI}+gzip")
+    with pytest.raises(Refused, match="more under /models"):
+        Cache(tmp_path / "cache", max_version_bytes=9_999).fetch(store, digest)
+    assert Cache(tmp_path / "cache", max_version_bytes=10_000).fetch(store, digest).model_path.stat().st_size == 10_000
+
+
+def entry(store: LayoutStore, digest: str, **more: Any) -> dict[str, Any]:
+    return {"mediaType": manifest.MANIFEST_TYPE, "digest": digest, "size": len(store.manifest(digest))} | more
+
+
+@pytest.mark.parametrize("kind", [manifest.INDEX_TYPE, manifest.DOCKER_INDEX_TYPE])
+def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: Path, kind: str) -> None:
+    any_, amd, arm = (push_image(store, [layer(("models/model.onnx", name))]) for name in (b"any", b"amd", b"arm"))
+    amd64 = entry(store, amd, platform={"os": "linux", "architecture": "amd64"})
+    arm64 = entry(store, arm, platform={"os": "linux", "architecture": "arm64", "variant": "v8"})
+    proof = entry(store, arm, platform={"os": "unknown", "architecture": "unknown"},
+                  annotations={"vnd.docker.reference.type": "attestation-manifest"})  # fmt: skip
+
+    def index(*entries: dict[str, Any]) -> str:
+        return put(store, json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()).digest
+
+    assert pulled(store, index(proof, arm64, amd64), tmp_path / "1") == {"model.onnx": b"amd"}
+    assert pulled(store, index(amd64, entry(store, any_)), tmp_path / "2") == {"model.onnx": b"any"}
+    assert pulled(store, index(proof, arm64), tmp_path / "3") == {"model.onnx": b"arm"}
+    elsewhere = index(arm64, entry(store, arm, platform={"os": "linux", "architecture": "s390x"}))
+    with pytest.raises(Refused, match="manifests for linux/arm64, linux/s390x"):
+        package.pull(store, elsewhere, tmp_path / "4")
+    kept = index(proof, amd64)
+    cache = Cache(tmp_path / "cache")
+    first = cache.fetch(store, kept, version="1.0.0")
+    assert (first.digest, first.version) == (kept, "1.0.0")
+    (store._path / "index.json").unlink()
+    assert cache.fetch(store, kept).model_path.read_bytes() == b"amd"
+
+
+def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> None:
+    def titled(name: str, content: bytes, **more: str) -> dict[str, Any]:
+        blob = put(store, content)
+        return {"mediaType": "application/octet-stream", "digest": blob.digest, "size": blob.size,
+                "annotations": {"org.opencontainers.image.title": name, **more}}  # fmt: skip
+
+    empty = put(store, b"{}")
+    document = {
+        "schemaVersion": 2, "mediaType": manifest.MANIFEST_TYPE, "artifactType": "application/vnd.unknown.artifact.v1",
+        "config": {"mediaType": manifest.EMPTY_TYPE, "digest": empty.digest, "size": 2},
+        "layers": [titled("model.onnx", b"m"), titled("signature.json", SIGNATURE.encode())],
+    }  # fmt: skip
+    digest = put(store, json.dumps(document).encode()).digest
+    assert pulled(store, digest, tmp_path / "out") == {"model.onnx": b"m", "signature.json": SIGNATURE.encode()}
+    for at, (bad, message) in enumerate(
+        ((titled("../x", b"x"), "leads out"), (titled("d", b"d", **{manifest.UNPACK: "true"}), "folder"))
+    ):
+        evil = put(store, json.dumps(document | {"layers": [titled("model.onnx", b"m"), bad]}).encode())
+        with pytest.raises(Corrupt, match=message):
+            package.pull(store, evil.digest, tmp_path / f"evil{at}")
+
+
+def base_image(store: LayoutStore) -> Base:
+    """An image of Docker's with something under /models already."""
+    return build.open_base(store, push_image(store, [layer(("bin/sh", b"#!"), ("models/old.onnx", b"old"))], DOCKER))
+
+
+def test_push_makes_an_image_that_is_pulled_like_any_version(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    folder = make_package(model=onnx_bytes())
+    (folder / "data").mkdir()
+    (folder / "data" / ("x" * 120)).write_text("late")
+    base = base_image(LayoutStore(tmp_path / "base" / "python"))
+    notes = {"org.example.auc": "0.9"}
+    pushed = package.push(store, folder, "flight-delay", "1.0.0", base=base, annotations=notes)
+    again = package.push(LayoutStore(tmp_path / "again"), folder, "flight-delay", "1.0.0", base=base, annotations=notes)
+    assert again == pushed
+    there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert pulled(store, pushed.digest, tmp_path / "out") == there
+    found = Cache(tmp_path / "cache").fetch(store, pushed.digest)
+    assert (found.name, found.version, found.annotations["org.example.auc"]) == ("flight-delay", "1.0.0", "0.9")
+    described = manifest.parse(store.manifest(pushed.digest))
+    assert [one.media_type for one in described.layers] == [f"{OCI}+gzip"] * 2
+    config = json.loads(b"".join(store.blob(described.config)))
+    assert len(config["rootfs"]["diff_ids"]) == 2
+    assert config["config"]["Labels"]["org.opencontainers.image.version"] == "1.0.0"
+    unpacked = gzip.decompress(b"".join(store.blob(described.layers[1])))
+    assert digests.of_bytes(unpacked) == config["rootfs"]["diff_ids"][1]
+    store._blob_path(described.layers[0].digest).unlink()  # the package is read without the base
+    assert pulled(store, pushed.digest, tmp_path / "lean") == there
+
+
+def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    pushed = package.push(store, make_package(), "m", "1", base=base_image(store))
+    plain = store.manifest(pushed.digest).replace(b',"annotations":{"io.scorestream.models":"whole"}', b"")
+    assert plain != store.manifest(pushed.digest)
+    files = pulled(store, put(store, plain).digest, tmp_path / "out")
+    assert sorted(files) == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [(b"[]", "no valid document"), (b"{}", "names no layers"), (b'{"rootfs": {"diff_ids": 1}}', "names no layers")],
+)
+def test_a_base_that_is_none_is_refused(store: LayoutStore, config: bytes, message: str) -> None:
+    blob = put(store, config)
+    described = {"mediaType": manifest.IMAGE_CONFIG_TYPE, "digest": blob.digest, "size": blob.size}
+    with pytest.raises(Corrupt, match=message):
+        build.open_base(store, push_image(store, [], config=described))

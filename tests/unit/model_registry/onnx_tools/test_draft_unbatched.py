@@ -1,0 +1,159 @@
+"""Models that take one event at a time are told by their shapes, and drafted with "batch": false."""
+
+import json
+from typing import Any
+
+import pytest
+
+from model_registry.onnx_tools import draft, draft_events, draft_unbatched
+from model_registry.onnx_tools.tensors import Tensor
+from model_registry.package import placeholders
+from model_registry.package.signature import Signature
+
+Y = Tensor("y", "float32", ("n", 1))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "why"),
+    [
+        ([("n", 4)], ("n", 1), ""),
+        ([(None, 4)], ("batch", 1), ""),
+        ([("batch", 4)], ("unk__12", 1), ""),
+        ([("batch", 4)], ("Gemmy_dim_0", 1), ""),
+        ([("n", 4), (1, 128)], ("n", 1), ""),
+        ([(2, 4)], (2, 1), ""),
+        ([(), ()], (), ""),
+        ([(5, 4), (5,)], ("k", 4), "first axes of input 'x0' [5, 4] and output 'y' ['k', 4] differ"),
+        ([(3, 224, 224)], (10,), "first axes of input 'x0' [3, 224, 224] and output 'y' [10] differ"),
+        ([("n", 4)], (), ""),
+        ([(1, 4)], (1, 1), "input 'x0' has the fixed batch size 1"),
+        ([(1, 4)], ("k",), "input 'x0' has the fixed batch size 1"),
+        (
+            [("seq", "batch", 4)],
+            ("batch", 1),
+            "first axes of input 'x0' ['seq', 'batch', 4] and output 'y' ['batch', 1] differ",
+        ),
+        ([("t", 4)], (1, 1), "first axes of input 'x0' ['t', 4] and output 'y' [1, 1] differ"),
+    ],
+)
+def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, why: str) -> None:
+    tensors = [Tensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
+    found = draft_unbatched.reason(tensors, [Tensor("y", "float32", output)])
+    assert found == why or (why and why in found)
+
+
+def test_a_file_of_bytes_is_no_batch() -> None:
+    assert not draft_unbatched.reason([Tensor("file", "uint8", (None,))], [Tensor("y", "float32", (1, 4))])
+
+
+@pytest.mark.parametrize(
+    ("shape", "events", "document"),
+    [
+        ((1, 4), [{"x": [1, 2, 3, 4]}], {"shape": [1, 4], "fields": [{"name": "x", "array": True, "length": 4}]}),
+        ((1, 1), [{"x": 3}], {"shape": [1, 1], "fields": ["x"]}),
+        ((1,), [{"x": 3}], {"shape": [1], "fields": ["x"]}),
+        ((1, 2, 2), [{"x": [[[1, 2], [3, 4]]]}], {"shape": [1, 2, 2], "fields": [{"name": "x", "array": True}]}),
+        ((1, 2, 2), [{"x": [1, 2, 3, 4]}], {"shape": [1, 2, 2], "fields": [{"name": "x", "array": True}]}),
+        (("t", 2), [{"x": [[1, 2]]}, {"x": [[1, 2], [3, 4]]}], {"shape": [-1, 2]}),
+        ((1, "t"), [{"x": [1, 2]}, {"x": [1]}], {"shape": [1, -1]}),
+        ((1, 2), [], {"shape": [1, 2], "fields": [{"name": "x", "array": True, "length": 2}]}),
+        ((1, 2), [{"a": 1, "b": 2}], {"shape": [1, 2]}),
+    ],
+)
+def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
+    tensor = Tensor("x", "float32", shape)
+    drafted = draft_unbatched.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], draft_events.values(events))
+    whole = draft_unbatched.single(found, tensor, drafted)
+    assert whole | document | {"batch": False} == whole
+    for field in whole["fields"]:
+        if isinstance(field, dict) and "max_length" in field:
+            field["max_length"] = 64
+    whole["fields"] = [one for one in whole["fields"] if not placeholders.is_gap(one)]
+    assert Signature.parse(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
+
+
+def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
+    tensors = [Tensor("ids", "int64", (1, "len")), Tensor("ids_mask", "bool", (1, "len"))]
+    opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
+    found, _ = draft.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    ids, mask = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
+    assert ids["shape"] == [1, -1]
+    assert "pad" not in ids
+    assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
+    ids["fields"][0]["max_length"], mask["marks"] = 64, "values"
+    assert Signature.parse(json.dumps({"inputs": [ids, mask], "output": {"tensor": "y"}})).alone
+
+
+def test_an_input_that_no_field_feeds_is_a_constant() -> None:
+    tensors = [Tensor("x", "float32", (1, 2)), Tensor("state", "float32", (1, 1, 8))]
+    opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
+    found, _ = draft.inputs(opened, draft_events.values([{"x": [1, 2]}]))
+    _, state = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
+    assert placeholders.is_gap(state["value"])
+    assert state["batch"] is False
+
+
+def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
+    tensor = Tensor("x", "float32", (1, 3, 2, 2))
+    drafted = draft_unbatched.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    document = draft_unbatched.single(found, tensor, drafted)
+    assert document["shape"] == [1, 3, 2, 2]
+    (gap,) = document["fields"]
+    assert "an array of shape [1, 3, 2, 2], nested or flat; the examples have x, of shape [3, 2, 2], which does not fit" in gap
+
+
+def test_the_only_input_is_no_constant() -> None:
+    tensor = Tensor("x", "float32", (1, 1, 8))
+    drafted = draft_unbatched.opened(tensor, alone=True)
+    (found,), _ = draft.inputs([drafted], draft_events.values([{"a": "text"}]))
+    assert "fields" in draft_unbatched.single(found, tensor, drafted, only=True)
+
+
+def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
+    (x,), (y,) = draft_unbatched.of_one(
+        [Tensor("x", "float32", ("time", "batch", 3))], [Tensor("y", "float32", ("batch", 1))], lengths=False
+    )
+    assert (x.shape, y.shape) == (("time", 1, 3), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "shape", "why"),
+    [
+        ([("n", "seq", 2)], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
+        ([(None, "seq")], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
+        ([("n", "seq", 2), ("n", 8)], [-1], ""),
+        ([("n", "seq", 2)], [16], ""),
+        ([("n", 8)], [-1], ""),
+    ],
+)
+def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], why: str) -> None:
+    ids = Tensor("ids", "int64", ("n", "seq"))
+    tensors = [Tensor(f"y{at}", "float32", one) for at, one in enumerate(outputs)]
+    assert draft_unbatched.reason_of_lengths([ids], tensors, [{"shape": shape}]) == why
+    if why:
+        (ids,), (y,) = draft_unbatched.of_one([ids], tensors, lengths=True)
+        assert (ids.shape, y.shape) == ((1, "seq"), (1, *outputs[0][1:]))
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> None:
+    x, y = Tensor("x", "float32", ("batch_size", 4)), Tensor("y", "float32", (size, 2))
+    outputs = draft_unbatched.batched([x], [y])
+    assert [one.shape for one in outputs] == [(None, 2)]
+    assert draft_unbatched.reason([x], outputs) == ""
+
+
+def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
+    y = Tensor("y", "float32", (1, 1))
+    assert draft_unbatched.batched([Tensor("x", "float32", ("t", 4))], [y]) == [y]
+    assert draft_unbatched.batched([Tensor("x", "float32", (1, 4))], [y]) == [y]
+
+
+def test_an_event_feeds_what_has_a_batch_of_one_or_an_open_axis_and_everything_where_nothing_has() -> None:
+    image, anchors = Tensor("image", "float32", (1, 4)), Tensor("anchors", "float32", (9, 2))
+    assert draft_unbatched.are_fed([image, anchors]) == [image]
+    series, state = Tensor("series", "float32", (10, "batch", 4)), Tensor("state", "float32", (1, 1, 3))
+    assert draft_unbatched.are_fed([series, state]) == [series, state]
+    assert draft_unbatched.are_fed([anchors, Tensor("scale", "float32", ())]) == [anchors]

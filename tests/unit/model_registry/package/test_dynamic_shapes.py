@@ -1,0 +1,175 @@
+"""Signatures with lengths that vary: what they may say, and which events of one are good for another."""
+
+import json
+from typing import Any
+
+import pytest
+
+from model_registry.package.compatibility import told
+from model_registry.package.dtypes import value_fault
+from model_registry.package.dynamic_shapes import apart, takes
+from model_registry.package.golden import parse_lines
+from model_registry.package.shapes import array_fault
+from model_registry.package.signature import Signature, SignatureError
+
+IDS = {
+    "tensor": "ids",
+    "dtype": "int64",
+    "shape": [-1],
+    "fields": [{"name": "ids", "array": True, "max_length": 512}],
+    "pad": 0,
+}
+FILE = {"name": "f", "bytes": True, "max_length": 512}
+TYPES = IDS | {"tensor": "types", "fields": [{"name": "types", "array": True, "max_length": 512}]}
+MASK = {"tensor": "mask", "dtype": "int64", "mask_of": "ids"}
+COUNT = {"tensor": "count", "dtype": "int32", "length_of": "ids"}
+
+
+def signature(*inputs: dict[str, Any]) -> Signature:
+    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+
+
+def test_what_a_signature_says_of_lengths() -> None:
+    found = signature(IDS, TYPES, MASK, COUNT, {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False})
+    assert [one.given for one in found.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
+    assert [one.tensor for one in found.fed] == ["ids", "types"]
+    assert [(one.array, one.max_length, one.varies) for one in found.fields] == [(512, 512, True)] * 2
+    assert found.varies
+    frames = signature(IDS | {"dtype": "float32", "shape": [80, -1], "pad": "nan", "axis": "time"}).inputs[0]
+    assert (frames.width, frames.fields[0].max_length, frames.axis) == (80 * 512, 512, "time")
+    assert told(found.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
+    assert told(found.inputs[2]) == "int64 (B, -1), mask of ids"
+    assert told(signature(IDS, MASK | {"marks": "padding"}).inputs[1]) == "int64 (B, -1), mask of the padding of ids"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [IDS, TYPES, MASK, COUNT],
+        [IDS | {"dtype": "float32", "shape": [80, -1], "pad": "nan", "axis": "time"}],
+        [IDS | {"dtype": "string", "pad": ""}],
+        [{key: value for key, value in IDS.items() if key != "pad"}],
+        [IDS | {"fields": [{"name": "ids", "array": True, "max_length": 5, "required": False, "path": "a.ids"}]}],
+        [IDS | {"batch": False}, MASK | {"batch": False}, {"tensor": "a", "dtype": "bool", "fields": ["a"], "batch": False}],
+        [IDS, MASK | {"dtype": "float32", "shape": [1, 1, -1]}, COUNT | {"shape": [1]}],
+    ],
+)
+def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
+    found = signature(*inputs)
+    again = Signature.parse(found.to_json())
+    assert again.to_json() == found.to_json()
+    assert repr(again) == repr(found)  # NaN is not itself
+
+
+FIELD = {"name": "ids", "array": True, "max_length": 512}
+NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "length"): {"name": ..., "array": true"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([IDS | {"shape": [-1, -1]}], "inputs[0].shape: [-1, -1] has 2 lengths that vary (-1); a tensor may have one"),
+        ([IDS | {"fields": [{"name": "ids", "array": True}]}], NO_BOUND),
+        ([IDS | {"fields": [FIELD | {"length": 3}]}], NO_BOUND),
+        ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies, which one array field gives, {"),
+        ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies, which one array field gives, {"),
+        ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 16777216"),
+        ([IDS | {"shape": [-1, 1 << 12]}], "may have 2097152 elements; at most 1048576 are fed: lower max_length"),
+        ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], "takes no default; an absent one is empty if"),
+        ([IDS | {"default": 0}], "takes no default"),
+        ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
+        ([IDS | {"value": 0}], "[-1]: only what an array field or bytes feed has a length that varies (-1), no constant"),
+        ([IDS | {"fields": None, "value": 0}], "[-1]: only what an array field or bytes feed has a length that varies"),
+        ([IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
+         'field \'f\' of bytes is one text, without a length; write the "shape" []'),
+        ([IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
+         "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length"),
+        ([IDS | {"fields": [FILE | {"length": 9}]}], '(no "length"): {"name": ..., "bytes": true, "max_length": 2000000}'),
+        ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),
+        ([IDS | {"fields": [FILE | {"from": "time"}]}], "field 'f' is a time in ms since 1970, not bytes"),
+        ([IDS | {"fields": [FIELD | {"from": "header:h"}]}], 'which has no arrays, but bytes; write "bytes": true in place'),
+        ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
+        ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
+        ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: give each a"),
+        ([IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
+         "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\""),
+        ([IDS, MASK | {"mask_of": "idz"}], "tensor 'mask' is made of 'idz'; the tensors whose lengths vary are ['ids']"),
+        ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is made of another: leave out "fields"'),
+        ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is made of another: leave out "value"'),
+        ([IDS, MASK | {"pad": 1}], 'a tensor with "mask_of" is made of another: leave out "pad"'),
+        ([IDS, MASK | {"length_of": "ids"}], 'a tensor with "mask_of" is made of another: leave out "length_of"'),
+        ([IDS, MASK | {"dtype": "string"}], 'a tensor with "mask_of" is of numbers, or bool, not of strings'),
+        ([IDS, MASK | {"shape": [5]}], "the shape [5]: that of a tensor with \"mask_of\" has -1 for the length, such as [-1]"),
+        ([IDS, COUNT | {"shape": [-1]}], "the shape [-1]: that of a tensor with \"length_of\" has no -1, such as [] or [1]"),
+        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be 512, and 512 is no int8 (-128 to 127)"),
+        ([MASK], "all are constants; at least one tensor takes a field"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        signature(*inputs)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "said"),
+    [
+        ([1, 2, 3], (-1,), None),
+        ([], (-1,), None),
+        ([1] * 5, (-1,), "a length of at most 4 was expected, not 5 (shape [-1])"),
+        ([1, "a"], (-1,), "[1]'a' is no int64"),
+        ([[1]], (-1,), "[0]one value was expected, not an array (shape [-1])"),
+        (7, (-1,), "an array of at most 4 was expected, not 7 (shape [-1])"),
+        ({}, (-1,), "an array of at most 4 was expected, not an object (shape [-1])"),
+        ([[1, 2], [3, 4]], (-1, 2), None),
+        ([1, 2, 3, 4], (-1, 2), None),
+        ([1, 2, 3], (-1, 2), "a multiple of 2 elements was expected, not 3 (shape [-1, 2], nested or flat)"),
+        ([[1, 2], [3]], (-1, 2), "[1]an array of 2 was expected, not of 1 (shape [-1, 2], nested or flat)"),
+        ([[1, 2], 3], (-1, 2), "[1]an array of 2 was expected, not 3 (shape [-1, 2], nested or flat)"),
+        ([[1] * 5, [1] * 5], (2, -1), "a length of at most 4 was expected, not 5 (shape [2, -1], nested or flat)"),
+        ([[1, 2, 3], [4, 5]], (2, -1), "[1]an array of 3 was expected, not of 2 (shape [2, -1], nested or flat)"),
+        ([[1], [2], [3]], (2, -1), "an array of 2 was expected, not of 3 (shape [2, -1], nested or flat)"),
+        ([[], []], (2, -1), None),
+    ],
+)
+def test_what_is_wrong_with_an_array(value: Any, shape: tuple[int, ...], said: str | None) -> None:
+    most = 4 * max(2 if 2 in shape else 1, 1)
+    found = array_fault(value, most, shape, lambda one: value_fault(one, "int64"))
+    assert (found is None) if said is None else (found is not None and (found[0] + found[1]).startswith(said))
+
+
+def field(shape: list[int], length: int, **more: Any) -> Any:
+    bound = "max_length" if -1 in shape else "length"
+    one = {"name": "x", "array": True, bound: length}
+    return signature({"tensor": "x", "dtype": "int64", "shape": shape, "fields": [one], **more}).fields[0]
+
+
+def test_which_arrays_are_good_for_another_field() -> None:
+    assert takes(field([-1], 5), field([-1], 4))
+    assert not takes(field([-1], 4), field([-1], 5))
+    assert takes(field([-1], 5), field([5], 5))
+    assert not takes(field([-1], 4), field([5], 5))
+    assert not takes(field([5], 5), field([-1], 5))
+    assert takes(field([-1, 2], 5), field([3, 2], 6))
+    assert not takes(field([-1, 2], 5), field([2, 3], 6))
+    assert not takes(field([-1, 2], 5), field([2, -1], 5))
+    assert not takes(field([-1], 5), signature({"tensor": "x", "dtype": "int64", "fields": ["x"]}).fields[0])
+
+
+def test_fields_that_come_to_share_a_length() -> None:
+    other = TYPES | {"axis": "other"}
+    assert apart(signature(IDS, TYPES), signature(IDS, TYPES)) is None
+    assert apart(signature(IDS, other), signature(IDS, TYPES)) == ("ids", "types")
+    assert apart(signature(IDS, TYPES), signature(IDS, other)) is None
+    assert apart(signature(IDS), signature(IDS, TYPES)) is None  # it is a new field: that is said of it already
+
+
+def test_golden_examples_have_lengths_of_their_own() -> None:
+    def lines(*events: Any) -> bytes:
+        return b"\n".join(json.dumps({"event": event, "score": 1, "tolerance": 0}).encode() for event in events)
+
+    assert len(parse_lines(lines({"ids": [1]}, {"ids": []}, {"ids": [1] * 512}), signature(IDS))) == 3
+    with pytest.raises(Exception, match=r"line 1: event field 'ids': a length of at most 512 was expected, not 513"):
+        parse_lines(lines({"ids": [1] * 513}), signature(IDS))
+    with pytest.raises(Exception, match=r"line 1: event field 'ids'\[1\]: None is no int64"):
+        parse_lines(lines({"ids": [1, None]}), signature(IDS))

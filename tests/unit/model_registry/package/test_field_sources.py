@@ -1,0 +1,158 @@
+"""Fields that come from elsewhere than an event's value, and fields of bytes: what signature.json may say of them."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from model_registry.errors import Refused
+from model_registry.onnx_tools import run_golden
+from model_registry.package import binary_fields, compatibility, field_sources
+from model_registry.package.golden import parse_lines
+from model_registry.package.signature import Signature, SignatureError
+from tests.unit.model_registry.package.test_signature import GOOD
+
+BYTES = {"name": "image", "bytes": True}
+
+
+def signature(*inputs: dict[str, Any]) -> Signature:
+    return Signature.parse(json.dumps(GOOD | {"inputs": inputs}))
+
+
+def one(dtype: str = "float32", *fields: Any, **more: Any) -> Signature:
+    return signature({"tensor": "x", "dtype": dtype, "fields": fields, **more})
+
+
+C = {"name": "c", "from": "key", "default": "nan"}
+MIXED = signature(
+    {"tensor": "image", "dtype": "uint8", "shape": [2, 2], "fields": [BYTES]},
+    {"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "from": "header:b"}, C]},
+    {"tensor": "t", "dtype": "int64", "shape": [], "fields": [{"name": "t", "from": "time"}]},
+    {"tensor": "s", "dtype": "string", "fields": [{"name": "s", "bytes": True, "from": "value"}]},
+)  # fmt: skip
+
+
+def test_a_signature_says_again_what_it_read() -> None:
+    again = Signature.parse(MIXED.to_json())
+    assert again.to_json() == MIXED.to_json()
+    image, a, b, c, t, s = again.fields
+    assert (image.raw, image.array, image.shape, image.source) == (True, 4, None, None)
+    assert (s.raw, s.array, s.source) == (True, None, "value")
+    assert [field.source for field in (a, b, c, t)] == [None, "header:b", "key", "time"]
+    assert c.default is not None
+    assert math.isnan(float(c.default))
+    assert [one.given for one in again.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
+
+
+def test_a_length_says_it_where_there_is_no_shape() -> None:
+    found = one("int16", BYTES | {"length": 5})
+    assert (found.inputs[0].given, binary_fields.size(found.fields[0])) == ((None, 5), 10)
+    assert binary_fields.size(one("float64", BYTES, shape=[]).fields[0]) == 8
+
+
+def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
+    inside = field_sources.inside(MIXED)
+    assert [(one.tensor, [field.name for field in one.fields]) for one in inside.inputs] == [("image", ["image"]), ("x", ["a"])]
+    assert [field.name for field in field_sources.elsewhere(MIXED)] == ["b", "c", "t", "s"]
+    assert {field.source for field in field_sources.by_name(MIXED).fields} == {None}
+    plain = one("float32", "a", "b")
+    assert field_sources.inside(plain) is plain
+    assert field_sources.by_name(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("dtype", "field", "more", "message"),
+    [
+        ("float32", {"from": "header:"}, {}, "inputs[0].fields[0].from: 'header:' is no place of a record: it must be one of"),
+        ("float32", {"from": "Key"}, {}, "inputs[0].fields[0].from: 'Key' is no place of a record: it must be one of key,"),
+        ("float32", {"from": ["key"]}, {}, "['key'] is no place of a record: it must be one of key, header:NAME, time, value"),
+        ("float32", {"form": "key"}, {}, "unknown key 'form'; did you mean 'from'?"),
+        ("float32", {"from": "key", "path": "a.b"}, {}, "field 'image' has a path and comes from key; leave one of them out"),
+        ("int32", {"from": "time"}, {}, "field 'image' is a time in ms since 1970, not int32; its dtype is one of"),
+        ("int64", {"from": "time", "bytes": True, "length": 1}, {}, "field 'image' is a time in ms since 1970, not bytes"),
+        ("uint8", {"from": "value", "array": True}, {"shape": [3]}, 'has no arrays, but bytes; write "bytes": true in'),
+        ("uint8", {"bytes": True, "array": True}, {"shape": [3]}, "field 'image' comes as bytes or as an array; leave"),
+        ("uint8", {"bytes": True}, {}, "field 'image': how many bytes are in it? Write the \"shape\" of the tensor beside"),
+        ("uint8", {"bytes": True, "length": 4}, {"shape": [3]}, "the shape [3] holds 3 elements, and field 'image' has 4"),
+        ("string", {"bytes": True, "length": 4}, {}, "field 'image' of bytes is one text; leave length out"),
+        ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] holds 2 elements, and 1 fields are named"),
+        ("uint8", {"bytes": True, "length": 1 << 21}, {}, "2097152 is no whole number from 1 to 1048576"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_named(dtype: str, field: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        one(dtype, {"name": "image", **field}, **more)
+    assert message in str(caught.value)
+
+
+def test_a_field_of_bytes_is_alone_in_its_tensor() -> None:
+    with pytest.raises(SignatureError, match="a tensor takes one field of bytes and no other beside it; use a tensor for each"):
+        one("uint8", BYTES, "b")
+
+
+def line(**event: Any) -> bytes:
+    return json.dumps({"event": event, "score": 1, "tolerance": 0}).encode()
+
+
+GOLDEN = {"image": "AAECAw==", "a": 1, "b": 2.5, "t": 1_700_000_000_000, "s": "w6k="}
+
+
+def test_golden_examples_have_everything_by_name() -> None:
+    (example,) = parse_lines(line(**GOLDEN), MIXED)
+    found = run_golden.fed(MIXED, [example.event])
+    assert found["image"].tolist() == [[[0, 1], [2, 3]]]
+    assert found["x"].tolist()[0][:2] == [1.0, 2.5]
+    assert found["t"].tolist() == [1_700_000_000_000]
+    assert found["s"].tolist() == [["é"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": "AAECAw"}, "event field 'image': 'AAECAw' is no base64 (standard alphabet, padded)"),
+        ({"image": [0, 1, 2, 3]}, "event field 'image': [0, 1, 2, 3] is no base64 (standard alphabet, padded)"),
+        ({"image": "AAEC"}, "event field 'image': 3 bytes, and 4 were expected (4 of uint8)"),
+        ({"s": "/w=="}, "event field 's': 1 bytes are no UTF-8: invalid start byte at byte 0"),
+        ({"b": "2.5"}, "event field 'b': '2.5' is no finite float32"),
+        ({"t": None}, "event field 't': it is required, but missing or null"),
+    ],
+)
+def test_a_golden_example_of_another_kind_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refused) as caught:
+        parse_lines(line(**(GOLDEN | change)), MIXED)
+    assert message in str(caught.value)
+
+
+def changes(*new: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    old = one("float32", "a", {"name": "b", "from": "header:b"})
+    return compatibility._signatures(old, one("float32", *new))
+
+
+@pytest.mark.parametrize(
+    ("new", "lines", "breaks"),
+    [
+        (["a", {"name": "b", "from": "header:b"}], (), ()),
+        (["a", {"name": "c", "from": "header:b"}], 2, ()),
+        (
+            ["a", "b"],
+            ("field b: float32, required, from header:b -> float32, required",),
+            ("field b came from header:b and comes from the event (b)",),
+        ),
+        (
+            [{"name": "a", "from": "key"}, {"name": "b", "from": "header:b"}],
+            ("field a: float32, required -> float32, required, from key",),
+            ("field a came from the event (a) and comes from key",),
+        ),
+    ],
+)
+def test_another_place_of_a_value_is_a_break(new: list[Any], lines: Any, breaks: tuple[str, ...]) -> None:
+    told = changes(*new)
+    assert told[0] == lines or len(told[0]) == lines
+    assert told[1] == breaks
+
+
+def test_bytes_in_place_of_an_array_are_a_break() -> None:
+    array = one("uint8", {"name": "image", "array": True}, shape=[2, 2])
+    told = compatibility._signatures(array, one("uint8", BYTES, shape=[2, 2]))
+    assert told[1] == ("field image was uint8[2, 2] and is the bytes of uint8[4]",)

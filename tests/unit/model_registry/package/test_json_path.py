@@ -1,0 +1,49 @@
+"""Paths into events."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.package.json_path import MOST_STEPS, canonical, of_object, parse, written
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("amount", ("amount",)),
+        ("after.amount", ("after", "amount")),
+        ("items[0].price", ("items", 0, "price")),
+        ("[3][12]", (3, 12)),
+        ('"a b.c".x', ("a b.c", "x")),
+        ('"\\"[0]"[1]', ('"[0]', 1)),
+        ('""', ("",)),
+    ],
+)
+def test_a_path_has_steps(text: str, steps: tuple[str | int, ...]) -> None:
+    assert parse(text) == steps
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "a.", ".a", "a..b", "a.[0]", "a[", "a[-1]", "a[x]", 'a"b"', "a b", '"a', '"\\x"', '"\\ud800"', "[0]a"]
+)
+def test_what_is_no_path_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no (path|name)"):
+        parse(text)
+
+
+def test_a_path_has_so_many_steps_at_most() -> None:
+    assert len(parse(".".join("a" * MOST_STEPS))) == MOST_STEPS
+    with pytest.raises(ValueError, match="17 steps"):
+        parse(".".join("a" * (MOST_STEPS + 1)))
+
+
+def test_a_path_into_an_object_begins_with_a_name() -> None:
+    assert of_object("a[0]") == ("a", 0)
+    assert [canonical(text) for text in ('"a"."b.c"', "a[00]", "header:ce_id")] == ['a."b.c"', "a[0]", "header:ce_id"]
+    with pytest.raises(ValueError, match="begins with a name"):
+        of_object("[0].a")
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8")) | st.integers(0, 999_999), min_size=1, max_size=MOST_STEPS))
+def test_what_is_written_is_read(steps: list[str | int]) -> None:
+    assert parse(written(steps)) == tuple(steps)

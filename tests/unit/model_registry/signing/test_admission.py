@@ -1,0 +1,171 @@
+"""What a policy lets in, with the registry up and down."""
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from model_registry.errors import BadFile, Refused, Unreachable
+from model_registry.oci import digests
+from model_registry.signing import bundle, signatures
+from model_registry.signing import signature_cache as kept_proofs
+from model_registry.signing.admission import Gate, admission
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.policy import Policy
+from model_registry.stores.oci_layout import LayoutStore
+from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
+
+
+def policy(*keys: PrivateKey, required: bool = True, denied: str = "", days: int | None = None) -> Policy:
+    """One that trusts these keys, for `days` from now on."""
+    until = NOW + timedelta(days=days) if days else None
+    return Policy(Path("policy.yaml"), required, tuple(trusted(*keys, not_after=until)), frozenset([denied] if denied else []))
+
+
+@pytest.fixture
+def proofs(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "proofs"
+
+
+@pytest.fixture
+def signed(store: LayoutStore) -> str:
+    digest = version(store)
+    signatures.sign(store, digest, ONE, NOW)
+    return digest
+
+
+def away(store: LayoutStore) -> LayoutStore:
+    return LayoutStore(store._path.with_name("gone"))
+
+
+def test_a_signed_version_passes_and_passes_again_without_the_registry(store: LayoutStore, signed: str, proofs: Path) -> None:
+    asked = Gate(policy(TWO, ONE), proofs)
+    assert asked.check(store, signed, "1.0.0", NOW) == "key-2"
+    assert asked.check(away(store), signed, "1.0.0", NOW) == "key-2"
+    assert Gate(policy(ONE), proofs).check(away(store), signed, "1.0.0", NOW) == "key-1"
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_denied_version_is_refused_even_where_its_proof_is_kept(
+    store: LayoutStore, signed: str, proofs: Path, required: bool
+) -> None:
+    Gate(policy(ONE), proofs).check(store, signed, "1.0.0", NOW)
+    for at in (store, away(store)):
+        with pytest.raises(Refused, match=r"denied by the policy policy\.yaml"):
+            Gate(policy(ONE, required=required, denied=signed), proofs).check(at, signed, "1.0.0", NOW)
+
+
+def test_a_kept_proof_is_held_against_the_policy_of_now(store: LayoutStore, signed: str, proofs: Path) -> None:
+    Gate(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW)
+    with pytest.raises(Refused, match="no trusted key signed it"):
+        Gate(policy(TWO), proofs).check(store, signed, "1.0.0", NOW)
+    with pytest.raises(Refused, match="only"):
+        Gate(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW + timedelta(days=2))
+    with pytest.raises(Unreachable):
+        Gate(policy(TWO), proofs).check(away(store), signed, "1.0.0", NOW)
+    signatures.sign(store, signed, TWO, NOW)
+    assert Gate(policy(TWO), proofs).check(store, signed, "1.0.0", NOW) == "key-1"
+
+
+def test_an_unsigned_version_and_one_that_a_stranger_signed(store: LayoutStore, proofs: Path) -> None:
+    digest = version(store)
+    with pytest.raises(Refused, match="it has no signature"):
+        Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
+    optional = Gate(policy(ONE, required=False), proofs)
+    with pytest.raises(Unreachable):
+        optional.check(away(store), digest, "1.0.0", NOW)
+    assert optional.check(store, digest, "1.0.0", NOW) is None
+    assert optional.check(away(store), digest, "1.0.0", NOW) is None
+    with pytest.raises(Unreachable):
+        Gate(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW)
+    signatures.sign(store, digest, TWO, NOW)
+    with pytest.raises(Refused, match="no trusted key signed it"):
+        optional.check(store, digest, "1.0.0", NOW)
+
+
+def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: LayoutStore, proofs: Path) -> None:
+    digest = version(store)
+    signatures.attach(store, digest, "https://x.org/y", b'{"_type":"https://in-toto.io/Statement/v1","subject":[],'
+                   b'"predicateType":"https://x.org/y"}', TWO, NOW)  # fmt: skip
+    assert Gate(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW) is None
+    with pytest.raises(Refused, match="it has no signature"):
+        Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
+def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, signed: str, proofs: Path, damage: bytes) -> None:
+    asked = Gate(policy(ONE), proofs)
+    asked.check(store, signed, "1.0.0", NOW)
+    (kept,) = proofs.iterdir()
+    kept.write_bytes(damage)
+    with pytest.raises(Unreachable):
+        asked.check(away(store), signed, "1.0.0", NOW)
+    asked.check(store, signed, "1.0.0", NOW)
+    assert asked.check(away(store), signed, "1.0.0", NOW) == "key-1"
+
+
+def test_a_proof_of_another_version_proves_nothing(store: LayoutStore, proofs: Path) -> None:
+    one, two = version(store, "one"), version(store, "two")
+    signatures.sign(store, one, ONE, NOW)
+    asked = Gate(policy(ONE), proofs)
+    asked.check(store, one, "1.0.0", NOW)
+    shutil.copy(proofs / f"{digests.hex_of(one)}.json", proofs / f"{digests.hex_of(two)}.json")
+    with pytest.raises(Refused):
+        asked.check(store, two, "1.0.0", NOW)
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: LayoutStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    digest = version(store)
+    signatures.sign(store, digest, ONE, NOW)
+    assert Gate(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW) == "key-1"
+
+
+def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Gate(policy(ONE), proofs)
+    signed = [version(store, str(number)) for number in range(6)]
+    for number, digest in enumerate(signed[:-1]):
+        signatures.sign(store, digest, ONE, NOW)
+        asked.check(store, digest, "1.0.0", NOW)
+        os.utime(proofs / f"{digests.hex_of(digest)}.json", (number, number))
+    asked.check(away(store), signed[0], "1.0.0", NOW)
+    monkeypatch.setattr(kept_proofs, "KEPT", 3)
+    signatures.sign(store, signed[-1], ONE, NOW)
+    asked.check(store, signed[-1], "1.0.0", NOW)
+    assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}
+
+
+def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> None:
+    digest = version(store)
+    assert admission(None, tmp_path).check(away(store), digest, "1.0.0", NOW) is None
+    (tmp_path / "one.pub").write_bytes(ONE.public().pem())
+    (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
+    asked = admission(tmp_path / "policy.yaml", tmp_path)
+    with pytest.raises(Refused):
+        asked.check(store, digest, "1.0.0", NOW)
+    signatures.sign(store, digest, ONE, NOW)
+    assert asked.check(store, digest, "1.0.0", NOW) == "release"
+    with pytest.raises(BadFile):
+        admission(tmp_path / "nowhere.yaml", tmp_path)
+
+
+@pytest.mark.parametrize(("names", "strict"), [(["other:1.0.0"], False), (["other:1.0.0"], True), ([], True)])
+def test_another_model_with_the_same_key_is_refused_by_name(
+    store: LayoutStore, tmp_path: Path, names: list[str], strict: bool
+) -> None:
+    """Whoever may write to a repository can copy a version and all its signatures there."""
+    other = LayoutStore(tmp_path / "registry" / "other")
+    digest = version(other)
+    signatures.sign(other, digest, ONE, NOW, names)
+    assert Gate(replace(policy(ONE), named=bool(names)), None).check(other, digest, "1.0.0", NOW) == "key-1"
+    shutil.copytree(other._path, store._path)
+    gate = Gate(replace(policy(ONE), named=strict), None)
+    with pytest.raises(Refused, match=r"not as 'flight-delay:1\.0\.0'"):
+        gate.check(store, digest, "1.0.0", NOW)
+    signatures.sign(store, digest, ONE, NOW, ["flight-delay:1.0.0"])
+    assert gate.check(store, digest, "1.0.0", NOW) == "key-1"
+    with pytest.raises(Refused, match=r"not as 'flight-delay:2\.0\.0'"):
+        gate.check(store, digest, "2.0.0", NOW)

@@ -1,0 +1,142 @@
+"""Attestations: written, read back with who vouches for them, and refused where their type does not allow what they say."""
+
+from typing import Any
+
+import pytest
+
+from model_registry.errors import BadFile, BadReference
+from model_registry.signing import bundle, referrers, signatures
+from model_registry.signing.attestation import attest, attestations, type_uri
+from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE, TEST_RESULT
+from model_registry.stores.oci_layout import LayoutStore
+from tests.support.attested import comparison
+from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
+
+GOOD: dict[str, dict[str, Any]] = {
+    "slsa-provenance": {
+        "buildDefinition": {"buildType": "https://example.org/train/v1", "externalParameters": {"seed": 7}},
+        "runDetails": {"builder": {"id": "https://example.org/ci"}},
+    },
+    "test-result": {"result": "PASSED", "configuration": [{"name": "golden", "digest": {"sha256": "0" * 64}}]},
+    "evaluation": {
+        "dataset": {"name": "flights-2013-q4", "digest": {"sha256": "0" * 64}},
+        "metrics": {"auc": 0.93, "rows": 81_000},
+        "confusion_matrix": {"labels": ["late", "on time"], "counts": [[5, 1], [2, 9]]},
+        "notes": "held out by time",
+    },
+    "https://example.org/mine/v1": {"anything": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("type_", GOOD)
+def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: str) -> None:
+    digest = version(store)
+    referrer = attest(store, digest, type_, GOOD[type_], ONE, NOW)
+    (found,) = attestations(store, digest, trusted(ONE), NOW)
+    assert (found.type, found.predicate, found.referrer) == (type_uri(type_), GOOD[type_], referrer)
+    assert found.verified
+    assert found.key_id == "key-1"
+
+
+def test_what_nobody_trusted_signed_is_shown_as_such(store: LayoutStore) -> None:
+    one, two = version(store, "one"), version(store, "two")
+    attest(store, one, "evaluation", GOOD["evaluation"], ONE, NOW)
+    (found,) = attestations(store, one, trusted(TWO), NOW)
+    assert (found.verified, found.fault) == (False, "no trusted key signed it")
+    content = next(signatures.collect(store, one)).data
+    referrers.attach(store, two, bundle.MEDIA_TYPE, content, {})
+    (found,) = attestations(store, two, trusted(ONE), NOW)
+    assert not found.verified
+    assert "another digest" in found.fault
+
+
+def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
+    digest = version(store)
+    signatures.sign(store, digest, ONE, NOW)
+    referrers.attach(store, digest, bundle.MEDIA_TYPE, b"noise", {})
+    assert attestations(store, digest, trusted(ONE), NOW) == []
+
+
+def test_types() -> None:
+    names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION, "comparison": COMPARISON}
+    assert {name: type_uri(name) for name in names} == names
+    for bad in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
+        with pytest.raises(BadReference, match="no type of an attestation"):
+            type_uri(bad)
+
+
+def test_a_comparison_is_attested_whatever_its_verdict_and_of_a_first_model_too(store: LayoutStore) -> None:
+    digest = version(store)
+    said = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [comparison(digest, champion=None)]
+    for one in said:
+        attest(store, digest, "comparison", one, ONE, NOW)
+    assert [found.predicate for found in attestations(store, digest, trusted(ONE), NOW)] == said
+
+
+RULE = {"name": "leak", "value": 0, "bound": 0, "passed": True}
+BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
+    ({"run": ""}, "run is ''"),
+    ({"rows": None}, "rows is missing"),
+    ({"rows": {"digest": "abc"}}, "rows.digest is 'abc'"),
+    ({"challenger": {"digest": f"sha256:{7:064x}"}}, "and the version that it is about is sha256:"),
+    ({"challenger": {}}, "challenger.digest is None"),
+    ({"champion": {"digest": "1.0.0"}}, "champion.digest is '1.0.0'"),
+    ({"champion": "1.0.0"}, "champion is missing, or no object"),
+    ({"verdict": "yes"}, "verdict is 'yes', none of passed, refused, same"),
+    ({"verdict": None}, "verdict is None"),
+    ({"rules": []}, "rules must list"),
+    ({"rules": [RULE | {"passed": "true"}]}, "rules[0] must have a name"),
+    ({"rules": [RULE | {"passed": False}]}, "verdict is 'passed', and the rule 'leak' did not pass"),
+    ({"rules": [RULE | {"value": float("inf")}]}, "rules[0].value is inf"),
+    ({"rules": [RULE | {"bound": "0.9"}]}, "rules[0].bound is '0.9'"),
+    ({"rules": [{"name": "leak", "passed": True, "bound": 0}]}, "rules[0] ('leak') has no value"),
+]
+
+
+@pytest.mark.parametrize(("changes", "fault"), BAD_COMPARISONS)
+def test_a_comparison_says_what_it_names(store: LayoutStore, changes: dict[str, Any], fault: str) -> None:
+    digest = version(store)
+    with pytest.raises(BadFile) as refused:
+        attest(store, digest, "comparison", comparison(digest) | changes, ONE, NOW)
+    assert fault in str(refused.value)
+    without = comparison(digest)
+    del without["champion"]
+    with pytest.raises(BadFile, match="it is null where there is none"):
+        attest(store, digest, "comparison", without, ONE, NOW)
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("slsa-provenance", {}, "buildDefinition is missing"),
+    ("slsa-provenance", {"buildDefinition": {"buildType": 1}, "runDetails": {"builder": {"id": "x"}}}, "buildType is 1"),
+    ("slsa-provenance", {"buildDefinition": {"buildType": "x"}, "runDetails": {"builder": {}}}, "id is None"),
+    ("test-result", {"result": "ok", "configuration": []}, "result is 'ok'"),
+    ("test-result", {"result": "PASSED"}, "configuration must be a list"),
+    ("evaluation", {"metrics": {"auc": 1}}, "dataset must say"),
+    ("evaluation", {"dataset": "x", "metrics": {}}, "metrics is empty"),
+    ("evaluation", {"dataset": "x", "metrics": {"auc": "good"}}, "metrics.auc is 'good'"),
+    ("evaluation", {"dataset": "x", "metrics": {"auc": float("nan")}}, "metrics.auc is nan"),
+    ("evaluation", {"dataset": "x", "metrics": {"auc": True}}, "metrics.auc is True"),
+    ("evaluation", {"dataset": "x", "metrics": {"a": 1}, "metric": {}}, "unknown key 'metric'"),
+    ("evaluation", {"dataset": "x", "metrics": {"a": 1}, "confusion_matrix": {}}, "labels must list"),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "confusion_matrix": {"labels": ["a", "b"], "counts": [[1, 2]]}},
+        "2 rows of 2 counts",
+    ),
+    (
+        "evaluation",
+        {"dataset": "x", "metrics": {"a": 1}, "confusion_matrix": {"labels": ["a"], "counts": [[-1]]}},
+        "has -1, no count",
+    ),
+]
+
+
+@pytest.mark.parametrize(("type_", "predicate", "fault"), WRONG)
+def test_a_predicate_that_its_type_does_not_allow_is_refused(
+    store: LayoutStore, type_: str, predicate: dict[str, Any], fault: str
+) -> None:
+    digest = version(store)
+    with pytest.raises(BadFile, match="the predicate") as refused:
+        attest(store, digest, type_, predicate, ONE, NOW)
+    assert fault in str(refused.value)
+    assert referrers.listed(store, digest) == []

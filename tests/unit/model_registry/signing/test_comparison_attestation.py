@@ -1,0 +1,143 @@
+"""A policy that asks for a passed comparison: what proves one, what does not, and what is on disk when the registry is down."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.errors import Refused, Unreachable
+from model_registry.signing import bundle, referrers, signature_cache, signatures
+from model_registry.signing.admission import Gate
+from model_registry.signing.attestation import attest
+from model_registry.signing.keys import PrivateKey
+from model_registry.signing.policy import Policy
+from model_registry.signing.predicates import COMPARISON
+from model_registry.stores.oci_layout import LayoutStore
+from tests.support.attested import comparison
+from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
+
+
+def policy(*keys: PrivateKey, required: bool = False, denied: str = "", days: int | None = None) -> Policy:
+    until = NOW + timedelta(days=days) if days else None
+    denials = frozenset([denied] if denied else [])
+    return Policy(Path("policy.yaml"), required, tuple(trusted(*keys, not_after=until)), denials, compared=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "proofs"
+
+
+@pytest.fixture
+def digest(store: LayoutStore) -> str:
+    return version(store)
+
+
+def away(store: LayoutStore) -> LayoutStore:
+    return LayoutStore(store._path.with_name("gone"))
+
+
+def passes(store: LayoutStore, digest: str, key: PrivateKey = ONE, verdict: str = "passed", **changes: Any) -> None:
+    attest(store, digest, "comparison", comparison(digest, verdict, **changes), key, NOW)
+
+
+def test_a_version_without_a_passed_comparison_is_refused_with_the_way_out(store: LayoutStore, digest: str) -> None:
+    gate = Gate(policy(ONE), None)
+    with pytest.raises(Refused, match=r"policy\.yaml requires: it has no comparison") as refused:
+        gate.check(store, digest, "1.0.0", NOW)
+    assert digest in str(refused.value)
+    assert f"model-registry attest {store.repository}@{digest} --type comparison" in refused.value.hint
+    passes(store, digest, verdict="refused")
+    with pytest.raises(Refused, match="'key-1' says 'refused': the rule not-worse did not pass"):
+        gate.check(store, digest, "1.0.0", NOW)
+    passes(store, digest, verdict="same")
+    passes(store, digest, TWO)
+    with pytest.raises(Refused, match=r"'key-1' says 'same'.*; no trusted key signed it"):
+        gate.check(store, digest, "1.0.0", NOW)
+    passes(store, digest)
+    assert gate.check(store, digest, "1.0.0", NOW) is None, "signatures are optional here"
+    assert gate.compared(store, digest, NOW) == "key-1"
+
+
+def test_neither_a_signature_nor_another_attestation_stands_in_for_a_comparison(store: LayoutStore, digest: str) -> None:
+    signatures.sign(store, digest, ONE, NOW)
+    attest(store, digest, "evaluation", {"dataset": "x", "metrics": {"auc": 1}}, ONE, NOW)
+    with pytest.raises(Refused, match="it has no comparison"):
+        Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
+    passes(store, digest)
+    assert Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW) == "key-1"
+
+
+def test_nor_does_a_comparison_for_a_signature(store: LayoutStore, digest: str) -> None:
+    passes(store, digest)
+    with pytest.raises(Refused, match="it has no signature"):
+        Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
+
+
+def test_without_the_rule_no_comparison_is_looked_for(store: LayoutStore, digest: str) -> None:
+    plain = Policy(Path("policy.yaml"), False, tuple(trusted(ONE)), frozenset())
+    assert Gate(plain, None).check(store, digest, "1.0.0", NOW) is None
+    assert Gate(plain, None).compared(away(store), digest, NOW) is None
+
+
+def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest: str, folder: Path) -> None:
+    signatures.sign(store, digest, ONE, NOW)
+    passes(store, digest)
+    asked = Gate(policy(ONE, required=True), folder)
+    with pytest.raises(Unreachable):
+        asked.check(away(store), digest, "1.0.0", NOW)
+    assert asked.check(store, digest, "1.0.0", NOW) == "key-1"
+    assert asked.check(away(store), digest, "1.0.0", NOW) == "key-1"
+    with pytest.raises(Refused, match="denied"):
+        Gate(policy(ONE, denied=digest), folder).check(away(store), digest, "1.0.0", NOW)
+    for untrusting in (Gate(policy(TWO), folder), Gate(policy(ONE, days=1), folder)):
+        with pytest.raises(Refused, match=r"no trusted key|only"):
+            untrusting.compared(store, digest, NOW + timedelta(days=1))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
+def test_a_damaged_or_foreign_proof_proves_nothing(store: LayoutStore, digest: str, folder: Path, damage: bytes) -> None:
+    passes(store, digest)
+    asked = Gate(policy(ONE), folder)
+    asked.compared(store, digest, NOW)
+    (kept,) = (folder / "comparisons").iterdir()
+    content = kept.read_bytes()
+    kept.write_bytes(damage)
+    with pytest.raises(Unreachable):
+        asked.compared(away(store), digest, NOW)
+    other = version(store, "two")
+    kept.with_name(f"{other.removeprefix('sha256:')}.json").write_bytes(content)
+    with pytest.raises(Refused):
+        asked.compared(store, other, NOW)
+    assert asked.compared(store, digest, NOW) == "key-1"
+    assert asked.compared(away(store), digest, NOW) == "key-1"
+
+
+def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_proves_nothing(
+    store: LayoutStore, digest: str
+) -> None:
+    """Whoever holds the key may sign any bytes by other tools; and a comparison of one version copied to another one."""
+    other = version(store, "two")
+    for said in ({"verdict": "passed"}, comparison(other), comparison(digest) | {"rules": []}):
+        signatures.attach(store, digest, COMPARISON, bundle.build_statement(digest, COMPARISON, said), ONE, NOW)
+    passes(store, other)
+    (theirs,) = signatures.collect(store, other)
+    referrers.attach(store, digest, bundle.MEDIA_TYPE, theirs.data, {})
+    referrers.attach(store, digest, bundle.MEDIA_TYPE, b"noise", {})
+    with pytest.raises(Refused, match="another digest") as refused:
+        Gate(policy(ONE), None).compared(store, digest, NOW)
+    for fault in ("run is None", "challenger.digest is", "rules must list"):
+        assert fault in str(refused.value)
+    assert Gate(policy(ONE), None).compared(store, other, NOW) == "key-1"
+
+
+def test_signatures_and_comparisons_are_kept_apart(store: LayoutStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signature_cache, "KEPT", 2)
+    asked = Gate(policy(ONE, required=True), folder)
+    for number in range(2):
+        one = version(store, str(number))
+        signatures.sign(store, one, ONE, NOW)
+        passes(store, one)
+        asked.check(store, one, "1.0.0", NOW)
+    assert len(list(folder.glob("*.json"))) == len(list((folder / "comparisons").glob("*.json"))) == 2

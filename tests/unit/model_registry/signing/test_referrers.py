@@ -1,0 +1,162 @@
+"""What belongs to a manifest: listed under a tag, or by the store; looked at before it is believed."""
+
+import threading
+
+import msgspec
+import pytest
+
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
+from model_registry.oci import digests, manifest
+from model_registry.oci.manifest import Descriptor, Manifest
+from model_registry.signing import bundle, referrers, signatures
+from model_registry.stores.oci_layout import LayoutStore
+from tests.conformance.store import put_manifest
+from tests.unit.model_registry.keyring import NOW, ONE, ApiStore, LyingStore, rewritten, trusted, version
+
+TYPE = "application/x.test"
+
+
+@pytest.fixture
+def digest(store: LayoutStore) -> str:
+    return version(store)
+
+
+def read(store: LayoutStore, digest: str) -> list[str]:
+    """The digests of the good ones."""
+    return [found.digest for found, parsed in referrers.read(store, digest, TYPE) if isinstance(parsed, Manifest)]
+
+
+def test_what_was_attached_is_listed_under_the_tag(store: LayoutStore, digest: str) -> None:
+    assert referrers.listed(store, digest) == []
+    pushed = [referrers.attach(store, digest, TYPE, note, {"note": "x"}).digest for note in (b"one", b"two")]
+    assert read(store, digest) == pushed
+    referrers.attach(store, digest, TYPE, b"two", {"note": "x"})  # once more: it is listed once
+    index = manifest.parse_index(store.manifest(store.resolve(f"sha256-{digest.removeprefix('sha256:')}").digest))
+    assert [(entry.artifact_type, entry.annotations) for entry in index.manifests] == [(TYPE, {"note": "x"})] * 2
+    parsed = manifest.parse(store.manifest(pushed[0]))
+    assert (parsed.artifact_type, parsed.subject and parsed.subject.digest) == (TYPE, digest)
+    assert parsed.config.media_type == "application/vnd.oci.empty.v1+json"
+
+
+def test_a_store_with_the_api_gets_no_tag(store: LayoutStore) -> None:
+    api = ApiStore(store._path)
+    digest = version(api)
+    pushed = referrers.attach(api, digest, TYPE, b"one", {})
+    assert read(api, digest) == [pushed.digest]
+    assert api.tags() == []
+
+
+def test_entries_of_others_are_kept_as_they_are(store: LayoutStore, digest: str) -> None:
+    theirs = put_manifest(store, "theirs")
+    entry = {"mediaType": theirs.media_type, "digest": theirs.digest, "size": theirs.size, "urls": ["https://example.org"]}
+    document = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": [entry], "annotations": {"by": "others"}}
+    tag = referrers.fallback_tag(digest)
+    store.move_tags({tag: store.push_manifest(manifest.encode(document))}, expect={})
+    referrers.attach(store, digest, TYPE, b"one", {})
+    after = msgspec.json.decode(store.manifest(store.resolve(tag).digest))
+    assert after["annotations"] == {"by": "others"}
+    assert entry in after["manifests"]
+    assert len(after["manifests"]) == 2
+
+
+def test_several_at_once_lose_nothing(store: LayoutStore, digest: str) -> None:
+    notes = [b"%d" % number for number in range(8)]
+    threads = [threading.Thread(target=referrers.attach, args=(store, digest, TYPE, note, {})) for note in notes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read(store, digest)) == len(notes)
+
+
+def test_a_list_that_never_stands_still_ends_clearly(store: LayoutStore, digest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise Conflict("somebody was quicker")
+
+    monkeypatch.setattr(store, "move_tags", lost)
+    with pytest.raises(Conflict):
+        referrers.attach(store, digest, TYPE, b"one", {})
+
+
+def lies(store: LayoutStore, digest: str) -> dict[str, Descriptor]:
+    """Entries of a list of referrers that are not what they seem."""
+    good = referrers.attach(store, digest, TYPE, b"one", {})
+    other = referrers.attach(store, put_manifest(store, "another").digest, TYPE, b"two", {})
+    absent = digests.of_bytes(b"absent")
+    return {
+        "of another version": other,
+        "of nothing": rewritten(store, good, subject=None),
+        "not there": msgspec.structs.replace(good, digest=absent),
+        "no manifest": msgspec.structs.replace(good, digest=manifest.parse(store.manifest(good.digest)).layers[0].digest),
+        "no digest": msgspec.structs.replace(good, digest="sha256:../../../etc/passwd"),
+        "another type, called ours": msgspec.structs.replace(rewritten(store, good, artifactType="x/y"), artifact_type=TYPE),
+    }
+
+
+def test_a_list_that_lies_yields_nothing_and_harms_nothing(store: LayoutStore, digest: str) -> None:
+    found = lies(store, digest)
+    for lie in found.values():
+        assert read(LyingStore(store._path, [lie]), digest) == []
+    good = referrers.attach(store, digest, TYPE, b"one", {})
+    assert read(LyingStore(store._path, [*found.values(), good]), digest) == [good.digest]
+
+
+def test_a_signature_that_a_lying_list_names_for_another_version_does_not_count(store: LayoutStore) -> None:
+    one, two = version(store, "one"), version(store, "two")
+    signatures.sign(store, one, ONE, NOW)
+    liar = LyingStore(store._path, referrers.listed(store, one))
+    with pytest.raises(Refused, match="belongs to something else"):
+        signatures.verify(liar, two, trusted(ONE), NOW)
+
+
+@pytest.mark.parametrize("found", [b"", b"{}", b"noise"])
+def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, found: bytes) -> None:
+    referrers.attach(store, digest, TYPE, b"one", {})
+    store._blob_path(store.resolve(referrers.fallback_tag(digest)).digest).write_bytes(found)
+    with pytest.raises(Corrupt):
+        referrers.listed(store, digest)
+    store.move_tags({referrers.fallback_tag(digest): put_manifest(store, "no list")}, expect={})
+    with pytest.raises(Corrupt, match="no valid document"):
+        referrers.listed(store, digest)
+
+
+@pytest.mark.parametrize("listed_as", [None, "", manifest.EMPTY_TYPE])
+def test_an_entry_without_a_type_is_looked_into(store: LayoutStore, digest: str, listed_as: str | None) -> None:
+    """Registries that go by the config's media type list artifacts as the empty type."""
+    good = referrers.attach(store, digest, TYPE, b"one", {})
+    assert read(LyingStore(store._path, [msgspec.structs.replace(good, artifact_type=listed_as)]), digest) == [good.digest]
+
+
+class Counting(LyingStore):
+    asked = 0
+
+    def manifest(self, digest: str) -> bytes:
+        self.asked += 1
+        return super().manifest(digest)
+
+
+def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore, digest: str) -> None:
+    absent = Descriptor(media_type=manifest.MANIFEST_TYPE, digest=digests.of_bytes(b"absent"), size=1, artifact_type=TYPE)
+    others = [msgspec.structs.replace(absent, artifact_type="x/y")] * 10_000
+    counting = Counting(store._path, others + [absent] * 10_000)
+    *found, (_, last) = referrers.read(counting, digest, TYPE)
+    assert len(found) == counting.asked == referrers.MAX_READ
+    assert all(isinstance(parsed, NotFound) for _, parsed in found)
+    assert "only 256 were looked into" in str(last)
+
+
+def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: LayoutStore, digest: str) -> None:
+    signatures.sign(store, digest, ONE, NOW)
+    counting = Counting(store._path, referrers.listed(store, digest) * 100)
+    next(signatures.collect(counting, digest))
+    assert counting.asked == 1
+
+
+def test_the_type_may_stand_in_the_config_only(store: LayoutStore, digest: str) -> None:
+    """Older clients write no artifactType; then the config's media type says it (image-spec, "artifact usage")."""
+    good = referrers.attach(store, digest, bundle.MEDIA_TYPE, b"one", {})
+    document = msgspec.json.decode(store.manifest(good.digest))
+    document["config"]["mediaType"] = document.pop("artifactType")
+    old = store.push_manifest(manifest.encode(document))
+    liar = LyingStore(store._path, [old])
+    assert [found.digest for found, _ in referrers.read(liar, digest, bundle.MEDIA_TYPE)] == [old.digest]

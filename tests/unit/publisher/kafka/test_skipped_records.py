@@ -1,0 +1,20 @@
+"""Skipped records: all are counted, the first are named, and a flood of them is not a flood of lines."""
+
+import logging
+
+import pytest
+
+from publisher.kafka.skipped_records import SHOWN, SkippedRecords
+
+
+def test_all_are_counted_and_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    skipped = SkippedRecords(logging.getLogger("test"))
+    with caplog.at_level(logging.WARNING, "test"):
+        for offset in range(1_000):
+            skipped.skip("a", 1, offset, ValueError("no JSON"))
+        skipped.skip("b", 0, 7, "x")
+    assert skipped.counts == {"a": 1_000, "b": 1}
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "a[1]@0 is skipped as unreadable: no JSON (1 of this topic so far)"
+    assert said[-1] == "b[0]@7 is skipped as unreadable: x (1 of this topic so far)"
+    assert len(said) == SHOWN + 3 + 1

@@ -1,0 +1,95 @@
+"""The head that the programs share: version, completion, findings, JSON, errors."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import pytest
+import typer
+
+from publisher.errors import Fatal
+from publisher.runtime import command_line
+from publisher.runtime.command_line import Finding, Verbs, print_findings
+from publisher.runtime.configuration import SettingsError
+from tests.support.canary import URL, seen_in
+
+PROGRAMS = ("scorer", "publisher", "model_registry")
+
+
+@pytest.mark.parametrize("package", PROGRAMS)
+def test_every_program_tells_its_version_and_completes(package: str) -> None:
+    def said(*options: str) -> str:
+        command = [sys.executable, "-m", package, *options]
+        named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell to be found
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=named).stdout
+
+    assert said("--version").strip() == version("scorestream")
+    assert "COMPLETE" in said("--show-completion", "bash")
+
+
+def found() -> Iterator[Finding]:
+    yield Finding("broker", True, "answers", "not told")
+    yield Finding("topic", False, "[red]x[/] is missing", "make it")
+
+
+def test_findings_are_told_as_they_come_and_one_that_is_not_ok_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as end:
+        print_findings(found(), as_json=False)
+    assert end.value.exit_code == 1
+    assert capsys.readouterr().err == "ok   broker: answers\nFAIL topic: [red]x[/] is missing\n     hint: make it\n"
+    print_findings([Finding("broker", True, "answers")], as_json=False)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_findings_print_no_credentials_of_urls(as_json: bool, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with pytest.raises(typer.Exit):
+        print_findings([Finding("broker", False, f"{URL} does not answer", f"check {URL}")], as_json=as_json)
+    printed = capfdbinary.readouterr()
+    assert b"http://***@127.0.0.1:1/path" in printed.out + printed.err
+    assert seen_in((printed.out + printed.err).decode()) == []
+
+
+def test_findings_as_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with pytest.raises(typer.Exit):
+        print_findings(found(), as_json=True)
+    printed = capfdbinary.readouterr()
+    document = json.loads(printed.out)
+    assert (document["ok"], [finding["ok"] for finding in document["checks"]]) == (False, [True, False])
+    assert printed.err == b""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (Fatal("no broker", "is it running?"), 4, "error: no broker\nhint: is it running?\n"),
+        (Fatal("refused", "", 3), 3, "error: refused\n"),
+        (SettingsError("one\ntwo"), 2, "error: one\nerror: two\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 130, ""),
+    ],
+)
+def test_an_error_is_a_line_and_a_hint(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("sys.argv", ["fail"])
+    app.pretty_exceptions_enable = False
+    with pytest.raises(SystemExit) as end:
+        command_line.run(app)
+    assert (end.value.code, capsys.readouterr().err.strip()) == (code, said.strip())
+
+
+def test_a_verb_is_imported_when_it_is_asked_for() -> None:
+    verbs = Verbs({"there": "publisher.commands.run:run", "nowhere": "no.such.module:verb"})
+    assert list(verbs) == ["there", "nowhere"]
+    assert verbs["there"].name == "there"
+    with pytest.raises(ModuleNotFoundError):
+        verbs["nowhere"]

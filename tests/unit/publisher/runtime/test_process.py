@@ -1,0 +1,121 @@
+"""What every process has: logs that can be read while a broker is away, few arenas, an end where it hangs."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from publisher.runtime.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, Repeats
+from publisher.runtime.watchdog import BROKEN
+
+
+def record(message: str, name: str = "librdkafka") -> logging.LogRecord:
+    return logging.LogRecord(name, logging.ERROR, __file__, 1, message, None, None)
+
+
+def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None:
+    now = 0.0
+    repeats = Repeats(lambda: now)
+    said = [repeats.filter(record(f"FAIL [r0#producer-{k}]: refused (after {k} ms)")) for k in range(5)]
+    assert said == [True, False, False, False, False]
+    assert repeats.filter(record("FAIL [r0#producer-1]: reset"))
+    now = REPEAT_SECONDS
+    again = record("FAIL [r0#producer-9]: refused (after 9 ms)")
+    assert repeats.filter(again)
+    assert again.getMessage() == "FAIL [r0#producer-9]: refused (after 9 ms) (4 more like this)"
+
+
+def test_other_loggers_may_say_the_same_thing_twice() -> None:
+    repeats = Repeats(lambda: 0.0)
+    assert all(repeats.filter(record("assigned: flights[1]", "scorer.consumer.consumer")) for _ in range(3))
+    assert "scorer.consumer.consumer" not in CLIENTS
+
+
+def test_the_memory_for_kinds_of_lines_is_bounded() -> None:
+    repeats = Repeats(lambda: 0.0)
+    kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MOST_KINDS)]
+    assert all(repeats.filter(record(kind)) for kind in kinds)
+    assert len(repeats._said) <= MOST_KINDS
+
+
+ARENAS = """
+import ctypes, threading
+from publisher.runtime.malloc_tuning import few_arenas
+few_arenas()
+libc, together = ctypes.CDLL(None), threading.Barrier(8)
+def take():
+    together.wait()
+    libc.malloc(100)
+    together.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc.malloc_stats()
+"""
+
+
+@pytest.mark.parametrize(("environment", "arenas"), [({}, 2), ({"MALLOC_ARENA_MAX": "5"}, 5)])
+def test_threads_share_arenas(environment: dict[str, str], arenas: int) -> None:
+    clean = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    told = subprocess.run(
+        [sys.executable, "-c", ARENAS], env={**clean, **environment}, capture_output=True, text=True, check=True
+    ).stderr
+    assert told.count("Arena ") == arenas
+
+
+TIDIED = """
+import ctypes, gc, time, weakref
+from publisher.runtime import malloc_tuning
+
+class Frame: pass
+
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype, libc.free.argtypes = [ctypes.c_size_t], ctypes.c_void_p, [ctypes.c_void_p]
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4_096
+
+malloc_tuning.few_arenas()
+malloc_tuning.TIDY_SECONDS = 0.2
+malloc_tuning.keep_tidy()
+malloc_tuning.keep_tidy()
+cycle = Frame()
+cycle.itself = cycle
+gone = weakref.ref(cycle)
+del cycle
+blocks = [libc.malloc(1_000) for _ in range(50_000)]
+for block in blocks[:-1]:  # the last one keeps the heap from shrinking by itself
+    ctypes.memset(block, 1, 1_000)
+held = resident()
+for block in blocks[:-1]:
+    libc.free(block)
+until = time.monotonic() + 20
+while time.monotonic() < until and (gone() is not None or held - resident() < 40_000_000):
+    time.sleep(0.05)
+print(gone() is None, held - resident() >= 40_000_000)
+"""
+
+
+def test_what_is_not_used_any_more_goes_back_to_the_system() -> None:
+    told = subprocess.run([sys.executable, "-c", TIDIED], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["True", "True"]
+
+
+HANGS = """
+import sys, time
+from publisher.runtime import logs, watchdog
+
+logs.configure({}, "INFO")
+looks = iter([None, None, "lane 3 has not moved"])
+watchdog.watch(lambda: next(looks))
+time.sleep(60)
+"""
+
+
+def test_a_process_that_hangs_says_where_and_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == BROKEN
+    assert "lane 3 has not moved; ending the process" in ended.stderr
+    assert "time.sleep" in ended.stderr or "<string>" in ended.stderr

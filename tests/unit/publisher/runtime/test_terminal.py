@@ -1,0 +1,65 @@
+"""The console of all commands: bytes of topics and registries reach no terminal as they are."""
+
+import io
+import logging
+
+import pytest
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from publisher.runtime import command_line
+from publisher.runtime.terminal import PlainConsole, TalkHandler
+from tests.support.hostile_records import ESCAPES
+
+ACTIVE = {"\x1b", "\x9b", "\x07", "\u202e", "\x00", "\r"}
+
+
+def printed(*things: object, **given: object) -> str:
+    out = io.StringIO()
+    PlainConsole(file=out, width=200, force_terminal=False).print(*things, **given)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def table() -> Table:
+    made = Table(ESCAPES, title=ESCAPES)
+    made.add_row(ESCAPES)
+    made.add_row(Text(ESCAPES))
+    return made
+
+
+@pytest.mark.parametrize("thing", [ESCAPES, Text(ESCAPES), table(), Group(ESCAPES, Text(ESCAPES)), [ESCAPES]])
+def test_what_a_terminal_would_act_on_is_escaped_and_markup_is_text(thing: object) -> None:
+    said = printed(thing)
+    assert not ACTIVE & set(said)
+    assert "\\x1b[31m" in said
+    assert "[/bold]" in said or isinstance(thing, Table)
+
+
+def test_markup_that_ends_nothing_is_text_too() -> None:
+    assert printed("[/red] [bold]") == "[/red] [bold]\n"
+
+
+def test_styles_are_still_drawn() -> None:
+    out = io.StringIO()
+    PlainConsole(file=out, force_terminal=True, color_system="standard", width=80).print(Text("x\x1b[5m", "red"))
+    assert out.getvalue() == "\x1b[31mx\\x1b[5m\x1b[0m\n"
+
+
+def test_a_table_of_strings_takes_them_as_they_are() -> None:
+    assert "[/x]" in printed(command_line.table(("[bold]",), [("[/x]",)]))
+
+
+def test_what_a_command_logs_is_one_harmless_line() -> None:
+    out = io.StringIO()
+    log = logging.Logger("test")
+    log.addHandler(TalkHandler(PlainConsole(file=out, soft_wrap=True)))
+    log.warning("%s", "a\x1b[2Jb")
+    log.info("not told")
+    assert out.getvalue() == "warning: a\\x1b[2Jb\n"
+
+
+def test_json_is_escaped_and_means_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    command_line.print_json({"key": ESCAPES})
+    shown = capfdbinary.readouterr().out.decode()
+    assert not (ACTIVE - {"\n"}) & set(shown)

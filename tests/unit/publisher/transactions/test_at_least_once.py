@@ -1,0 +1,191 @@
+"""At-least-once delivery: when a checkpoint is made, what it waits for, and what follows where it cannot be had."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import Aborted
+from publisher.transactions.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
+from publisher.transactions.offset_commits import GroupCommits, OnCommit
+from tests.unit.publisher.transactions.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
+
+REFUSED = KafkaError(KafkaError.NOT_COORDINATOR, retriable=True)
+
+
+class Surroundings:
+    def __init__(self, fails: Fails = lambda _: None, room: int = 1_000) -> None:
+        self.log = Log()
+        self.producers: list[ScriptedQueue] = []
+        self.commits = ScriptedCommits(self.log, fails)
+
+        def make(failed: Callable[..., None], _: bool) -> ScriptedQueue:
+            self.producers.append(ScriptedQueue(self.log, fails, failed, room))
+            return self.producers[-1]
+
+        self.session = CheckpointSession(
+            make,  # type: ignore[arg-type]
+            self.commits,  # type: ignore[arg-type]
+            confirm_seconds=10.0,
+            clock=lambda: self.log.now,
+        )
+
+    def publish(self, *values: bytes, offset: int = 1) -> None:
+        records = [("scores", value, None, 0, 0, None) for value in values]
+        self.session.publish(records, [TopicPartition("events", 0, offset, "{}")], None)
+
+    def later(self, seconds: float) -> None:
+        self.log.now += seconds
+        self.session.tick()
+
+
+def test_a_checkpoint_is_made_a_second_after_the_first_batch_behind_it() -> None:
+    at = Surroundings()
+    at.later(100.0)
+    at.publish(b"a")
+    at.later(0.9)
+    assert not at.commits.begun
+    at.later(0.1)
+    assert [p.offset for p in at.commits.begun[0][0]] == [1]
+    assert at.log.visible == [b"a"]
+    assert at.session.counters.commits == 0
+    at.commits.answer()
+    assert at.session.counters.commits == 1
+
+
+def test_there_is_one_commit_under_way_at_most_and_the_next_holds_what_came_since() -> None:
+    at = Surroundings()
+    for offset in range(1, 6):
+        at.publish(b"x", offset=offset)
+        at.later(CHECKPOINT_SECONDS)
+    assert [[p.offset for p in offsets] for offsets, *_ in at.commits.begun] == [[1]]
+    at.commits.answer()
+    at.later(0.0)
+    at.commits.answer()
+    assert at.log.committed == [1, 5]
+
+
+def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    failures: list[tuple[KafkaError, bool]] = [(REFUSED, False)] * 5
+    at = Surroundings(lambda call: failures.pop() if call == "commit" and failures else None)
+    with caplog.at_level("INFO"):
+        for offset in range(1, 9):
+            at.publish(b"a", offset=offset)
+            at.later(CHECKPOINT_SECONDS)
+            at.commits.answer()
+            at.later(0.0)
+            assert not at.commits.begun
+    assert at.log.committed == [6, 7, 8]
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(",")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
+
+
+def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
+    at = Surroundings(lambda call: (REFUSED, False) if call == "commit" else None)
+    at.publish(b"a")
+    with pytest.raises(Aborted, match="could not be committed"):  # noqa: PT012 - at some tick
+        for _ in range(2 * int(UNCOMMITTED_SECONDS)):
+            at.later(CHECKPOINT_SECONDS)
+            at.commits.answer()
+    assert at.log.now <= UNCOMMITTED_SECONDS + 3 * CHECKPOINT_SECONDS
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_one_failed_record_keeps_every_position_since_the_last_checkpoint_back(arrives: bool) -> None:
+    failing = [False]
+    error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    at = Surroundings(lambda call: (error, arrives) if call == "deliver" and failing[0] else None)
+    at.publish(b"a", b"b", offset=2)
+    at.session.checkpoint()
+    failing[0] = True
+    at.publish(b"c", offset=3)
+    with pytest.raises(Aborted, match=r"scores\[0\]"):
+        at.later(CHECKPOINT_SECONDS)
+    at.session.release([TopicPartition("events", 0)], lost=False)
+    assert at.log.committed == [2]
+    at.session.recover()
+    assert at.producers[0].purged
+    assert len(at.producers) == 2
+
+
+def test_records_that_are_never_confirmed_are_given_up_together() -> None:
+    at = Surroundings(lambda call: (REFUSED, False) if call == "flush" else None)
+    at.publish(b"a", b"b")
+    with pytest.raises(Aborted, match="2 records were not confirmed within 10 s"):
+        at.session.checkpoint()
+    assert at.log.committed == []
+
+
+def test_a_full_queue_takes_nothing_more_in_until_there_is_room() -> None:
+    at = Surroundings(room=10)
+    at.publish(*(b"%d" % n for n in range(100)))
+    assert at.producers[0].largest == 10
+    at.session.checkpoint()
+    assert at.log.visible == [b"%d" % n for n in range(100)]
+
+
+def test_an_answer_that_comes_after_a_recovery_counts_for_nothing() -> None:
+    at = Surroundings()
+    at.publish(b"a", offset=1)
+    at.later(CHECKPOINT_SECONDS)
+    at.session.recover()
+    at.publish(b"b", offset=2)
+    at.commits.answer()
+    assert at.session.counters.commits == 0
+    at.session.checkpoint()
+    assert at.log.committed[-1] == 2
+
+
+class ScriptedConsumer:
+    """Only commits; what `on_commit` is told comes when the test says so."""
+
+    def __init__(self, on_commit: OnCommit) -> None:
+        self.on_commit = on_commit
+        self.sent: list[list[TopicPartition]] = []
+        self.refuses: KafkaError | None = None
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
+        if self.refuses is not None:
+            raise KafkaException(self.refuses)
+        self.sent.append(offsets)
+        return None if asynchronous else offsets
+
+
+def test_the_outcome_of_a_commit_reaches_who_began_it() -> None:
+    commits = GroupCommits(ScriptedConsumer)  # type: ignore[arg-type]
+    consumer: ScriptedConsumer = commits.consumer  # type: ignore[assignment]
+    told: list[tuple[str, KafkaError | None]] = []
+    first, second = [TopicPartition("e", 0, 1)], [TopicPartition("e", 0, 2)]
+    commits.begin(first, lambda error: told.append(("first", error)))
+    commits.begin(second, lambda error: told.append(("second", error)))
+    consumer.on_commit(None, [TopicPartition("e", 0, 2)])
+    consumer.on_commit(REFUSED, [TopicPartition("e", 0, 1)])
+    consumer.on_commit(None, [TopicPartition("e", 0, 7)])
+    consumer.refuses = REFUSED
+    commits.begin(first, lambda error: told.append(("third", error)))
+    assert told == [("second", None), ("first", REFUSED), ("third", REFUSED)]
+
+
+offsets = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4)
+
+
+@given(st.lists(st.one_of(offsets, st.sampled_from(["begin", "committed", "refused"]))))
+def test_no_position_is_forgotten(moves: list[object]) -> None:
+    positions = Positions()
+    newest: dict[int, int] = {}
+    committed: dict[int, int] = {}
+    begun: dict[int, int] = {}
+    for now, move in enumerate(moves):
+        if isinstance(move, list):
+            positions.publish([TopicPartition("e", p, offset) for p, offset in move], now)
+            newest |= dict(move)
+        elif move == "begin" and not positions.committing:
+            begun = {p: position.offset for (_, p), position in positions.begin(now).items()}
+        elif move in ("committed", "refused"):
+            committed |= begun if move == "committed" else {}
+            positions.answered(committed=move == "committed")
+            begun = {}
+        pending = {p: position.offset for (_, p), position in positions.pending().items()}
+        assert committed | pending == newest

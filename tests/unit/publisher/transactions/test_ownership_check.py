@@ -1,0 +1,103 @@
+"""A session that no group fences: what its producers commit before others of its ids are used again."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.errors import Aborted, RecordFailed
+from publisher.transactions.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
+from publisher.transactions.transactional_ids import transactional_ids
+from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer
+
+IDS = transactional_ids("app/lane/0")[:2]
+UNFIT = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True)
+
+
+class Lane:
+    """A session that copies. Its commits go as `commits` says, in their order; all later ones as the last of these."""
+
+    def __init__(self, *commits: Literal["ok", "slow", "unfit"]) -> None:
+        self.log = Log()
+        self._commits = list(commits)
+        self.session = TransactionSession(
+            lambda name: ScriptedProducer(name, self.log, self._fails),  # type: ignore[arg-type, return-value]
+            IDS,
+            transaction_seconds=0.0,
+            proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
+            clock=lambda: self.log.now,
+        )
+        self.session.open()
+
+    def _fails(self, at: str) -> tuple[KafkaError, bool] | None:
+        if at != "commit":
+            return None
+        how = self._commits.pop(0) if len(self._commits) > 1 else self._commits[0]
+        self.log.now += SLOW_COMMIT_SECONDS if how == "slow" else 0.0
+        return (UNFIT, False) if how == "unfit" else None
+
+    def copy(self) -> None:
+        def write(produce: Callable[..., None]) -> bool:
+            produce("scores", b"copy")
+            return True
+
+        assert self.session.write(write)
+
+
+def test_all_producers_prove_that_their_ids_are_the_sessions_own() -> None:
+    lane = Lane("ok")
+    assert lane.log.visible == [b"proof"] * 2
+    assert not lane.session.write(lambda _: False)
+    lane.session.close()
+
+
+def test_the_other_producer_commits_before_a_successor_is_used() -> None:
+    lane = Lane("ok", "ok", "slow", "ok")
+    for _ in range(2):
+        lane.copy()
+    assert lane.log.visible[2:] == [b"copy", b"proof", b"copy"]
+    assert lane.session.counters.commits == 2
+    lane.session.close()
+
+
+def test_a_slow_proof_costs_the_producer_its_place_and_the_next_copy_proves_its_successor() -> None:
+    lane = Lane("ok", "ok", "slow", "slow", "ok")
+    first, second = (lane.log.live[name] for name in IDS)
+    for _ in range(3):
+        lane.copy()
+    assert lane.log.visible[2:] == [b"copy", b"proof", b"copy", b"copy"]
+    assert lane.log.live[IDS[0]] is not first
+    assert lane.log.live[IDS[1]] is not second
+    lane.session.close()
+
+
+def test_where_every_commit_is_slow_copies_go_on() -> None:
+    lane = Lane("slow")
+    for _ in range(6):
+        lane.copy()
+    assert lane.log.visible.count(b"copy") == 6
+    lane.session.close()
+
+
+def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
+    """A slow proof, then a record that is refused: nobody has shown meanwhile that any of the ids is still its own."""
+    lane = Lane("ok", "ok", "slow", "slow", "unfit", "ok")
+    lane.copy()
+    with pytest.raises(RecordFailed):
+        lane.copy()
+    lane.session.recover()
+    with pytest.raises(Aborted, match="in turn"):
+        lane.copy()
+    lane.session.close()
+
+
+def test_a_proof_that_is_refused_ends_the_session() -> None:
+    lane = Lane("ok", "ok", "slow", "unfit", "ok")
+    lane.copy()
+    with pytest.raises(Aborted, match="proof") as ended:
+        lane.copy()
+    assert not isinstance(ended.value, RecordFailed)
+    with pytest.raises(Aborted, match="nobody knows"):
+        lane.session.recover()
+    lane.session.close()

@@ -1,0 +1,106 @@
+"""What is waited for before an id writes again: what was open at the call, whoever began it, and nothing that comes later."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+
+from publisher.errors import Aborted, NotAllowed
+from publisher.kafka import clients
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.partitions import Partition
+from publisher.transactions import wait_for_decided
+from publisher.transactions.wait_for_decided import OpenTransactions
+
+SETTINGS = KafkaSettings(bootstrap_servers="127.0.0.1:1", transaction_timeout_ms=1_000)
+IN = ("in", 0)
+
+
+class Cluster:
+    """A partition that is written, and readers of committed records are stopped at `stable` of its `end`; the group's positions
+    in `undecided` belong to an open transaction. `errors` are answered first. `asked` says how the group was."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.end, self.stable = 10, 5
+        self.undecided_places: list[Partition] = []
+        self.errors: list[KafkaError] = []
+        self.asked: list[bool] = []
+        self.closed = False
+        monkeypatch.setattr(wait_for_decided, "leaders", lambda _, name, __: {(name, 0): 1})
+        monkeypatch.setattr(wait_for_decided, "offsets", self._offsets)
+        monkeypatch.setattr(wait_for_decided, "GroupReader", lambda *_, **__: self)
+        monkeypatch.setattr(clients, "admin", lambda *_: None)
+
+    def undecided(self, _: list[Partition], *, singly: bool) -> list[Partition]:
+        self.asked.append(singly)
+        return self.undecided_places
+
+    def close(self) -> None:
+        self.closed = True
+
+    def wait(self, *meanwhile: Callable[[], Any], sweep_seconds: float = 60.0) -> int:
+        """Wait for it, with these things happening one after the other; how many of them did."""
+        coming, done = iter(meanwhile), list[int]()
+
+        def waiting() -> None:
+            done.append(1)
+            next(coming)()
+
+        OpenTransactions(SETTINGS, "x", ["out"], "n", ["in"], sweep_seconds=sweep_seconds).wait(waiting)
+        return len(done)
+
+    def _offsets(self, _: Any, partitions: Any, __: Any, ___: float, isolation: Any = None) -> dict[Partition, int]:
+        if self.errors:
+            raise KafkaException(self.errors.pop(0))
+        return dict.fromkeys(partitions, self.stable if isolation == IsolationLevel.READ_COMMITTED else self.end)
+
+    def decide(self, later: int = 0) -> None:
+        """What was open has ended, and so many records of later transactions are there."""
+        self.stable, self.end = self.end, self.end + later
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def test_what_was_open_at_the_call_is_waited_for_and_nothing_later(cluster: Cluster) -> None:
+    assert cluster.wait(lambda: None, lambda: cluster.decide(later=10), lambda: None) == 2
+    assert cluster.wait(cluster.decide) == 1, "the end as it is now"
+    assert cluster.closed
+
+
+def test_the_groups_positions_are_asked_for_when_the_records_are_decided(cluster: Cluster) -> None:
+    cluster.undecided_places = [IN]
+    assert cluster.wait(cluster.decide, lambda: None, cluster.undecided_places.clear) == 3
+    assert cluster.asked == [False, True, True]
+
+
+def test_brokers_that_are_away_are_asked_again_and_a_stop_ends_the_waiting(cluster: Cluster) -> None:
+    cluster.errors = [KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError.LEADER_NOT_AVAILABLE)]
+    cluster.decide()
+    assert cluster.wait(lambda: None, lambda: None, lambda: None) == 2
+
+    def stop() -> None:
+        raise Aborted("asked to stop")
+
+    cluster.stable = 5
+    with pytest.raises(Aborted, match="asked to stop"):
+        cluster.wait(stop)
+
+
+def test_a_right_that_is_missing_is_told_at_once(cluster: Cluster) -> None:
+    cluster.errors = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(NotAllowed, match="whether transactions are open"):
+        cluster.wait()
+
+
+def test_one_that_is_open_beyond_its_time_out_is_an_alarm_with_its_place(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        cluster.wait(cluster.decide, sweep_seconds=-1.0)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "a transaction is open in out[0] from offset 5 on" in caplog.text

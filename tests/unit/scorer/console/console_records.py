@@ -1,0 +1,117 @@
+"""What scorers and the registry tell, as the console hears it: made up for its tests."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from model_registry.channels.history import Move
+from model_registry.signing.attestation import Attestation
+from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
+from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
+from scorer.console.state import Channel, RegistryView, State
+from scorer.console.training.attestations import Library, gathered
+from scorer.observability.status_record import PartitionStatus, ScorerStatus, VersionStatus
+from tests.support import rollouts, trained
+from tests.support.rollouts import Told
+
+NOW = 1_700_000_000.0
+"""Unix seconds."""
+
+
+def digest(version: str) -> str:
+    return "sha256:" + version.replace(".", "").ljust(64, "0")
+
+
+def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **changed: Any) -> ScorerStatus:
+    """A scorer that runs, heard of now."""
+    facts: dict[str, Any] = {
+        "scorer": scorer,
+        "region": "eu-west",
+        "state": "running",
+        "heartbeat_ms": int(NOW * 1_000),
+        "started_ms": 1,
+        "pid": 1,
+        "partitions": [PartitionStatus("in", 0, 0)],
+        "versions": {"champion": VersionStatus("m", version, digest(version), revision)},
+        "refused": {},
+        "cost": (0.001, 0.00001),
+        "counters": {"events": 0, "batches": 0},
+        "tag": "prod",
+        "aspired_revision": revision,
+    }
+    return ScorerStatus(**{**facts, **changed})
+
+
+def hear(state: State, told: ScorerStatus, now: float = NOW) -> None:
+    assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
+
+
+def move(revision: int, version: str, before: str | None = None, reason: str = "better", restores: int | None = None) -> Move:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    origin = digest(before) if before else None
+    return Move("prod", revision, "ann@host", reason, at, origin, before, digest(version), version, (), restores)
+
+
+def registry(*moves: Move) -> RegistryView:
+    """A registry whose channel prod has made these moves, the last of them the newest."""
+    last = moves[-1]
+    channel = Channel("prod", last.to_version, last.to_digest, last.revision, (), moves)
+    return RegistryView("oci:registry/m", {"prod": channel}, tuple(dict.fromkeys(m.to_version for m in moves)), read=True)
+
+
+def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> SwapRecord:
+    return SwapRecord("m.a", "in", partition, offset, version, digest(version), revision, int(NOW * 1_000), "0.9.0", "why")
+
+
+def score(number: Any, version: str = "1.0.0", **changed: Any) -> ScoreRecord:
+    """A score of the event that came 20 ms before."""
+    at = int(NOW * 1_000)
+    facts: dict[str, Any] = {"version": version, "status": "scored", "source": Source("in", 0, 7), "score": number}
+    facts |= {"event_ms": at - 20, "scored_ms": at, "decision": "late"}
+    return ScoreRecord(**{**facts, **changed})
+
+
+def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:
+    return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
+
+
+def rollout(state: State, *told: Told) -> None:
+    """Have the console hear these records of the rollout `r`."""
+    for record in told:
+        state.rollouts.hear(*rollouts.record(record))
+
+
+def in_canary(state: State, **changed: Any) -> None:
+    """A rollout whose canary of 5 percent is at revision 3; `changed` is of what its controller told a second ago."""
+    rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
+
+
+def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
+    """The documents of the run 1, with this text wherever one may stand."""
+    champion = ("1.0.0", digest("1.0.0"))
+    comparison = trained.comparison(1, digest("2.0.0"), champion, change)
+    provenance, evaluation = trained.provenance(1, champion), trained.evaluation()
+    if text:
+        comparison["rules"].append({"name": text, "passed": False, "value": 1, "bound": 2})
+        comparison["slices"].append({"field": text, "value": text, "rows": 1, "difference": None})
+        comparison |= {"metric": text, "because": text, "run": text}
+        comparison["rows"] |= {"digest": text, "from": text, "to": text}
+        for rival in ("champion", "challenger"):
+            comparison[rival] |= {"version": text, "digest": text, "metrics": {text: 0.5}}
+            comparison[rival]["confusion_matrix"] = {"labels": [text, "b"], "counts": [[1, 2], [3, 4]]}
+        made = provenance["buildDefinition"]["internalParameters"]
+        made |= {"run": text, "recipe": text, "parameters": {text: text}}
+        made["search"]["metric"] = text
+        made["search"]["best"]["parameters"] = {text: [text]}
+        provenance["buildDefinition"]["resolvedDependencies"] += [{"name": "events", "uri": text}]
+        for one in provenance["buildDefinition"]["resolvedDependencies"]:
+            one["digest"] = {"sha256": text}
+    return {PROVENANCE: provenance, EVALUATION: evaluation, COMPARISON: comparison}
+
+
+def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> Library:
+    """What one run has attested, signed by this trusted key, or by none."""
+    why = "" if key else "no trusted key signed it"
+    said = [Attestation(type_, one, digest("3"), key, why) for type_, one in _documents(text, change).items()]
+    return Library((gathered(trained.version(1), digest("2.0.0"), said),), read=True)

@@ -1,0 +1,56 @@
+"""Sampled answers and labels meet, in whatever order and however late, in bounded memory."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from scorer.console.label_quality_fold import REFRESH_SECONDS, LabelledFold
+from scorer.evaluation.label_record import Label
+from tests.unit.scorer.console import console_records
+
+
+def test_answers_and_labels_meet_in_any_order() -> None:
+    fold, source = LabelledFold(), np.random.default_rng(1)
+    scores = source.random(200).tolist()
+    true = [bool(source.random() < score) for score in scores]
+    assert fold.assessed(console_records.NOW) is None
+    for number, score in enumerate(scores):
+        record = console_records.score(score, id=f"e{number}", decision="late" if score >= 0.5 else "on time")
+        label = Label(f"e{number}", float(true[number]))
+        if number % 2:
+            fold.hear(record)
+            fold.hear_label(label)
+        else:
+            fold.hear_label(Label(f"e{number}", float(not true[number])))
+            fold.hear_label(label)
+            fold.hear(record)
+    found = fold.assessed(console_records.NOW)
+    assert found
+    (version,) = found.versions
+    assert version.labels == 200
+    assert version.auc == pytest.approx(metrics.roc_auc_score(true, scores), abs=1e-12)
+    fold.hear_label(Label("e0", None))
+    assert fold.assessed(console_records.NOW + REFRESH_SECONDS / 2) is found
+    again = fold.assessed(console_records.NOW + REFRESH_SECONDS)
+    assert again
+    assert (again.labelled, again.withdrawn) == (199, 1)
+
+
+def test_what_is_kept_is_bounded_and_still_meets() -> None:
+    fold, count = LabelledFold(most=100), 5_000
+    for number in range(count):
+        fold.hear(console_records.score(number / count, id=f"e{number}"))
+    for number in reversed(range(count)):
+        fold.hear_label(Label(f"e{number}", 1.0))
+    assert 25 <= len(fold.answers) <= 100
+    assert fold.answers.keys() == fold.labels.keys()
+    found = fold.assessed(console_records.NOW)
+    assert found
+    assert found.labelled == len(fold.answers)
+
+
+def test_expired_and_nameless_answers_are_not_kept() -> None:
+    fold = LabelledFold()
+    fold.hear(console_records.score(None, id="e1", status="expired"))
+    fold.hear(console_records.score(0.5))
+    assert not fold.answers

@@ -1,0 +1,169 @@
+"""What the panel of a rollout is made of: its steps and clock, the judgement on the same events, shares, decisions."""
+
+from typing import Any
+
+import pytest
+
+from scorer.console import rollout_plan_view
+from scorer.console.analysis_view import WIDTH, judged
+from scorer.console.state import State
+from scorer.rollout.controller.log_records import Command, Kind, Outcome, Planned, Verb
+from tests.support import rollouts
+from tests.unit.scorer.console import console_records
+from tests.unit.scorer.console.console_records import NOW
+
+
+def shown(state: State, now: float = NOW) -> rollout_plan_view.Panel:
+    found = rollout_plan_view.panel(state, now)
+    assert found is not None
+    return found
+
+
+def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
+    state = State()
+    assert rollout_plan_view.panel(state, NOW) is None
+    console_records.rollout(state, rollouts.started(NOW))
+    assert [stage.place for stage in shown(state).stages] == ["next"] * 4
+    console_records.in_canary(state)
+    found = shown(state)
+    assert [(stage.name, stage.place) for stage in found.stages] == [
+        ("shadow 20 %", "done"), ("canary 5 %", "now"), ("canary 25 %", "next"), ("promote", "next"),
+    ]  # fmt: skip
+    assert (found.baked, found.wanted, found.waits, found.controller) == (300.0, 900, ["flips: no pairs"], "m.rollout/0")
+    assert found.running
+    assert not found.for_person
+    assert found.stages[2].approve
+
+
+def test_a_controller_that_tells_nothing_is_away() -> None:
+    state = State()
+    console_records.in_canary(state)
+    assert not shown(state, NOW + 13).away
+    assert shown(state, NOW + 15).away
+    console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.OVERTAKEN))
+    assert not shown(state, NOW + 3_600).away
+
+
+def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
+    state = State()
+    console_records.in_canary(state, for_person=True)
+    assert shown(state).for_person
+    console_records.rollout(state, Command(Verb.PAUSE, "bob", "", 1, 1))
+    assert shown(state).paused
+    console_records.rollout(state, Command(Verb.APPROVE, "bob", "", 1, 1))
+    assert not shown(state).for_person
+    console_records.rollout(state, Command(Verb.ABORT, "bob", "no", 1, 1))
+    assert shown(state).aborted == "bob"
+
+
+def test_a_rollout_that_ended_stays_with_its_outcome_and_its_evidence() -> None:
+    state = State()
+    console_records.in_canary(state)
+    back = rollouts.entry(
+        NOW,
+        5,
+        Kind.INTENDED,
+        1,
+        move=Planned(3, restores=1),
+        verdict="roll back",
+        judgement=rollouts.judgement(0.02, 0.01, 0.03),
+    )
+    console_records.rollout(state, back, rollouts.entry(NOW, 6, Kind.MOVED, 1, revision=4))
+    assert shown(state).judgement is None  # of this step there is no news
+    console_records.rollout(state, rollouts.entry(NOW, 7, Kind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
+    found = shown(state)
+    assert (found.outcome, found.stages[1].place, found.stages[2].place) == ("rolled back", "ended", "next")
+    assert found.judgement is not None
+    assert found.judgement.bars[0].said == "broken"
+    assert (found.share, found.waits, found.wanted) == (None, [], 0)
+    assert [(e.what, e.revision) for e in found.log][:4] == [
+        ("ended: rolled back", 0), ("moved", 4), ("to move to revision 1 again, roll back", 0), ("moved", 3),
+    ]  # fmt: skip
+    assert rollout_plan_view.pairs(state) is None
+
+
+def test_every_step_is_done_when_it_is_completed() -> None:
+    state = State()
+    console_records.in_canary(state)
+    console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.COMPLETED))
+    assert {stage.place for stage in shown(state).stages} == {"done"}
+
+
+def test_the_share_of_the_events_is_that_of_this_revision() -> None:
+    state = State()
+    console_records.in_canary(state)
+    share = shown(state).share
+    assert share is not None
+    assert (share.keys, share.found) == (0.05, None)
+    for number in range(100):
+        arm, failed = ("canary", "breaker") if number < 4 else ("champion", None)
+        state.arms.hear(console_records.score(0.5, arm=arm, revision=3, fallback=failed if number < 3 else None))
+        state.arms.hear(console_records.score(0.5, arm="canary", revision=2))
+    assert shown(state).share == rollout_plan_view.Share(0.05, 100, 0.04, 3)
+
+
+def test_pairs_are_those_of_a_rollout_that_runs() -> None:
+    state = State()
+    console_records.in_canary(state)
+    found = rollout_plan_view.pairs(state)
+    assert found is not None
+    assert found[1].pairs == 4_000
+    console_records.in_canary(other := State(), judgement=None)
+    assert rollout_plan_view.pairs(other) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "tone", "said"),
+    [
+        ((0.001, -0.002, 0.004), "good", "within its margin"),
+        ((0.001, -0.002, 0.006), "wait", "up to 0.006 is possible, the margin is 0.005"),
+        ((0.02, 0.01, 0.03), "bad", "broken"),
+    ],
+)
+def test_an_interval_stands_against_its_margin(numbers: tuple[float, float, float], tone: str, said: str) -> None:
+    found = judged(rollouts.judgement(*numbers))
+    assert found is not None
+    bar = found.bars[0]
+    assert (bar.tone, bar.said) == (tone, said)
+    assert bar.mean is not None
+    assert 0.0 <= bar.left < bar.mean < bar.right <= WIDTH
+    assert 0.0 < bar.zero < bar.edge < WIDTH
+    assert (bar.right < bar.edge) == (tone == "good")
+    assert (bar.left > bar.zero) == (tone == "bad")
+    unknown = found.bars[1]
+    assert (unknown.left, unknown.right, unknown.mean, unknown.said) == (0.0, WIDTH, None, "no pairs")
+
+
+def test_decisions_of_both_are_a_matrix() -> None:
+    found = judged(rollouts.judgement())
+    assert found is not None
+    assert found.matrix is not None
+    assert (found.matrix.names, found.matrix.counts, found.matrix.alike) == (["late", "on time"], [[900, 100], [0, 0]], 0.9)
+    undecided = rollouts.judgement() | {"decisions": [{"champion": None, "candidate": None, "events": 5}]}
+    assert (scored := judged(undecided)) is not None
+    assert scored.matrix is None
+    many = [{"champion": str(n), "candidate": str(n), "events": 1} for n in range(50)]
+    assert (wide := judged(rollouts.judgement() | {"decisions": many})) is not None
+    assert wide.matrix is not None
+    assert (len(wide.matrix.names), wide.matrix.rest) == (8, 42)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"verdict": 1}, {"verdict": "hold", "rules": [{}]}, {"verdict": "hold", "drift": "none"}]
+)
+def test_what_is_no_judgement_is_none(wrong: dict[str, Any]) -> None:
+    assert judged(wrong) is None
+    assert judged(None) is None
+
+
+def test_records_that_nobody_should_have_written_change_nothing() -> None:
+    state = State()
+    console_records.in_canary(state)
+    before = shown(state)
+    console_records.rollout(
+        state, rollouts.entry(NOW, 5, Kind.MOVED, 99, revision=7), rollouts.entry(NOW, 5, Kind.MOVED, -7, revision=7)
+    )
+    deep = b'{"controller": "x", "at_ms": 1, "step": 1, "judgement": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    state.rollouts.hear(b"r/state", deep)
+    state.rollouts.hear(b"r/state", b"\xff")
+    assert shown(state) == before

@@ -1,0 +1,86 @@
+"""The pictures of a run: well-formed, whatever things are called, and true to the numbers."""
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+from scorer.console.training import plots
+from scorer.console.training.documents import Comparison, Matrix, Rule, Search, read
+from tests.support import trained
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = '<script>"&\x00\u202e'
+DIGEST, CHAMPION = "sha256:" + "c" * 64, ("1.0.0", "sha256:" + "b" * 64)
+
+
+def texts(svg: str) -> list[str]:
+    return [found.text or "" for found in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def dots(svg: str) -> list[tuple[float, float, bool]]:
+    """Each circle: where it is, and whether it is filled."""
+    found = ElementTree.fromstring(svg).iter(f"{SVG}circle")
+    return [(float(one.attrib["cx"]), float(one.attrib["cy"]), one.attrib["fill"] != "none") for one in found]
+
+
+def search(**changed: Any) -> Search:
+    return read(trained.search() | changed, Search)
+
+
+def test_rungs_show_who_went_on() -> None:
+    drawn = plots.rungs(search())
+    assert texts(drawn)[:3] == ["27 trees: 16 trials, 5 go on", "81 trees: 5 trials, 1 goes on", "243 trees: 1 trial"]
+    found = dots(drawn)
+    assert [sum(filled for _, y, filled in found if y == height) for height in (36, 92, 148)] == [5, 1, 1]
+    assert len(found) == 16 + 5 + 1
+    stopped = max(x for x, y, filled in found if y == 36 and not filled)
+    assert stopped <= min(x for x, y, filled in found if y == 36 and filled)  # the best scores go on
+    assert texts(plots.rungs(search(metric=HOSTILE), "epochs"))[0].startswith("27 epochs")
+
+
+def test_learning_curves_rise_with_the_score() -> None:
+    drawn = ElementTree.fromstring(plots.curve(search()))
+    *_, best = drawn.iter(f"{SVG}polyline")
+    points = [tuple(map(float, point.split(","))) for point in best.attrib["points"].split()]
+    assert len(points) == 3
+    assert best.attrib["stroke-width"] == "2.5"
+    assert [x for x, _ in points] == sorted(x for x, _ in points)
+    assert points[0][1] > points[1][1] > points[2][1]  # y goes down
+    told = texts(plots.curve(search()))
+    assert {"27", "81", "243", "auc by trees"} <= set(told)
+
+
+def test_one_rung_and_no_rung() -> None:
+    one = search(rungs=[{"budget": 27, "trials": [{"trial": 0, "score": 0.5}], "kept": [0]}], best=None)
+    assert len(dots(plots.rungs(one))) == len(dots(plots.curve(one))) == 1
+    for nothing in (search(rungs=[]), search(rungs=[{"budget": 27, "trials": [{"trial": 0, "score": None}]}])):
+        assert plots.rungs(nothing) == plots.curve(nothing) == ""
+
+
+def test_both_matrices_stand_beside_each_other() -> None:
+    found = read(trained.comparison(1, DIGEST, CHAMPION), Comparison)
+    told = texts(plots.matrices(found))
+    assert told.index("champion 1.0.0") < told.index(f"challenger {trained.version(1)}")
+    assert "7,410" in told
+    assert "7,535" in told
+    first = read(trained.comparison(1, DIGEST), Comparison)
+    assert not any(each.startswith("champion") for each in texts(plots.matrices(first)))
+    assert plots.matrices(read(trained.comparison(1, DIGEST, challenger={}), Comparison)) == ""
+
+
+def test_classes_of_any_name_and_number() -> None:
+    assert '<script>"&\ufffd\ufffd' in texts(plots.matrix_of(Matrix([HOSTILE, 1], [[1, 2], [0, 0]])))
+    many = Matrix(list(range(13)), [[1] * 13] * 13)
+    assert texts(plots.matrix_of(many)) == ["13 classes: too many to draw"]
+
+
+def test_a_rule_that_is_kept_stands_right_of_its_bound() -> None:
+    kept, broken = Rule("a", True, 0.98, 0.9), Rule("b", False, -0.0079, -0.002)
+    ((right, _, _),), ((left, _, _),) = dots(plots.gauge(kept)), dots(plots.gauge(broken))
+    assert left < 80 < right
+    assert dots(plots.gauge(Rule("c", True))) == []
+    far = read(
+        trained.comparison(1, DIGEST, rules=[{"name": HOSTILE, "passed": False, "value": -1e15, "bound": 0}]), Comparison
+    )
+    assert "failed: -1e+15, bound 0" in texts(plots.rules(far))
+    assert all(0 < x < plots.WIDTH for x, _, _ in dots(plots.rules(far)))
+    assert plots.rules(read(trained.comparison(1, DIGEST, rules=[]), Comparison)) == ""

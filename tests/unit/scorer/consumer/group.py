@@ -1,0 +1,120 @@
+"""A group of one member over a scripted client, for the intake's unit tests. It supports no claim about delivery."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from msgspec.structs import replace
+
+from publisher.kafka.partitions import Partition
+from publisher.transactions.exactly_once import TransactionSession
+from scorer.consumer.consumer import Intake
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.sandboxed_partitions import Suspects
+from scorer.consumer.start_offsets import AnswersFrom, Beginning, Beginnings
+
+TOPIC = "flights"
+
+
+def event(offset: int, partition: int = 0, size: int = 2) -> Message:
+    return Message(topic=TOPIC, partition=partition, offset=offset, value=b"x" * size, timestamp=(1, 1_000))
+
+
+def failing(offset: int, code: int, partition: int = 0) -> Message:
+    return Message(topic=TOPIC, partition=partition, offset=offset, error=KafkaError(code))
+
+
+def end(offset: int, partition: int = 0) -> Message:
+    """The end of a partition, whose next offset this is."""
+    return failing(offset, KafkaError._PARTITION_EOF, partition)
+
+
+class Group:
+    """An intake, and what its client and its topics tell it. `committed` are the group's offsets with their marks, `waiting`
+    are the messages to come. A callable among them is called in its turn. `reads` says from where each partition is read."""
+
+    def __init__(self, *, renew: Callable[[], Consumer] | None = None, suspects: Suspects | None = None) -> None:
+        self.committed: dict[Partition, tuple[int, Mark]] = {}
+        self.waiting: deque[Message | Callable[[], None]] = deque()
+        self.reads: dict[Partition, int] = {}
+        self.unseekable: set[Partition] = set()
+        self.topic_id = "one"
+        self.answers: AnswersFrom | None = None
+        self.leaderless: set[int] = set()
+        self.session = create_autospec(TransactionSession, instance=True)
+        self.session.sends_group = True
+        self.consumer = create_autospec(Consumer, instance=True)
+        self._script(self.consumer)
+        self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew, suspects=suspects)
+
+    def assign(self, *numbers: int) -> None:
+        handlers = self.consumer.subscribe.call_args.kwargs
+        handlers["on_assign"](self.consumer, [TopicPartition(TOPIC, number) for number in numbers])
+
+    def revoke(self, *numbers: int, lost: bool = False) -> None:
+        handlers = self.consumer.subscribe.call_args.kwargs
+        handlers["on_lost" if lost else "on_revoke"](self.consumer, [TopicPartition(TOPIC, number) for number in numbers])
+
+    def paused(self) -> set[int]:
+        return set(self._paused)
+
+    def offsets(self) -> list[int]:
+        batch = self.intake.take(0.0, lambda _: 100)
+        return batch.offsets if batch else []
+
+    def _script(self, consumer: Any) -> None:
+        self._paused: set[int] = set()
+        consumer.poll.side_effect = lambda _: next(iter(self._messages(1)), None)
+        consumer.consume.side_effect = lambda most, _: self._messages(most)
+        consumer.committed.side_effect = self._committed
+        consumer.incremental_assign.side_effect = lambda ps: self.reads.update({(p.topic, p.partition): p.offset for p in ps})
+        consumer.seek.side_effect = self._seek
+        consumer.pause.side_effect = lambda ps: self._paused.update(p.partition for p in ps)
+        consumer.resume.side_effect = lambda ps: self._paused.difference_update(p.partition for p in ps)
+        consumer.get_watermark_offsets.side_effect = lambda *_, **__: (0, 100)
+        consumer.list_topics.side_effect = lambda topic, **_: SimpleNamespace(
+            topics={
+                topic: SimpleNamespace(
+                    error=None, partitions={n: SimpleNamespace(leader=-1 if n in self.leaderless else 1) for n in range(3)}
+                )
+            }
+        )
+
+    def _messages(self, most: int) -> list[Message]:
+        found: list[Message] = []
+        while self.waiting and len(found) < most:
+            if callable(self.waiting[0]):
+                self.waiting.popleft()()  # type: ignore[operator]
+            else:
+                found.append(self.waiting.popleft())  # type: ignore[arg-type]
+        return found
+
+    def _committed(self, partitions: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
+        told = [(p, *self.committed.get((p.topic, p.partition), (-1_001, Mark()))) for p in partitions]
+        return [TopicPartition(p.topic, p.partition, offset, mark.encode()) for p, offset, mark in told]
+
+    def _seek(self, position: TopicPartition) -> None:
+        place = position.topic, position.partition
+        if place in self.unseekable:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.reads[place] = position.offset
+
+    def _beginnings(self) -> Any:
+        def beginning(told: TopicPartition) -> Beginning:
+            mark = replace(Mark.decode(told.metadata), topic_id=self.topic_id)
+            position = TopicPartition(told.topic, told.partition, max(0, told.offset))
+            return Beginning("position", position, mark, self.answers)
+
+        beginnings = create_autospec(Beginnings, instance=True)
+        beginnings.of.side_effect = lambda _, committed: [
+            beginning(told) for told in committed if told.offset >= 0 or told.partition not in self.leaderless
+        ]
+        stale: Callable[[Any], set[Partition]] = lambda marks: {p for p, m in marks.items() if m.topic_id != self.topic_id}  # noqa: E731
+        beginnings.made_again.side_effect = stale
+        beginnings.look.side_effect = stale
+        beginnings.seen.side_effect = lambda _, topic_id: topic_id == self.topic_id
+        beginnings.same.side_effect = lambda ids: all(topic_id == self.topic_id for _, topic_id in ids)
+        return beginnings

@@ -1,0 +1,285 @@
+"""The intake between a rebalance and a recovery: which events count, from where it reads, and what it holds back."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.errors import Aborted, Fatal, MemberLost
+from scorer.consumer import paused_partitions
+from scorer.consumer.consumer import LOOK_SECONDS
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.partition_ownership import Claims
+from scorer.consumer.paused_partitions import Pauses
+from scorer.consumer.start_offsets import known
+from tests.unit.scorer.consumer.group import TOPIC, Group, end, event, failing
+
+HERE, THERE = (TOPIC, 0), (TOPIC, 1)
+
+
+@pytest.fixture
+def group() -> Group:
+    """A member with the first partition, whose group stands at 5."""
+    made = Group()
+    made.committed[HERE] = 5, Mark(owner="n.b", revision=3)
+    made.assign(0)
+    return made
+
+
+def test_an_assignment_begins_at_the_committed_offset_under_its_mark(group: Group) -> None:
+    assert group.reads == {HERE: 5}
+    assert group.intake.joined
+    assert group.intake.partitions.mark(HERE) == Mark("n.b", 3, topic_id="one")
+    assert group.intake.partitions.arrivals() == {HERE}
+    group.intake.partitions.admit([HERE])
+    assert not group.intake.partitions.arrivals()
+
+
+def test_what_was_being_committed_is_decided_before_offsets_are_read(group: Group) -> None:
+    group.session.decide.side_effect = lambda: group.committed.update({HERE: (9, Mark())})
+    group.intake.rewind()
+    assert group.reads == {HERE: 9}
+
+
+def test_messages_of_two_assignments_are_read_again_from_the_committed_offset(group: Group) -> None:
+    group.waiting += [event(5), event(7, 1), lambda: group.revoke(0), lambda: group.assign(0, 1), event(5), event(8, 1)]
+    assert group.offsets() == []
+    group.reads.clear()
+    assert group.offsets() == []
+    assert group.reads == {HERE: 5, THERE: 0}
+    group.waiting += [event(5), event(0, 1)]
+    assert group.offsets() == [5, 0]
+
+
+def test_messages_of_a_partition_that_went_are_dropped_and_the_others_kept(group: Group) -> None:
+    group.assign(1)
+    group.waiting += [event(5), event(0, 1), lambda: group.revoke(0), event(1, 1)]
+    assert group.offsets() == [0, 1]
+    assert [call.kwargs for call in group.session.release.call_args_list] == [{"lost": False}]
+
+
+def remade(group: Group) -> None:
+    group.topic_id = "two"
+
+
+def reassigned(group: Group) -> None:
+    group.revoke(0)
+    group.assign(0)
+
+
+@pytest.mark.parametrize("change", [remade, reassigned, lambda group: group.revoke(0, lost=True)])
+def test_a_batch_is_stale_once_its_partition_or_its_topic_is_another(group: Group, change: Callable[[Group], None]) -> None:
+    group.waiting.append(event(5))
+    batch = group.intake.take(0.0, lambda _: 1)
+    assert batch is not None
+    assert not group.intake.stale(batch)
+    change(group)
+    assert group.intake.stale(batch)
+
+
+def test_a_topic_that_was_made_again_is_read_by_another_client(group: Group) -> None:
+    """This one may know leader epochs of the old topic."""
+    group.topic_id = "two"
+    with pytest.raises(MemberLost, match="made again"):
+        group.intake.rewind()
+
+
+def test_a_partition_without_a_leader_and_without_a_position_waits_and_begins_then(group: Group) -> None:
+    group.leaderless = {1}
+    group.assign(1, 2)
+    assert group.reads == {HERE: 5, THERE: 0, (TOPIC, 2): 0}
+    assert group.paused() == {1}
+    assert group.intake.partitions.arrivals() == {HERE, (TOPIC, 2)}
+    group.intake.look_again(0.0)
+    assert sorted(group.intake.unreadable.why()) == [THERE]
+    group.leaderless = set()
+    group.intake.look_again(LOOK_SECONDS)
+    assert group.offsets() == []
+    assert (group.reads[THERE], group.paused()) == (0, set())
+    assert THERE in group.intake.partitions.arrivals()
+
+
+def test_a_partition_without_a_beginning_may_go_again(group: Group) -> None:
+    group.leaderless = {1}
+    group.assign(1)
+    group.revoke(1)
+    group.leaderless = set()
+    group.intake.look_again(0.0)
+    assert group.offsets() == []
+    assert list(group.intake.partitions) == [HERE]
+
+
+def test_a_seek_that_is_too_early_is_made_again_for_a_while_and_its_events_do_not_count(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.unseekable.add(HERE)
+    group.intake.rewind()
+    group.waiting.append(event(5))
+    assert group.offsets() == []
+    group.unseekable.clear()
+    group.waiting.append(event(5))
+    assert group.offsets() == [5]
+    monkeypatch.setattr(paused_partitions, "SEEK_SECONDS", -1.0)
+    group.unseekable.add(HERE)
+    with pytest.raises(MemberLost, match="cannot go back"):
+        group.intake.rewind()
+
+
+def test_a_member_that_is_lost_joins_as_another_and_has_nothing() -> None:
+    another = Group().consumer
+    group = Group(renew=lambda: another)
+    group.assign(0)
+    group.intake.rejoin()
+    assert list(group.intake.partitions) == []
+    assert another.subscribe.call_count == 2
+    with pytest.raises(Fatal, match="no member"):
+        Group().intake.rejoin()
+
+
+def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Group) -> None:
+    group.assign(1)
+    for _ in range(2):  # the client does not say where: the first time it is doubted
+        group.waiting.append(failing(-1, KafkaError._AUTO_OFFSET_RESET))
+        group.offsets()
+    assert group.paused() == {0}
+    assert "the group stands at 5" in group.intake.unreadable.why()[HERE]
+    group.waiting.append(event(0, 1))
+    assert group.offsets() == [0]
+    group.intake.look_again(0.0)
+    assert group.paused() == {0}
+    group.committed[HERE] = 50, Mark()
+    group.intake.look_again(LOOK_SECONDS)
+    assert group.paused() == set()
+    assert group.reads[HERE] == 50
+    assert group.intake.unreadable.why() == {}
+
+
+def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) -> None:
+    group.assign(1)
+    told = []
+    for second, leaderless in enumerate(({2}, {1, 2}, {1, 2}, {2})):
+        group.leaderless = leaderless
+        group.intake.look_again(float(second) * LOOK_SECONDS)
+        told.append(sorted(group.intake.unreadable.why()))
+    assert told == [[], [THERE], [THERE], []]
+
+
+def test_a_log_line_names_a_thousand_partitions_in_ranges(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    group.assign(*range(1, 1_000), 2_000)
+    group.revoke(*range(1, 1_000))
+    unreadable = group.intake.unreadable
+    unreadable.leaders({(TOPIC, number) for number in range(500)})
+    unreadable.leaders({(TOPIC, 499)})
+    assert caplog.messages[-4:] == [
+        "assigned: flights[1-999,2000]",
+        "revoked: flights[1-999]",
+        "no broker leads flights[0-499]: these partitions are not read, the others are",
+        "partitions that have a leader again: flights[0-498]",
+    ]
+
+
+def test_lag_counts_from_the_last_event_that_was_taken(group: Group) -> None:
+    assert group.intake.lag() == {HERE: 95}
+    group.waiting += [event(5), event(6)]
+    group.offsets()
+    assert group.intake.lag() == {HERE: 93}
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+def test_a_member_that_has_nothing_leaves_by_unsubscribing_first(assigned: bool) -> None:
+    group = Group()
+    if assigned:
+        group.assign(0)
+    group.intake.close()
+    assert group.consumer.unsubscribe.called == (not assigned)
+    group.assign(1)  # too late to be ours
+    assert THERE not in group.intake.partitions
+
+
+@pytest.fixture
+def two(group: Group) -> Group:
+    """A member that has two partitions of another owner."""
+    group.committed[THERE] = 7, Mark("n.b", 3)
+    group.assign(1)
+    return group
+
+
+def said(group: Group) -> list[tuple[int, int, str]]:
+    records, offsets, _ = group.session.publish.call_args.args
+    assert records == []
+    return [(p.partition, p.offset, Mark.decode(p.metadata).owner) for p in offsets]
+
+
+def test_a_claim_names_the_owner_and_moves_nothing(two: Group) -> None:
+    claims = Claims("n.a", two.intake, two.session)
+    claims.claim([])
+    assert not two.session.publish.called
+    claims.claim([HERE])
+    assert said(two) == [(0, 5, "n.a")]
+    assert two.session.checkpoint.called
+    assert two.intake.partitions.mark(HERE) == Mark("n.a", 3, topic_id="one")
+    claims.leave()
+    assert said(two) == [(0, 5, "")]
+
+
+def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no_error(two: Group) -> None:
+    claims = Claims("n.a", two.intake, two.session)
+    two.session.checkpoint.side_effect = Aborted("no")
+    with pytest.raises(Aborted):
+        claims.claim([HERE])
+    assert two.intake.partitions.mark(HERE).owner == "n.b"
+    two.session.checkpoint.side_effect = [None, Aborted("no")]
+    claims.claim([HERE])
+    claims.leave()
+
+
+def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
+    pauses = Pauses(group.consumer)
+    pauses.pause([HERE, THERE], "away")
+    pauses.pause([HERE], "revision")
+    pauses.resume([HERE, THERE], "away")
+    assert group.paused() == {0}
+    pauses.resume([THERE], "revision")
+    assert pauses.partitions == {HERE}
+    pauses.resume([HERE], "revision")
+    assert group.paused() == set()
+    pauses.pause([HERE], "out of range")
+    pauses.forget([HERE])
+    assert group.paused() == set()
+
+
+def test_the_end_of_a_partition_is_a_position_past_markers_and_no_failure(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.waiting += [event(5), end(6), end(9)]
+    assert group.offsets() == [5]
+    assert group.intake.partitions.next(HERE) == 9
+    assert group.intake.lag() == {HERE: 91}
+    group.waiting.append(end(7))  # an earlier one
+    assert group.offsets() == []
+    assert group.intake.partitions.next(HERE) == 9
+    assert not [record for record in caplog.records if record.name.startswith("scorer.consumer")]
+
+
+def test_an_end_of_an_earlier_assignment_is_no_position(group: Group) -> None:
+    group.waiting += [event(5), end(9), lambda: group.revoke(0), lambda: group.assign(0)]
+    group.offsets()
+    group.offsets()
+    assert group.intake.partitions.next(HERE) == 5
+
+
+def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(group: Group) -> None:
+    group.waiting.append(end(9))
+    group.offsets()
+    (position,) = group.intake.passed("n.a")
+    assert (position.partition, position.offset, known(position.leader_epoch)) == (0, 9, -1)
+    assert Mark.decode(position.metadata) == Mark("n.a", 3, topic_id="one")
+    group.intake.partitions.pass_by([position], "n.a")
+    assert group.intake.partitions.committed() == {HERE: 9}
+    assert group.intake.passed("n.a") == []
+    group.waiting.append(end(12))
+    group.offsets()
+    group.topic_id = "two"
+    assert group.intake.passed("n.a") == []

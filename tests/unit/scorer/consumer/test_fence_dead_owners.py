@@ -1,0 +1,115 @@
+"""Whose open transactions a successor ends before it reads: those of owners that the group does not count any more."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from publisher.kafka import clients
+from scorer.consumer import fence_dead_owners
+from scorer.consumer.offset_metadata import Mark
+from tests.unit.scorer.consumer.group import TOPIC
+from tests.unit.scorer.worker.looped import SETTINGS
+
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(4)]
+A, B, C = (f"{SETTINGS.name}.{replica}" for replica in "abc")
+
+
+class Cluster:
+    """What a broker tells: the `owners` of the partitions, by number, and the `living` members. `fenced` are the prefixes of
+    the ids that were taken over, one list a call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.owners = [A, B, C, ""]
+        self.living = [A, B]
+        self.away: set[str] = set()
+        self.asked: list[int] = []
+        self.fenced: list[list[str]] = []
+        admin = create_autospec(AdminClient, instance=True)
+        admin.list_topics.side_effect = lambda name, **_: self._told("topics", name)
+        monkeypatch.setattr(fence_dead_owners, "GroupReader", lambda *_, **__: self)
+        monkeypatch.setattr(fence_dead_owners, "members", lambda *_: self._told("members"))
+        monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes: self.fenced.append(list(prefixes)))
+        monkeypatch.setattr(clients, "admin", lambda *_: admin)
+
+    def committed(self, places: Any, _: float, *, partly: bool) -> list[TopicPartition]:
+        assert partly, "one partition that cannot be told must not hide the others"
+        self.asked = [number for _, number in places]
+        self._told("offsets")
+        return [TopicPartition(TOPIC, n, 5, Mark(self.owners[n]).encode()) for n in self.asked]
+
+    def close(self) -> None: ...
+
+    def _told(self, what: str, name: str = "") -> Any:
+        if what in self.away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        partitions = dict.fromkeys(range(len(PARTITIONS)))
+        return self.living if what == "members" else SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions)})
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def prefix(*owners: str) -> list[str]:
+    return [SETTINGS.transactional_prefix(owner) for owner in owners]
+
+
+def test_what_dead_owners_left_open_is_ended_and_the_living_and_ourselves_are_left_alone(cluster: Cluster) -> None:
+    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == {C}
+    cluster.living = []
+    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS[:3], {C}) == {B, C}
+    assert cluster.fenced == [prefix(C), prefix(B)]
+
+
+def test_nobody_is_fenced_where_all_have_left_in_good_order(cluster: Cluster) -> None:
+    cluster.owners = [A, "", "", ""]
+    cluster.away = {"members"}
+    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == set(), "the members are not asked for"
+    assert cluster.fenced == [[]]
+
+
+@pytest.mark.parametrize("what", ["offsets", "members"])
+def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, what: str) -> None:
+    cluster.away = {what}
+    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == set()
+    assert cluster.fenced == []
+
+
+def waited(between: Callable[[], None] = lambda: None) -> list[str]:
+    """Wait through three looks, with something in between; the calls of the owner's `waiting`."""
+    calls: list[str] = []
+
+    def wait(meanwhile: Callable[[], None]) -> None:
+        for _ in range(3):
+            meanwhile()
+            between()
+
+    fence_dead_owners.wait_for_the_living(SETTINGS, wait, lambda: calls.append("waiting"))
+    return calls
+
+
+def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_waited_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence_dead_owners, "LOOK_SECONDS", 0.0)
+    calls = waited(lambda: cluster.living.remove(B) if B in cluster.living else None)
+    assert calls == ["waiting"] * 3
+    assert cluster.asked == [0, 1, 2, 3], "all partitions of the input"
+    assert cluster.fenced == [prefix(C), prefix(B), []]
+
+
+def test_the_looks_are_a_while_apart_and_go_on_where_no_broker_tells_the_partitions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence_dead_owners, "LOOK_SECONDS", 3_600.0)
+    assert waited() == ["waiting"] * 3
+    assert cluster.fenced == [prefix(C)]
+    cluster.away = {"topics"}
+    assert waited() == ["waiting"] * 3
+    assert (cluster.asked, cluster.fenced[1:]) == ([], [[]])

@@ -1,0 +1,123 @@
+from collections import deque
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from publisher.kafka.sandbox_program import Answer, Ended, Read, Records, Row, Unreadable
+from publisher.kafka.sandboxed_reads import Sandboxed
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.sandboxed_partitions import Suspects
+from scorer.consumer.start_offsets import Beginning
+from tests.unit.scorer.consumer.group import TOPIC, Group, event, failing
+
+PARTITION = ("flights", 0)
+
+
+class Answering:
+    """A process that gives these answers."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = deque(answers)
+
+    def ask(self, question: Read) -> None: ...
+
+    def answer(self, _: float) -> Answer | None:
+        return self._answers.popleft() if self._answers else None
+
+    def close(self) -> None: ...
+
+
+def suspects(*answers: Answer) -> Suspects:
+    child = Answering(*answers)
+    return Suspects(Sandboxed(lambda _: child), "scoring.a")
+
+
+def beginning(partition: int, owner: str) -> Beginning:
+    return Beginning("position", TopicPartition("flights", partition, 10 + partition), Mark(owner))
+
+
+def rows(*offsets: int) -> Records:
+    return Records([Row(offset, b"k", b"v", (1, 1_000), 3, None, None) for offset in offsets])
+
+
+def test_partitions_of_dead_owners_are_suspects() -> None:
+    begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
+    assert suspects().among(begun, {"scoring.dead"}) == {("flights", 0): 10}
+
+
+def test_those_of_an_earlier_process_of_this_name_are_suspects_once() -> None:
+    found = suspects()
+    assert found.among([beginning(0, "scoring.a")], ()) == {("flights", 0): 10}
+    assert found.among([beginning(0, "scoring.a")], ()) == {}
+
+
+def test_records_come_as_batches_within_the_limit() -> None:
+    found = suspects(rows(10, 11, 12))
+    found.add(PARTITION, 10)
+    batches = [found.take(lambda _: 2, lambda _: True, 0.0) for _ in range(2)]
+    assert [batch.offsets if batch else None for batch in batches] == [[10, 11], [12]]
+
+
+def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
+    found = suspects(Unreadable(40, "gzip", 300, 31, "too large"))
+    found.add(PARTITION, 10)
+    batch = found.take(lambda _: 2, lambda _: True, 0.0)
+    assert batch is not None
+    assert batch.reached == {PARTITION: 41}
+    assert batch.unreadable[0].first == 10
+    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].why
+
+
+def test_records_that_wait_are_forgotten_with_their_partition() -> None:
+    found = suspects(rows(10, 11))
+    found.add(PARTITION, 10)
+    assert found.take(lambda _: 1, lambda _: True, 0.0) is not None
+    found.forget([PARTITION])
+    assert not found
+    assert found.take(lambda _: 1, lambda _: True, 0.0) is None
+
+
+def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_passed_it() -> None:
+    group = Group(suspects=suspects(rows(5, 6), Ended(7)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.assign(0)
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
+    assert [group.offsets() for _ in range(4)] == [[5, 6], [], [], []]
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 7}, set())
+
+
+def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
+    """Else each rebalance gives the batch to a process that dies of it."""
+    group = Group(suspects=suspects(rows(5, 6), Ended(7)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b", suspect=True)
+    group.assign(0)
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
+    partitions = group.intake.partitions
+    (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
+    assert Mark.decode(claim.metadata).suspect
+    batch = next(batch for _ in range(4) if (batch := group.intake.take(0.0, lambda _: 100)) is not None)
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert Mark.decode(position.metadata).suspect
+    assert [group.offsets() for _ in range(3)] == [[], [], []]
+    (position,) = partitions.offsets(batch, Mark("scoring.a"))
+    assert not Mark.decode(position.metadata).suspect
+
+
+def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
+    group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b")
+    group.assign(0)
+    group.waiting += [event(5), event(6), failing(7, KafkaError._BAD_COMPRESSION)]
+    assert group.offsets() == [5, 6]
+    assert group.paused() == {0}
+    batches = [group.intake.take(0.0, lambda _: 100) for _ in range(4)]
+    assert [(batch.offsets, list(batch.unreadable)) for batch in batches if batch] == [([9], [0])]
+    assert (group.reads, group.paused()) == ({(TOPIC, 0): 10}, set())
+
+
+def test_a_rewind_has_the_sandbox_read_from_the_committed_offset_again() -> None:
+    group = Group(suspects=suspects(rows(5, 6), rows(5, 6)))
+    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.assign(0)
+    assert group.offsets() == [5, 6]
+    group.intake.rewind()
+    assert [group.offsets() for _ in range(2)] == [[], [5, 6]]

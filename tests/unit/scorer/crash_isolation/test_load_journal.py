@@ -1,0 +1,64 @@
+"""Deaths while a version was loaded: counted by the successor, cleared by a load that succeeds."""
+
+from pathlib import Path
+
+import pytest
+
+from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.load_journal import LETHAL, REMEMBERED, LoadJournal
+
+DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
+
+
+def begun(path: Path) -> LoadJournal:
+    """A process begins, with the note that the last one left."""
+    return LoadJournal(InHand(path))
+
+
+def died(path: Path, identity: str) -> None:
+    """A process ended by SIGKILL while it loaded this version."""
+    begun(path)
+    note = InHand(path)
+    note.note_loads(identity, note.loads()[1])
+
+
+def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_another_revision(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    for deaths in range(1, LETHAL + 1):
+        died(path, DEADLY)
+        journal = begun(path)
+        assert journal.deaths(DEADLY) == deaths
+        assert (journal.refusal(DEADLY) is not None) is (deaths == LETHAL)
+        with journal.loading(GOOD):
+            pass
+    assert f"{LETHAL} processes died while they loaded it" in (begun(path).refusal(DEADLY) or "")
+    assert begun(path).refusal("sha256:b@4") is None
+
+
+def test_a_load_that_succeeds_clears_the_deaths_and_one_that_is_refused_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    died(path, DEADLY)
+    with pytest.raises(ValueError, match="refused"), begun(path).loading(DEADLY):
+        raise ValueError("refused")
+    journal = begun(path)
+    assert journal.deaths(DEADLY) == 1
+    with journal.loading(DEADLY):
+        assert journal.age_seconds() > 0.0
+    assert (begun(path).deaths(DEADLY), journal.age_seconds()) == (0, 0.0)
+
+
+def test_a_process_that_is_asked_to_end_dies_of_no_version(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    died(path, DEADLY)
+    InHand(path).end_load()
+    assert begun(path).deaths(DEADLY) == 0
+
+
+def test_the_deaths_of_the_newest_versions_are_remembered_beside_the_events_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    InHand(path).note({("in", 0): 7}, DEADLY)
+    for number in range(REMEMBERED + 2):
+        died(path, f"sha256:{number:064}@{number}")
+    journal = begun(path)
+    assert [journal.deaths(f"sha256:{number:064}@{number}") for number in range(REMEMBERED + 2)] == [0, 0] + [1] * REMEMBERED
+    assert (InHand(path).read(), InHand(path).candidate()) == ({("in", 0): 7}, DEADLY)

@@ -1,0 +1,167 @@
+"""Versions tried in a real process of their own: what harms that process is refused, and the reason says how."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry import package
+from model_registry.memory_limits import Memory
+from model_registry.package import Package
+from scorer.backends import ModelRefused
+from scorer.crash_isolation import trial_load
+from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.trial_load import Trials, share_of
+from scorer.models.load_guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LONG, Superseded
+from scorer.settings import Settings
+from tests.support import batch_models, hostile_models, models
+from tests.support.waiting import STEP_SECONDS
+from tests.unit.model_registry.onnx_tools.test_run_golden import alone_and_tolerant
+from tests.unit.scorer.minimal import minimal
+
+MEBIBYTE = 1 << 20
+DIGEST = f"sha256:{'a':0>64}"
+
+
+class Site:
+    """One scorer's cache, and the outcomes of its trials."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.note = InHand(folder / "note")
+        self.outcomes: list[str] = []
+
+    def settings(self, **model: Any) -> Settings:
+        return minimal(model={"cache": self.folder / "cache", **model}, batching={"max_events": 8})
+
+    def trials(self, **model: Any) -> Trials:
+        return Trials(self.settings(**model), self.note, 1, self.outcomes.append)
+
+    def package(self, build: Callable[[Path], None] | None = None) -> Package:
+        folder = self.folder / "package"
+        if not folder.exists():
+            if build is None:
+                models.linear_package(folder, 2.0)
+            else:
+                hostile_models.package(folder, build)
+        return package.read(folder, name="m", version="1.0.0", digest=DIGEST)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def wanted() -> bool:
+    return True
+
+
+def test_an_accepted_version_is_tried_once_in_an_environment_and_again_after_a_death_with_it(site: Site) -> None:
+    site.trials().attempt(site.package(), "v@1", wanted)
+    site.trials().attempt(site.package(), "v@2", wanted)
+    assert site.outcomes == [ACCEPTED]
+    site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
+    assert site.outcomes == [ACCEPTED] * 2
+    site.note.note_loads("v@2", {})
+    site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
+    assert site.outcomes == [ACCEPTED] * 3
+
+
+def test_a_version_that_kills_its_process_is_refused_with_the_signal_and_the_limits(site: Site) -> None:
+    limited = site.trials(load_bytes=500 * MEBIBYTE, load_seconds=60)
+    with pytest.raises(ModelRefused, match=r"was ended by SIGSEGV after .* 500 MiB of memory \(model.load_bytes\) and 60 s"):
+        limited.attempt(site.package(hostile_models.deep_tree), "v@1", wanted)
+    assert site.outcomes == [DIED]
+
+
+def test_a_version_whose_scores_depend_on_the_batch_is_refused_with_the_difference_and_the_remedy(site: Site) -> None:
+    folder = site.folder / "package"
+    folder.mkdir()
+    batch_models.centred(folder / "model.onnx")
+    batch_models.complete(folder, batch_models.FOUR, [batch_models.GOLDEN | {"score": 0.0}])
+    with pytest.raises(ModelRefused, match=r"a score depends on its batch: .*the largest difference is .*\"batch\": false"):
+        site.trials().attempt(site.package(), "v@1", wanted)
+    assert site.outcomes == [REFUSED]
+
+
+def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(site: Site) -> None:
+    folder = site.folder / "package"
+    folder.mkdir()
+    alone_and_tolerant(folder)
+    site.trials().attempt(site.package(), "v@1", wanted)
+    assert site.outcomes == [ACCEPTED]
+
+
+@pytest.mark.parametrize("build", [hostile_models.expanding, hostile_models.folded])
+def test_a_version_that_needs_more_memory_than_it_may_is_refused_with_the_limit(
+    site: Site, build: Callable[[Path], None]
+) -> None:
+    with pytest.raises(ModelRefused, match=r"lloc.* 500 MiB \(model.load_bytes\)"):
+        site.trials(load_bytes=500 * MEBIBYTE).attempt(site.package(build), "v@1", wanted)
+    assert site.outcomes == [REFUSED]
+
+
+def test_a_version_that_is_never_ready_is_refused_and_not_tried_again_until_it_is_promoted_again(site: Site) -> None:
+    for again in ("", "not tried again"):
+        with pytest.raises(ModelRefused, match=rf"not ready with it within 3 s.*{again}"):
+            site.trials(load_seconds=3).attempt(site.package(hostile_models.endless), "v@1", wanted)
+        assert site.outcomes == [TOO_LONG]
+    with pytest.raises(ModelRefused):
+        site.trials(load_seconds=3).attempt(site.package(), "v@2", wanted)
+    assert site.outcomes == [TOO_LONG] * 2
+
+
+def test_a_trial_ends_as_soon_as_its_version_is_no_longer_wanted(site: Site) -> None:
+    asked = threading.Event()
+
+    def only_once() -> bool:
+        first = not asked.is_set()
+        asked.set()
+        return first
+
+    with pytest.raises(Superseded):
+        site.trials().attempt(site.package(hostile_models.endless), "v@1", only_once)
+    assert site.outcomes in ([], [SUPERSEDED]), "it may have been asked before the trial began"
+
+
+def test_another_process_that_tries_the_same_version_is_waited_for_and_its_outcome_is_taken(site: Site) -> None:
+    package, ours, theirs = site.package(), site.trials(), site.trials()
+    waits = threading.Event()
+
+    def theirs_wanted() -> bool:
+        waits.set()
+        return True
+
+    def ours_wanted() -> bool:
+        if not second.ident:
+            second.start()
+            assert waits.wait(STEP_SECONDS), "the second process waits"
+        return True
+
+    second = threading.Thread(target=theirs.attempt, args=(package, "v@1", theirs_wanted))
+    ours.attempt(package, "v@1", ours_wanted)
+    second.join()
+    assert site.outcomes == [ACCEPTED]
+
+
+def test_a_cache_that_cannot_be_written_keeps_no_outcome(site: Site) -> None:
+    (site.folder / "cache").mkdir()
+    (site.folder / "cache" / "trials").write_text("no folder")
+    for _ in range(2):
+        site.trials().attempt(site.package(), "v@1", wanted)
+    assert site.outcomes == [ACCEPTED] * 2
+
+
+def test_a_worker_has_its_part_of_the_free_memory_and_never_less_than_the_least() -> None:
+    gibibyte = 1 << 30
+    container = Memory(limit=10 * gibibyte, used=2 * gibibyte)
+    assert share_of(container, 1) == container.free - gibibyte // 2 - trial_load.INTERPRETER_BYTES
+    assert share_of(container, 4) == share_of(container, 1) // 4
+    assert share_of(Memory(gibibyte, gibibyte), 1) == trial_load.LEAST_BYTES
+
+
+def test_the_thread_of_a_trial_has_less_stack_than_the_threads_of_a_scorer() -> None:
+    assert trial_load.stack_bytes(8 << 20) == trial_load.stack_bytes(-1) == 6 << 20
+    assert trial_load.stack_bytes(4 << 20) == 3 << 20

@@ -1,0 +1,107 @@
+"""Dead letters read back: the event as it was, with the id it would have had."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.kafka.source_position import Position
+from publisher.runtime.time_range import TimeWindow
+from scorer.dead_letters.headers import dead_headers, facts, original_headers
+from scorer.dead_letters.parse import Selection, Unfit, check_target, read
+from scorer.decoding.headers import Facts, event_id
+from scorer.decoding.json.decoder import IdField
+
+Headers = list[tuple[str, str | bytes | None]]
+SOURCE = Position("eu", "events", 2, 77)
+NO_ID = IdField(None)
+NOW_MS = 10_000
+
+
+def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Headers:
+    said: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000, "arm": "champion"}
+    return dead_headers(original, source=source, **{**said, **changes})
+
+
+def letter(headers: Headers, value: bytes | None = b"{}", ids: IdField = NO_ID) -> Any:
+    return read(Message("events.dead", 0, 5, b"key", value, headers), ids, NOW_MS)
+
+
+headers_ = st.lists(
+    st.tuples(st.sampled_from(["trace", "ce_id", "dead.reason", "dead.source", "x-origin"]), st.binary(max_size=5)), max_size=8
+)
+
+
+@given(headers_)
+def test_the_original_headers_come_back_whatever_they_were(original: Headers) -> None:
+    assert original_headers(dead(original)) == original
+    assert facts(dead(original))["source"] == str(SOURCE)
+    assert facts(dead(dead(original), source=SOURCE._replace(offset=9)))["source"].endswith("/9")
+
+
+def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
+    back = letter(dead([("trace", b"t")]), b'{"id": "e1"}', IdField("id"))
+    assert back.record == ("events", b'{"id": "e1"}', b"key", 2, 0, [("trace", b"t"), ("ce_id", b"e1")])
+    assert (back.id, back.source, back.reason, back.at_ms) == ("e1", SOURCE, "wrong-type", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("headers", "value", "field", "expected"),
+    [
+        ([("ce_id", b"named"), ("x-origin", b"us/e/0/1")], b'{"id": "e1"}', "id", "named"),
+        ([("x-origin", b"us/e/0/1")], b'{"id": 17}', "id", "17"),
+        ([("x-origin", b"us/e/0/1")], b'{"id": {}}', "id", "us/e/0/1"),
+        ([("x-origin", b"us/e/0/1")], b'{"id": "e1"}', None, "us/e/0/1"),
+        ([("x-origin", b"us/e/0/1"), ("x-copied-to", b"events/2")], b"{}", None, "us/e/0/1"),
+        ([("x-origin", b"us/e/0/1"), ("x-copied-to", b"others/2")], b"{}", None, "eu/events/2/77"),
+        ([], b'{"id": "e1"', "id", "eu/events/2/77"),
+        ([], b"\xff", "id", "eu/events/2/77"),
+        ([("ce_id", b"\xff")], b'{"id": "e1"}', None, "eu/events/2/77"),
+        ([("ce_id", b""), ("ce_id", None)], b'{"id": "e1"}', "id", "e1"),
+        ([], None, "id", "eu/events/2/77"),
+        ([], b"[" * 100_000, "id", "eu/events/2/77"),
+    ],
+)
+def test_the_id_follows_the_one_rule(headers: Headers, value: bytes | None, field: str | None, expected: str) -> None:
+    back = letter(dead(headers), value, IdField(field))
+    assert back.id == expected
+    names = [name for name, _ in back.record[5]]
+    assert names.count("ce_id") == 1
+    assert event_id(Facts.of(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
+
+
+def test_what_cannot_go_back_is_unfit() -> None:
+    nowhere: Headers = [("dead.source", b"nowhere")]
+    for headers in ([], nowhere):
+        with pytest.raises(Unfit, match=r"dead\.source"):
+            letter(headers)
+    back = letter(dead([]), b"x" * 1_000)
+    check_target(back, {"events": (3, 2_000)})
+    for topics, why in (
+        ({"other": (3, 2_000)}, "no input"),
+        ({"events": (2, 2_000)}, "2 part"),
+        ({"events": (3, 1_000)}, "10"),
+    ):
+        with pytest.raises(Unfit, match=why):
+            check_target(back, topics)
+
+
+def test_a_selection_takes_by_reason_and_time() -> None:
+    back = letter(dead([]))
+    assert Selection().takes(back)
+    assert Selection(["wrong-type"], TimeWindow(1_000, 1_001)).takes(back)
+    assert not Selection(["oversize"]).takes(back)
+    assert not Selection(window=TimeWindow(1_001)).takes(back)
+    assert not Selection(window=TimeWindow(None, 1_000)).takes(back)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "late"), [(b"9999", True), (b"10000", False), (b"90000", False), (b"soon", False), (None, False)]
+)
+def test_a_deadline_that_has_passed_stays_behind(deadline: bytes | None, late: bool) -> None:
+    stated: Headers = [] if deadline is None else [("deadline", deadline)]
+    back = letter(dead([("trace", b"t"), *stated, ("ce_id", b"e1")]))
+    assert back.late == late
+    assert back.record[5] == [("trace", b"t"), *([] if late else stated), ("ce_id", b"e1")]

@@ -1,0 +1,174 @@
+"""What the tests of input formats share: two signatures, events for them, a decoder that could not be plainer, and damage."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from model_registry.package.event_tree import placed
+from model_registry.package.json_path import parse
+from model_registry.package.signature import Signature
+from scorer.decoding.types import Decoded
+from scorer.native.byte_columns import PADDING, Texts
+from scorer.native.load import native
+from scorer.native.scanner import Scanner, Wanted
+
+WIDTH = 40
+
+
+def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
+    stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
+    return Signature.parse(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
+
+
+B = {"name": "b", "default": "nan"}
+C = {"name": "c", "default": 1.5}
+VECTOR = {"name": "vector", "array": True, "length": WIDTH}
+NUMBERS = signature_of(("x", "float32", ["a", B, C]), ("v", "float64", [VECTOR]), ("again", "float32", [C, "a"]))
+"""Floats only, an array that is wide enough for every fast path, and fields that feed two tensors."""
+OPAQUE = signature_of(("x", "float64", [{"name": "vector", "bytes": True, "length": WIDTH, "from": "value"}]))
+"""Bytes that are the whole value."""
+ARRAY = signature_of(("v", "float32", [VECTOR]))
+MIXED = signature_of(
+    ("x", "float32", ["a", B, C]),
+    ("n", "int32", ["count", {"name": "size", "default": 7}]),
+    ("s", "string", ["word", {"name": "other", "default": "-"}]),
+    ("f", "bool", [{"name": "flag", "default": True}]),
+    ("v", "float64", [{**VECTOR, "length": 3}]),
+)
+"""Every kind of dtype, and fields with defaults."""
+
+PATHS = {
+    "a": "after.a",
+    "b": "after.b",
+    "count": "after.more.count",
+    "vector": "after.more.vector",
+    "word": "items[1].word",
+    "size": "items[1].size",
+    "c": "items[2].c",
+    "other": "note.other",
+    "id": "meta.id",
+}
+"""Where the fields of MIXED are in nested events; those that are not here stay at the top."""
+
+
+def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
+    """The same fields, read from elsewhere."""
+    document = json.loads(signature.to_json())
+    for tensor in document["inputs"]:
+        stated = [{"name": one} if isinstance(one, str) else one for one in tensor["fields"]]
+        tensor["fields"] = [one | ({"path": paths[one["name"]]} if one["name"] in paths else {}) for one in stated]
+    return Signature.parse(json.dumps(document))
+
+
+def nested(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event for MIXED as one for NESTED."""
+    return placed((parse(PATHS.get(name, name)), value) for name, value in event.items())
+
+
+NESTED = by_path(MIXED, PATHS)
+"""MIXED, its fields in objects and arrays."""
+
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+vectors = st.lists(floats, min_size=WIDTH, max_size=WIDTH)
+number_events = st.fixed_dictionaries(
+    {"id": st.text(max_size=5), "a": floats, "vector": vectors},
+    optional={"b": st.none() | floats, "c": st.none() | floats},
+)
+
+mixed_events = st.fixed_dictionaries(
+    {
+        "a": floats,
+        "count": st.integers(-(2**31), 2**31 - 1),
+        "word": st.text(max_size=5),
+        "vector": st.lists(floats, min_size=3, max_size=3),
+    },
+    optional={
+        "b": st.none() | floats,
+        "c": st.none() | floats,
+        "size": st.none() | st.integers(0, 100),
+        "other": st.none() | st.text(max_size=3),
+        "flag": st.none() | st.booleans(),
+        "id": st.none() | st.text(max_size=5) | st.integers(0, 2**40),
+    },
+)
+
+
+def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The tensors' rows of one good event."""
+    tensors: dict[str, list[Any]] = {}
+    for tensor in signature.inputs:
+        row = tensors[tensor.tensor] = []
+        for field in tensor.fields:
+            value: Any = event.get(field.name)
+            if value is None:
+                value = [field.default] * field.array if field.array else field.default
+            row += value if field.array else [value]
+    return tensors
+
+
+def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mapping[str, Any] | None]) -> None:
+    """Each event that is there was decoded as the plain decoder does it, each that is None was rejected."""
+    assert decoded.rows == [at for at, event in enumerate(events) if event is not None]
+    assert sorted(decoded.rejected) == [at for at, event in enumerate(events) if event is None]
+    rows = [plain(signature, event) for event in events if event is not None]
+    for tensor in signature.inputs:
+        found = decoded.tensors[tensor.tensor]
+        assert found.shape == (len(rows), tensor.width)
+        assert found.dtype == (np.dtype(object) if tensor.dtype == "string" else np.dtype(tensor.dtype))
+        expected = [[math.nan if v is None else v for v in row[tensor.tensor]] for row in rows]
+        if rows:
+            np.testing.assert_array_equal(found, np.array(expected, found.dtype))
+
+
+def assert_same(one: Decoded, other: Decoded, count: int) -> None:
+    """The first `count` events became the same in both: values, ids, reasons, explanations."""
+    kept = sum(row < count for row in one.rows)
+    assert [row for row in one.rows if row < count] == [row for row in other.rows if row < count]
+    assert list(one.ids[:kept]) == list(other.ids[:kept])
+    assert one.tensors.keys() == other.tensors.keys()
+    for name, tensor in one.tensors.items():
+        assert tensor.dtype == other.tensors[name].dtype
+        np.testing.assert_array_equal(tensor[:kept], other.tensors[name][:kept])
+    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (one, other)]
+    assert reasons[0] == reasons[1]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, value: bytes) -> bytes:
+    """The same bytes with one thing wrong, which may go unnoticed."""
+    at = draw(st.integers(0, len(value)))
+    match draw(st.sampled_from(["cut", "drop", "insert", "change", "twice"])):
+        case "cut":
+            return value[:at]
+        case "drop":
+            return value[:at] + value[at + 1 :]
+        case "insert":
+            more = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
+            return value[:at] + more + value[at:]
+        case "change":
+            return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
+        case _:
+            return value + value
+
+
+def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
+    """One for numbers of these names."""
+    return scanner_for([Wanted(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
+
+
+def scanner_for(fields: Sequence[Wanted], id_name: str | None = None, *, bare: bool = False) -> Scanner:
+    found = native().library
+    assert found is not None
+    return Scanner(found, fields, id_name, bare=bare)
+
+
+def texts(values: Sequence[bytes | None]) -> Texts:
+    """A column as the native part takes it."""
+    bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
+    nulls = np.array([value is None for value in values], np.uint8)
+    text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
+    return Texts(text, bounds[:-1], bounds[1:], nulls)

@@ -1,0 +1,152 @@
+"""What the tests of Avro and Protobuf share: settings, schemas, and encoders that are not ours."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from google.protobuf import message_factory
+
+from scorer.decoding.schema_formats import proto_files
+from scorer.decoding.schema_formats.schema_registry import Schema
+from scorer.settings import Settings
+from tests.unit.scorer.minimal import minimal
+
+Encode = Callable[[Mapping[str, Any]], bytes]
+PROTO = """syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Other { int32 n = 1; }
+message Event {
+  string id = 1;
+  int64 at = 2;
+  float a = 4;
+  optional double b = 5;
+  optional float c = 6;
+  repeated float vector = 7;
+  bytes opaque = 20;
+}
+"""
+
+
+def avro_record(**fields: Any) -> dict[str, Any]:
+    """Of these fields and types; a name that ends in `_` is of one that may be null."""
+    stated = [
+        {"name": name[:-1], "type": ["null", type_], "default": None} if name.endswith("_") else {"name": name, "type": type_}
+        for name, type_ in fields.items()
+    ]
+    return {"type": "record", "name": "Event", "fields": stated}
+
+
+MORE = {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}
+AT = {"type": "long", "logicalType": "timestamp-millis"}
+FLOATS, DOUBLES = ({"type": "array", "items": items} for items in ("float", "double"))
+AVRO = avro_record(id="string", at=AT, more=MORE, a="float", b_="double", c_="float", vector=FLOATS)
+MIXED_AVRO = avro_record(
+    a="double", b_="double", c_="double", count="int", size_="long", word="string", other_="string", flag_="boolean",
+    vector=DOUBLES, id_="string",
+)  # fmt: skip
+MIXED_PROTO = """syntax = "proto3";
+message Event {
+  double a = 1; optional double b = 2; optional double c = 3; sint32 count = 4; optional int64 size = 5; string word = 6;
+  optional string other = 7; optional bool flag = 8; repeated double vector = 9; optional string id = 10;
+}
+"""
+
+
+def nullable(type_: str) -> dict[str, Any]:
+    return {"type": ["null", type_], "default": None}
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, **type_} for key, type_ in fields.items()]}
+
+
+DOUBLE, LONG, STRING = nullable("double"), nullable("long"), nullable("string")
+INNER = record("More", count={"type": "int"}, vector={"type": {"type": "array", "items": "double"}})
+ITEM = record("Item", word=STRING, size=LONG, c=DOUBLE)
+NESTED_AVRO = record(
+    "Event",
+    after={"type": record("After", a={"type": "double"}, b=DOUBLE, more={"type": INNER})},
+    items={"type": {"type": "array", "items": ["null", ITEM]}},
+    flag=nullable("boolean"),
+    note={"type": ["null", record("Note", other=STRING)], "default": None},
+    meta={"type": ["null", record("Meta", id=STRING)], "default": None},
+)
+NESTED_PROTO = """syntax = "proto3";
+message Event {
+  message More { sint32 count = 1; repeated double vector = 2; }
+  message After { double a = 1; optional double b = 2; More more = 3; }
+  message Item { optional string word = 1; optional int64 size = 2; optional double c = 3; }
+  message Note { optional string other = 1; }
+  message Meta { optional string id = 1; }
+  After after = 1; repeated Item items = 2; optional bool flag = 3; Note note = 4; Meta meta = 5;
+}
+"""
+
+
+def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
+    path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
+    path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
+    path.write_text(text)
+    return settings_of(format_, schema_file=path, **more)
+
+
+def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Settings]:
+    """An encoder, and settings with the schema that it writes by: of NUMBERS in `formats.py`, or of MIXED."""
+    if format_ == "avro":
+        schema = MIXED_AVRO if mixed else AVRO
+        return avro_encoder(schema), configured(folder, "avro", json.dumps(schema))
+    text, more = (MIXED_PROTO, {}) if mixed else (PROTO, {"at": 1_700_000_000_000, "opaque": b"\xff\0"})
+    return proto_encoder(text, **more), configured(folder, "protobuf", text, message="Event")
+
+
+def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
+    """An encoder of events for NESTED in `formats.py`, and settings with the schema that it writes by."""
+    if format_ == "avro":
+        return avro_encoder(NESTED_AVRO), configured(folder, "avro", json.dumps(NESTED_AVRO), id="meta.id")
+    encode = proto_encoder(NESTED_PROTO)
+    return lambda event: encode(_for_proto(event)), configured(folder, "protobuf", NESTED_PROTO, message="Event", id="meta.id")
+
+
+def _for_proto(value: Any) -> Any:
+    """Without null: absent fields, and empty elements."""
+    if isinstance(value, dict):
+        return {key: _for_proto(one) for key, one in value.items() if one is not None}
+    return [{} if one is None else _for_proto(one) for one in value] if isinstance(value, list) else value
+
+
+def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:
+    """Settings with this format; with a schema registry where there is no file."""
+    registry = {} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
+    stated = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more}
+    return minimal(name="test", input=stated, output={"topic": "o", "format": output}, **registry)
+
+
+def avro_encoder(schema: Any) -> Encode:
+    parsed = fastavro.parse_schema(schema)
+
+    def encode(event: Mapping[str, Any]) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, {"at": 1_700_000_000_000, "more": {"a": 0.0}, **event})
+        return stream.getvalue()
+
+    return encode
+
+
+def avro_reader(schema: Any) -> Callable[[bytes], Any]:
+    parsed = fastavro.parse_schema(schema)
+    return lambda value: fastavro.schemaless_reader(io.BytesIO(value), parsed, None)
+
+
+def proto_class(text: str, name: str | None) -> Any:
+    """The class of a message, without a name of the only one."""
+    message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), name)
+    return message_factory.GetMessageClass(message)
+
+
+def proto_encoder(text: str, **more: Any) -> Encode:
+    """Messages `Event` without a header, with `more` in each."""
+    new = proto_class(text, "Event")
+    return lambda event: new(**{k: v for k, v in (more | dict(event)).items() if v is not None}).SerializeToString()

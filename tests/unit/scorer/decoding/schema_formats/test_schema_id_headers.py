@@ -1,0 +1,156 @@
+"""Schemas that headers name: as Confluent's and Apicurio's serialisers write them, and headers that leave it open."""
+
+import json
+import struct
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer
+from confluent_kafka.schema_registry.common.serde import SchemaId as ConfluentId
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from scorer.decoding.batch import Headers
+from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
+from scorer.decoding.schema_formats.schema_id_headers import frame, reference
+from scorer.decoding.schema_formats.schema_lookup import RegistrySource
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
+from scorer.decoding.types import Decoded, Poison
+from scorer.settings.sections import SchemaRegistrySettings
+from tests.unit.scorer.decoding.formats import signature_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, avro_record, settings_of
+
+GUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+FIRST, OTHER = avro_record(id="string", a="float", b="float"), avro_record(b="float")
+FLAT = signature_of(("x", "float32", ["a", "b"]))
+
+
+class Shelf:
+    """A client with these schemas."""
+
+    def __init__(self, schemas: dict[SchemaId, Schema]) -> None:
+        self.schemas = schemas
+
+    def schema(self, schema_id: SchemaId) -> Schema:
+        if schema_id not in self.schemas:
+            raise LookUpFailed("nothing here", 404)
+        return self.schemas[schema_id]
+
+    def probe(self) -> None:
+        """Answer."""
+
+
+def source(schemas: dict[SchemaId, Schema], format_: str = "avro") -> RegistrySource:
+    return RegistrySource(format_, Registry(SchemaRegistrySettings(url="http://127.0.0.1:1"), Shelf(schemas)))
+
+
+def decoded(schemas: dict[SchemaId, Schema], *events: tuple[bytes, Headers], format_: str = "avro") -> Decoded:
+    decoder = SchemaDecoder(FLAT, settings_of(format_), source(schemas, format_))
+    values, headers = [value for value, _ in events], [headers for _, headers in events]
+    return decoder.decode(values, ListedParts([None] * len(events), [0] * len(events), headers))
+
+
+def confluent(type_: str, indexes: list[int] | None = None) -> Headers:
+    """The header as Confluent's own serialiser writes it."""
+    headers: list[tuple[str, Any]] = []
+    context = SerializationContext("t", MessageField.VALUE, headers)
+    header_schema_id_serializer(b"", context, ConfluentId(type_, 1, GUID, indexes))
+    return headers
+
+
+def long(name: str, number: int) -> Headers:
+    return [(f"apicurio.value.{name}", number.to_bytes(8, "big"))]
+
+
+BODY = avro_encoder(FIRST)({"id": "e", "a": 1.0, "b": 2.0})
+SCHEMA, OTHER_SCHEMA = Schema("avro", json.dumps(FIRST)), Schema("avro", json.dumps(OTHER))
+
+
+@pytest.mark.parametrize(
+    ("headers", "schema_id"),
+    [
+        (confluent("AVRO"), SchemaId("GUID", GUID)),
+        ([("__value_schema_id", b"\0\0\0\0\7")], SchemaId("id", 7)),
+        (long("contentId", 7), SchemaId("content id", 7)),
+        (long("globalId", 7), SchemaId("global id", 7)),
+        ([*(long("globalId", 7) or []), ("apicurio.value.encoding", b"BINARY")], SchemaId("global id", 7)),
+        ([("__value_schema_id", b"\0\0\0\0\7"), ("__value_schema_id", b"\0\0\0\0\7")], SchemaId("id", 7)),
+        ([("__key_schema_id", b"\0\0\0\0\5"), ("ce_id", b"x"), ("__value_schema_id", b"\0\0\0\0\7")], SchemaId("id", 7)),
+    ],
+)
+def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, schema_id: SchemaId) -> None:
+    schemas = {schema_id: SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
+    prefixed = b"\0\0\0\0\1" + avro_encoder(OTHER)({"b": 2.0})
+    found = decoded(schemas, (BODY, headers), (prefixed, None), (BODY, headers))
+    assert found.rows == [0, 2]
+    assert found.ids == ["e", "e"]
+    assert found.tensors["x"].tolist() == [[1.0, 2.0]] * 2
+    assert found.rejected[1].reason == "missing-field"
+    assert SchemaIdField(settings_of("avro"), source(schemas)).of(BODY, headers) == "e"
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ([("__value_schema_id", None)], "header __value_schema_id is b'', which is no id of a schema"),
+        ([("__value_schema_id", b"\1" + bytes(15))], "which is no id of a schema"),
+        ([("__value_schema_id", b"\2" + bytes(16))], "which is no id of a schema"),
+        ([("__value_schema_id", b"\0\0\0\0\7\0")], "which is no id of a schema"),
+        ([("apicurio.value.contentId", b"7")], "which is no id of a schema"),
+        (long("contentId", 0), "which is no id of a schema"),
+        (long("contentId", 2**63), "which is no id of a schema"),
+        ([*(long("contentId", 7) or []), *(long("globalId", 7) or [])], "headers name different schemas"),
+        ([*(long("contentId", 7) or []), *(long("contentId", 8) or [])], "headers name different schemas"),
+        ([*(confluent("AVRO") or []), *(long("contentId", 8) or [])], "headers name different schemas"),
+        ([("apicurio.value.artifactId", b"x")], "in a way that is not supported"),
+        ([("apicurio.registry.globalId", bytes(8))], "in a way that is not supported"),
+        ([*(long("contentId", 7) or []), ("apicurio.value.encoding", b"JSON")], "only BINARY is supported"),
+    ],
+)
+def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: Headers, said: str) -> None:
+    value = b"\0\0\0\0\1" + avro_encoder(FIRST)({"id": "e", "a": 1.0, "b": 2.0})
+    found = decoded({SchemaId("id", 1): SCHEMA}, (value, headers))
+    assert found.rows == []
+    assert found.rejected[0].reason == "unknown-schema"
+    assert said in str(found.rejected[0])
+
+
+def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
+    schemas = {SchemaId("GUID", GUID): SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
+    both = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # by FIRST: an empty id, a tiny number, and 2.0
+    other = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # there is no schema 2: only the header names one
+    longer = b"\0\0\0\0\1" + BODY
+    found = decoded(schemas, *((value, confluent("AVRO")) for value in (both, other, longer, BODY)))
+    assert found.rows == [1, 3]
+    assert {row: str(poison.reason) for row, poison in found.rejected.items()} == {0: "unknown-schema", 2: "malformed"}
+    assert "the value is a whole event behind the prefix of schema 1 too" in str(found.rejected[0])
+
+
+def test_an_unknown_schema_in_a_header_is_not_looked_for_in_the_value() -> None:
+    value = b"\0\0\0\0\1" + BODY
+    found = decoded({SchemaId("id", 1): SCHEMA}, (value, confluent("AVRO")))
+    assert str(found.rejected[0]) == f"the schema registry does not know the schema with the GUID {GUID}: nothing here"
+
+
+PROTO = """syntax = "proto3";
+message A { float b = 1; message B { float a = 1; float b = 2; } }
+message C { float a = 2; float b = 1; }
+"""
+PROTO_BODY = b"\x0d" + struct.pack("<f", 1.0) + b"\x15" + struct.pack("<f", 2.0)
+
+
+def test_a_protobuf_message_is_the_one_that_headers_name() -> None:
+    nested, second = confluent("PROTOBUF", [0, 0]), confluent("PROTOBUF", [1])
+    named = [*(long("contentId", 7) or []), ("apicurio.protobuf.type", b"C")]
+    schema = Schema("protobuf", PROTO)
+    schemas = {SchemaId("GUID", GUID): schema, SchemaId("content id", 7): Schema("", PROTO)}
+    events = [(PROTO_BODY, nested), (PROTO_BODY, second), (PROTO_BODY, named), (reference("C") + PROTO_BODY, named)]
+    found = decoded(schemas, *events, (PROTO_BODY, long("contentId", 7)), format_="protobuf")
+    assert found.tensors["x"].tolist() == [[1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
+    assert "it has the messages A, C" in str(found.rejected[4])
+
+
+def test_the_message_is_no_part_of_an_avro_header() -> None:
+    with pytest.raises(Poison, match="no id of a schema"):
+        frame(confluent("PROTOBUF", [0]), "avro")
+    assert frame([("__key_schema_id", b"x"), ("apicurio.key.contentId", b"x")], "avro") is None

@@ -1,0 +1,69 @@
+"""All that a schema refers to, theirs included: which are fetched, in which order, and what is wrong."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, Referenced, resolve
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed
+
+
+def one(name: str, version: int = 1) -> Reference:
+    return Reference(name, (f"{name}-subject", str(version)))
+
+
+class Subjects:
+    """By name, the references of each schema; `fetched` are the requests."""
+
+    def __init__(self, references: Mapping[str, Sequence[Reference]]) -> None:
+        self._references = references
+        self.fetched: list[Reference] = []
+
+    def fetch(self, reference: Reference) -> Referenced:
+        self.fetched.append(reference)
+        if reference.name not in self._references:
+            raise LookUpFailed("no such subject", 404)
+        return Referenced(f"{reference.name}@{reference.place[1]}", self._references[reference.name])
+
+
+@pytest.mark.parametrize(
+    ("top", "references", "expected"),
+    [
+        ([], {}, []),
+        (["a"], {"a": []}, ["a"]),
+        (["a"], {"a": ["b"], "b": ["c"], "c": []}, ["c", "b", "a"]),
+        (["a", "b"], {"a": ["c"], "b": ["c"], "c": []}, ["c", "a", "b"]),
+        (["a", "c"], {"a": ["b"], "b": ["c"], "c": []}, ["c", "b", "a"]),
+        (["a"], {"a": ["b"], "b": ["a"]}, ["b", "a"]),
+        (["", "a"], {"": ["a"], "a": []}, ["a", ""]),
+    ],
+)
+def test_what_is_referred_to_comes_first_and_once(
+    top: list[str], references: dict[str, list[str]], expected: list[str]
+) -> None:
+    subjects = Subjects({name: list(map(one, below)) for name, below in references.items()})
+    texts = resolve(list(map(one, top)), subjects.fetch)
+    assert texts == tuple((name, f"{name}@1") for name in expected)
+    assert len(subjects.fetched) == len(expected)
+
+
+def test_the_first_of_two_versions_counts_depth_first() -> None:
+    subjects = Subjects({"a": [one("c", 1)], "c": []})
+    assert dict(resolve([one("a"), one("c", 2)], subjects.fetch))["c"] == "c@1"
+    assert dict(resolve([one("c", 2), one("a")], subjects.fetch))["c"] == "c@2"
+
+
+def test_a_reference_that_cannot_be_fetched_is_named() -> None:
+    subjects = Subjects({"a": [one("b", 3)]})
+    with pytest.raises(LookUpFailed) as caught:
+        resolve([one("a")], subjects.fetch)
+    assert str(caught.value) == "its reference 'b' (b-subject, version 3): no such subject"
+    assert caught.value.status == 404
+
+
+def test_a_registry_that_never_ends_is_left() -> None:
+    def fetch(reference: Reference) -> Referenced:
+        return Referenced("", [one(f"{reference.name}x")])
+
+    with pytest.raises(LookUpFailed, match=f"more than {MOST_REFERENCES} references"):
+        resolve([one("x")], fetch)

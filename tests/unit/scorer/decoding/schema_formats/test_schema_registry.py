@@ -1,0 +1,188 @@
+"""Look-ups in a schema registry: a failure is its id's as long as the registry answers other requests."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from publisher.errors import Fatal
+from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
+from scorer.decoding.schema_formats.schema_registry import (
+    ATTEMPTS,
+    FAILED_SECONDS,
+    LOOK_UPS,
+    UNKNOWN_SECONDS,
+    LookUpFailed,
+    Registry,
+    Schema,
+    SchemaId,
+)
+from scorer.decoding.types import LookUpsPending, Poison
+from scorer.settings.sections import SchemaRegistrySettings
+
+GOOD = Schema("avro", "{}")
+
+
+def of(number: int) -> SchemaId:
+    return SchemaId("id", number)
+
+
+class Stub:
+    """A client whose answers a test sets: by id, an exception or a call; `down` is what the probe raises."""
+
+    def __init__(self, answers: dict[int, LookUpFailed] | None = None) -> None:
+        self.answers = answers or {}
+        self.down: LookUpFailed | None = None
+        self.asked: Counter[int] = Counter()
+        self.probes = 0
+        self.gate: Callable[[], object] = lambda: None
+
+    def schema(self, schema_id: SchemaId) -> Schema:
+        self.asked[int(schema_id.value)] += 1
+        self.gate()
+        if self.down is not None:
+            raise self.down
+        if (error := self.answers.get(int(schema_id.value))) is not None:
+            raise error
+        return GOOD
+
+    def probe(self) -> None:
+        self.probes += 1
+        if self.down is not None:
+            raise self.down
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def registry(stub: Stub, clock: Clock | None = None) -> Registry:
+    return Registry(SchemaRegistrySettings(url="http://me:secret@registry:8081"), stub, clock or Clock())
+
+
+def error_of(schemas: Registry, number: int) -> str:
+    with pytest.raises(Poison) as caught:
+        schemas.schema(of(number), "avro")
+    assert caught.value.reason == "unknown-schema"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_id_that_is_refused_is_a_dead_letter_while_others_are_answered(status: int) -> None:
+    stub = Stub({7: LookUpFailed("Denied by rule 3", status)})
+    schemas = registry(stub)
+    assert error_of(schemas, 7) == "the schema registry refuses schema 7: Denied by rule 3"
+    assert schemas.schema(of(1), "avro") == GOOD
+    error_of(schemas, 7)
+    assert stub.asked[7] == 1
+
+
+def test_an_id_that_fails_is_looked_up_again_and_then_a_dead_letter() -> None:
+    for failure in (LookUpFailed("oops", 500), LookUpFailed("timed out")):
+        stub, clock = Stub({7: failure}), Clock()
+        schemas = registry(stub, clock)
+        for _ in range(ATTEMPTS - 1):
+            with pytest.raises(LookUpsPending):
+                schemas.look_up([of(7)])
+            clock.now += 1.0
+        assert error_of(schemas, 7) == f"the schema registry fails {ATTEMPTS} times at schema 7: {failure}"
+        assert stub.asked[7] == ATTEMPTS
+        clock.now += FAILED_SECONDS
+        del stub.answers[7]
+        assert schemas.schema(of(7), "avro") == GOOD
+
+
+def test_an_id_that_fails_once_costs_no_event() -> None:
+    stub, clock = Stub({7: LookUpFailed("oops", 503)}), Clock()
+    schemas = registry(stub, clock)
+    with pytest.raises(LookUpsPending):
+        schemas.look_up([of(7)])
+    del stub.answers[7]
+    clock.now += 1.0
+    assert schemas.schema(of(7), "avro") == GOOD
+
+
+@pytest.mark.parametrize("status", [None, 404, 500, 503])
+def test_a_registry_that_answers_nothing_is_away(status: int | None) -> None:
+    stub = Stub()
+    stub.down = LookUpFailed("nobody there", status)
+    schemas = registry(stub)
+    for _ in range(2):
+        with pytest.raises(Away) as caught:
+            schemas.schema(of(7), "avro")
+        assert caught.value.what == SCHEMA_REGISTRY
+        assert "secret" not in str(caught.value)
+    stub.down = None
+    assert schemas.schema(of(7), "avro") == GOOD
+
+
+def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start() -> None:
+    stub = Stub()
+    stub.down = LookUpFailed("Unauthorized", 401)
+    schemas = registry(stub)
+    with pytest.raises(Fatal, match=r"schema registry http://registry:8081: Unauthorized") as caught:
+        schemas.schema(of(7), "avro")
+    assert (type(caught.value), caught.value.hint, caught.value.exit_code) == (Fatal, "check schema_registry.extra", 3)
+    stub.down = None
+    assert schemas.schema(of(7), "avro") == GOOD
+    stub.down = LookUpFailed("Unauthorized", 401)
+    with pytest.raises(Away):
+        schemas.schema(of(8), "avro")
+
+
+def test_many_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
+    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
+    schemas = registry(stub, clock)
+    wanted = [of(number) for number in range(1, 3_101)]
+    calls = 1
+    while True:
+        try:
+            schemas.look_up(wanted)
+            break
+        except LookUpsPending:
+            calls += 1
+    schemas.look_up(wanted)
+    assert stub.asked == Counter(range(1, 3_101))
+    assert stub.probes == 1
+    assert error_of(schemas, 2) == "the schema registry does not know schema 2: none"
+    assert schemas.schema(of(3_050), "avro") == GOOD
+    clock.now += UNKNOWN_SECONDS
+    del stub.answers[2]  # registered late
+    assert schemas.schema(of(2), "avro") == GOOD
+
+
+def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -> None:
+    stub, opened = Stub(), threading.Event()
+    stub.gate = opened.wait
+    schemas = registry(stub)
+    wanted = [of(number) for number in range(1, 21)]
+    for _ in range(2):
+        with pytest.raises(LookUpsPending):
+            schemas.look_up(wanted)
+        assert sum(stub.asked.values()) == LOOK_UPS
+    opened.set()
+    schemas.look_up(wanted)
+    assert stub.asked == Counter(range(1, 21))
+
+
+def test_an_id_that_no_registry_has_is_not_asked_for() -> None:
+    stub = Stub()
+    assert error_of(registry(stub), 2**31) == "schema 2147483648: no registry has such an id"
+    assert not stub.asked
+
+
+def test_an_id_of_zero_names_apicurios_long_ids() -> None:
+    stub = Stub()
+    assert "schema 0: no registry has such an id; Apicurio's serialisers write ids of 8 bytes" in error_of(registry(stub), 0)
+    assert not stub.asked
+
+
+def test_a_schema_of_another_format_is_named() -> None:
+    schemas = registry(Stub())
+    with pytest.raises(Poison, match="schema 1 is avro, not protobuf"):
+        schemas.schema(of(1), "protobuf")

@@ -1,0 +1,67 @@
+"""Ids by path: what is read, and what bad ones are told."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from scorer.decoding.json.decoder import IdField, JsonDecoder
+from scorer.decoding.types import Reason
+from tests.unit.scorer.decoding.formats import signature_of
+from tests.unit.scorer.decoding.schema_events import settings_of
+
+
+@pytest.mark.parametrize(
+    ("path", "event", "id_"),
+    [
+        ("id", {"id": 5}, 5),
+        ("after.id", {"after": {"id": "x", "other": []}}, "x"),
+        ('"a.b"', {"a.b": "y", "a": {"b": "z"}}, "y"),
+        ('"a.b".c[1]', {"a.b": {"c": [{}, 3]}}, 3),
+        ("after.id", {"after.id": 1}, None),
+        ("after.id", {"after": None}, None),
+        ("after.id", {}, None),
+    ],
+)
+def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
+    value = json.dumps({**event, "f": 1}).encode()
+    assert IdField(path).of(value) == id_
+    assert list(JsonDecoder(signature_of(("x", "float32", ["f"])), path, 1_000).decode([value]).ids) == [id_]
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ("x", "field 'input.id' (after.id): after is a string, not an object with 'id'"),
+        ({"id": []}, "field 'input.id' (after.id): Expected `int | str | null`, got `array`"),
+    ],
+)
+def test_what_is_no_id_is_named_with_its_path(after: Any, said: str) -> None:
+    value = json.dumps({"after": after, "f": 1}).encode()
+    assert IdField("after.id").of(value) is None
+    poison = JsonDecoder(signature_of(("x", "float32", ["f"])), "after.id", 1_000).decode([value]).rejected[0]
+    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, said)
+
+
+def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
+    signature = signature_of(("n", "int64", [{"name": "number", "path": "after.id"}, {"name": "id", "path": "after.x"}]))
+    value = json.dumps({"after": {"id": 5, "x": 6}, "id": "top"}).encode()
+    for path, id_ in (("after.id", 5), ("id", "top"), (None, None)):
+        decoded = JsonDecoder(signature, path, 1_000).decode([value])
+        assert (list(decoded.ids), decoded.tensors["n"].tolist()) == ([id_], [[5, 6]])
+
+
+@pytest.mark.parametrize(
+    ("format_", "path", "said"),
+    [
+        ("json", "a..b", "'a..b' is no path: what stands at character 2 is none of: names between dots"),
+        ("json", "order id", "'order id' is no path: what stands at character 6"),
+        ("json", "[0].id", "'[0].id': a path begins with a name, for an event is an object"),
+        ("json-envelope", "meta.id", "format json-envelope has the id beside the features: a name, and no path as 'meta.id'"),
+    ],
+)
+def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        settings_of(format_, id=path)
+    assert said in caught.value.errors()[0]["msg"]

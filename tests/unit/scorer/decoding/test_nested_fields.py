@@ -1,0 +1,219 @@
+"""Arrays of a shape, flat and nested, in every format: what is good, and how a bad one is named."""
+
+import io
+import json
+import warnings
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.package.signature import Signature
+from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.schema_formats.decoder import SchemaDecoder
+from scorer.decoding.schema_formats.schema_lookup import FileSource
+from scorer.decoding.types import Decoded, Decoder, Poison, Reason
+from scorer.schema_export import generate
+from tests.unit.scorer.decoding.schema_events import settings_of
+
+LARGEST = 1 << 20
+
+
+def signature(dtype: str = "float32", shape: tuple[int, ...] = (2, 3), **field: Any) -> Signature:
+    fed = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "v", "array": True} | field]}
+    return Signature.parse(json.dumps({"inputs": [fed], "output": {"tensor": "y"}}))
+
+
+def decoded(event: Any, of: Signature) -> Decoded:
+    text = event if isinstance(event, str) else json.dumps({"v": event})
+    return JsonDecoder(of, None, LARGEST).decode([text.encode()])
+
+
+def poison(event: Any, of: Signature) -> Poison:
+    (found,) = decoded(event, of).rejected.values()
+    return found
+
+
+SAID = "(shape [2, 3], nested or flat)"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "message"),
+    [
+        ([[1, 2, 3], [4, 5]], Reason.WRONG_TYPE, f"field 'v'[1]: an array of 3 was expected, not of 2 {SAID}"),
+        ([[1, 2, 3]], Reason.WRONG_TYPE, f"field 'v': an array of 2 was expected, not of 1 {SAID}"),
+        ([[1, 2, 3], [4, 5, 6], [7, 8, 9]], Reason.WRONG_TYPE, "field 'v': an array of 2 was expected, not of 3"),
+        ([[1, 2, 3], [4, 5, [6]]], Reason.WRONG_TYPE, "field 'v'[1][2]: one value was expected, not an array"),
+        ([[1, 2, 3], [4, {}, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: one value was expected, not an object"),
+        ([[1, 2, 3], 4], Reason.WRONG_TYPE, "field 'v'[1]: an array of 3 was expected, not 4"),
+        ([[1, 2, 3], [4, "5", 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: '5' is no finite float32"),
+        ([[1, 2, 3], [4, True, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: True is no finite float32"),
+        ([[1, 2, 3], [4, None, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: None is no finite float32"),
+        ([1, 2, 3, 4, 5], Reason.WRONG_TYPE, f"field 'v': an array of 6 was expected, not of 5 {SAID}"),
+        ([1, 2, 3, 4, 5, 6, 7], Reason.WRONG_TYPE, "field 'v': an array of 6 was expected, not of 7"),
+        ([1, 2, 3, 4, 5, [6]], Reason.WRONG_TYPE, "field 'v'[5]: one value was expected, not an array"),
+        ([], Reason.WRONG_TYPE, "field 'v': an array of 6 was expected, not of 0"),
+        ([[], []], Reason.WRONG_TYPE, "field 'v'[0]: an array of 3 was expected, not of 0"),
+        ([[10**400, 2, 3], [4, 5, 6]], Reason.OUT_OF_RANGE, "field 'v'[0][0]: the whole number is beyond float32"),
+        ([[1e39, 2, 3], [4, 5, 6]], Reason.NOT_FINITE, "field 'v'[0][0]: a number is not finite in float32"),
+        ([[1, 2, 3], [4, float("nan"), 6]], Reason.NOT_FINITE, "field 'v'[1][1] is nan; JSON has no NaN and no Infinity"),
+        ("words", Reason.WRONG_TYPE, "field 'v': Expected `array`, got `str`"),
+        (3, Reason.WRONG_TYPE, "field 'v': Expected `array`, got `int`"),
+        (None, Reason.MISSING_FIELD, "required field 'v' is missing or null"),
+    ],
+)
+def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message: str) -> None:
+    found = poison(json.dumps({"v": value}), signature())
+    assert found.reason == reason
+    assert message in str(found)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reason", "message"),
+    [
+        ("uint8", [[1, 2, 3], [4, 256, 6]], Reason.OUT_OF_RANGE, "field 'v'[1][1]: 256 is no uint8 (0 to 255)"),
+        ("uint8", [1, -2, 3, 4, 5, 6], Reason.OUT_OF_RANGE, "field 'v'[1]: -2 is no uint8"),
+        ("uint8", [[1, 2, 3], [4, 1.5, 6]], Reason.WRONG_TYPE, "field 'v'[1][1]: 1.5 is no uint8"),
+        ("int64", [[1, 2, 3], [4, 1 << 63, 6]], Reason.OUT_OF_RANGE, "field 'v'[1][1]: 9223372036854775808 is no int64"),
+        ("bool", [[True, False, 1], [True, True, True]], Reason.WRONG_TYPE, "field 'v'[0][2]: 1 is no bool"),
+        ("string", [["a", "b", 3], ["d", "e", "f"]], Reason.WRONG_TYPE, "field 'v'[0][2]: 3 is no string"),
+    ],
+)
+def test_a_bad_element_is_named_with_its_place(dtype: str, value: Any, reason: Reason, message: str) -> None:
+    found = poison(value, signature(dtype))
+    assert (found.reason, message in str(found)) == (reason, True), str(found)
+
+
+def test_a_bad_array_harms_no_other() -> None:
+    good = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6]]
+    values = [json.dumps({"v": one}).encode() for one in (good[0], [[1]], good[1], [1], good[0])]
+    found = JsonDecoder(signature(), None, LARGEST).decode(values)
+    assert found.rows == [0, 2, 4]
+    assert found.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 3
+    assert sorted(found.rejected) == [1, 3]
+
+
+def test_what_is_shown_of_a_hostile_array_is_short_however_large_and_deep_it_is() -> None:
+    for value in ([["x" * 100_000] * 3] * 2, [[[[[0] * 10_000] * 3]]], {"a": [0] * 10_000}):
+        assert len(str(poison(value, signature()))) < 400
+    for depth in (500, 20_000):
+        text = '{"v": ' + "[" * depth + "]" * depth + "}"
+        assert poison(text, signature()).reason in (Reason.WRONG_TYPE, Reason.MALFORMED)
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=2, max_size=2
+    )
+)
+def test_nested_and_flat_say_the_same(value: list[list[float]]) -> None:
+    flat = [one for row in value for one in row]
+    tensors = [decoded(one, signature()).tensors["x"] for one in (value, flat)]
+    assert tensors[0].tolist() == tensors[1].tolist() == [flat]
+
+
+def test_a_default_fills_the_array() -> None:
+    for default, filled in ((0.5, 0.5), ("nan", np.nan)):
+        of = signature(required=False, default=default)
+        values = [b"{}", b'{"v": null}', b'{"v": [[1,2,3],[4,5,6]]}']
+        found = JsonDecoder(of, None, LARGEST).decode(values)
+        np.testing.assert_array_equal(found.tensors["x"], [[filled] * 6, [filled] * 6, [1, 2, 3, 4, 5, 6]])
+
+
+def test_wide_flat_arrays_still_take_the_quick_way_beside_nested_ones() -> None:
+    of = signature(shape=(8, 8))
+    x = np.arange(64, dtype=np.float64)
+    values = [json.dumps({"v": one}).encode() for one in (x.tolist(), x.reshape(8, 8).tolist())]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert JsonDecoder(of, None, LARGEST).decode(values).tensors["x"].tolist() == [x.tolist()] * 2
+
+
+NESTED = json.dumps({"id": "a", "v": np.arange(64).reshape(8, 8).tolist(), "w": 1})
+
+
+@given(st.integers(0, len(NESTED) - 1), st.integers(0, 12), st.text('[],"{}:.0123456789 vwxe-\\\\', max_size=4))
+def test_the_quick_way_takes_no_nested_array_that_the_other_refuses(at: int, cut: int, put: str) -> None:
+    quick, slow = (JsonDecoder(signature(shape=(8, 8)), "id", LARGEST) for _ in range(2))
+    slow._arrays = None
+    value = (NESTED[:at] + put + NESTED[at + cut :]).encode()
+    found, wanted = quick.decode([value]), slow.decode([value])
+    assert found.tensors["x"].tolist() == wanted.tensors["x"].tolist()
+    assert [(one.reason, str(one)) for one in found.rejected.values()] == [
+        (one.reason, str(one)) for one in wanted.rejected.values()
+    ]
+
+
+def test_a_nested_array_goes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = JsonDecoder(signature(shape=(8, 8)), "id", LARGEST)
+    monkeypatch.setattr(decoder, "_unread", lambda value: pytest.fail(f"{value!r} is read the slow way"))
+    assert decoder.decode([NESTED.encode()]).tensors["x"].tolist() == [list(range(64))]
+
+
+ARRAYS: list[Decoder] = [JsonArrayDecoder(signature(), LARGEST), JsonEnvelopeDecoder(signature(), "id", LARGEST)]
+
+
+@pytest.mark.parametrize("decoder", ARRAYS, ids=["json-array", "json-envelope"])
+def test_bad_arrays_without_names(decoder: Decoder) -> None:
+    events: list[Any] = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6], [[1, 2, 3], [4, 5]]]
+    wrapped = [{"id": "a", "features": one} for one in events] if isinstance(decoder, JsonEnvelopeDecoder) else events
+    found = decoder.decode([json.dumps(one).encode() for one in wrapped])
+    assert found.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 2
+    assert {at: (one.reason, str(one)) for at, one in found.rejected.items()} == {
+        2: (Reason.WRONG_TYPE, f"field 'v'[1]: an array of 3 was expected, not of 2 {SAID}")
+    }
+
+
+def test_an_array_of_a_shape_beside_other_fields() -> None:
+    inputs = [
+        {"tensor": "x", "dtype": "float32", "shape": [1, 2], "fields": [{"name": "v", "array": True}]},
+        {"tensor": "n", "dtype": "int64", "shape": [], "fields": ["n"]},
+        {"tensor": "k", "dtype": "int64", "value": 3},
+    ]
+    of = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    found = JsonArrayDecoder(of, LARGEST).decode([b"[[[1, 2]], 7]", b"[[3, 4], 8]", b"[[[5, 6], 7]"])
+    assert {name: one.tolist() for name, one in found.tensors.items()} == {"x": [[1, 2], [3, 4]], "n": [[7], [8]]}
+    assert [one.reason for one in found.rejected.values()] == [Reason.MALFORMED]
+
+
+def avro(type_: Any, *events: Any) -> Decoded:
+    """What is decoded of records whose field v has this type."""
+    schema = {"type": "record", "name": "E", "fields": [{"name": "v", "type": type_}]}
+    values = []
+    for event in events:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"v": event})
+        values.append(stream.getvalue())
+    source = FileSource("avro", "e.avsc", json.dumps(schema).encode(), None)
+    settings = settings_of("avro").model_copy(deep=True)
+    decoder = SchemaDecoder(
+        signature(), settings.model_copy(update={"input": settings.input.model_copy(update={"id": "h:x"})}), source
+    )
+    return decoder.decode(values)
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def test_avro_arrays_may_be_nested() -> None:
+    nested, flat = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert avro(array(array("float")), nested, nested).tensors["x"].tolist() == [flat] * 2
+    assert avro(array("float"), flat, flat).tensors["x"].tolist() == [flat] * 2
+    found = avro(array(array("float")), nested, [[1.0, 2.0, 3.0], [4.0]])
+    assert found.rows == [0]
+    assert str(found.rejected[1]) == f"field 'v'[1]: an array of 3 was expected, not of 1 {SAID}"
+
+
+def test_what_producers_are_told() -> None:
+    told = json.loads(generate.json_schema(signature(), "m", None))["properties"]["v"]["anyOf"]
+    assert [(one["minItems"], one["items"].get("maxItems")) for one in told] == [(6, None), (2, 3)]
+    optional = json.loads(generate.json_schema(signature(required=False, default=0), "m", None))["properties"]["v"]["anyOf"]
+    assert optional[2] == {"type": "null"}
+    (field,) = json.loads(generate.avro(signature(), "m", None))["fields"]
+    assert field["type"] == array("float")
+    assert "repeated float v = 1;" in generate.protobuf(signature(), "m", None)

@@ -1,0 +1,274 @@
+"""Fields by path: what bad events are told, that nested events mean what flat ones mean, and ids."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.package.event_tree import WrongStep, look_up, placed
+from model_registry.package.json_path import parse
+from model_registry.package.signature import Signature
+from scorer.decoding.float32 import Float32Decoder
+from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.decoding.json.decoder import JsonDecoder
+from scorer.decoding.json.error_hints import NO_NAN
+from scorer.decoding.row_schema import Fields
+from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
+from scorer.decoding.types import Decoded, Decoder, Reason, Unsuited
+from tests.unit.scorer.decoding.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, record
+
+AMOUNT = {"name": "amount", "path": "after.amount"}
+PRICE = {"name": "price", "path": "items[1].price", "default": 2.5}
+SIGNATURE = signature_of(("x", "float32", [AMOUNT, PRICE]), ("n", "int8", [{"name": "n", "path": "after.n", "default": 7}]))
+ITEMS: list[Any] = [None, {"price": 3}]
+
+
+def of(decoded: Decoded) -> list[float]:
+    """The tensors of the one good event."""
+    (x,), (n,) = decoded.tensors["x"].tolist(), decoded.tensors["n"].tolist()
+    return [*x, *n]
+
+
+@pytest.mark.parametrize(
+    ("event", "found"),
+    [
+        ({"after": {"amount": 1, "n": 2}, "items": ITEMS}, [1, 3, 2]),
+        ({"after": {"amount": 1, "n": None, "after": 5}, "items": [7, {"price": None, "x": []}, "more"]}, [1, 2.5, 7]),
+        ({"after": {"amount": 1}, "items": None}, [1, 2.5, 7]),
+        ({"after": {"amount": 1}, "items": [{"price": 9}]}, [1, 2.5, 7]),
+        ({"after": {"amount": 1}, "items": [{"price": 9}, None]}, [1, 2.5, 7]),
+        ({"after": {"amount": 1}}, [1, 2.5, 7]),
+    ],
+)
+def test_a_missing_or_null_step_is_an_absent_field(event: Any, found: list[float]) -> None:
+    for fewest in (None, 0):
+        decoder = JsonDecoder(SIGNATURE, None, 1_000, fewest=fewest)
+        assert of(decoder.decode([json.dumps(event).encode()])) == found
+
+
+AFTER = "field 'amount' (after.amount)"
+ITEM = "field 'price' (items[1].price)"
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "said"),
+    [
+        ({}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
+        ({"after": None}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
+        ({"after": {"amount": None}}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
+        ({"after.amount": 1}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
+        ({"after": "x"}, Reason.WRONG_TYPE, f"{AFTER}: after is a string, not an object with 'amount'"),
+        ({"after": []}, Reason.WRONG_TYPE, f"{AFTER}: after is an array, not an object with 'amount'"),
+        ({"after": {"amount": "?"}}, Reason.WRONG_TYPE, f"{AFTER}: Expected `float`, got `str`"),
+        ({"after": {"amount": 1}, "items": {}}, Reason.WRONG_TYPE, f"{ITEM}: items is an object, not an array with a place 1"),
+        ({"after": {"amount": 1}, "items": [0, 1]}, Reason.WRONG_TYPE,
+         f"{ITEM}: items[1] is a number, not an object with 'price'"),
+        ({"after": {"amount": 1, "n": 128}}, Reason.OUT_OF_RANGE, "field 'n' (after.n): Expected `int` <= 127"),
+        ({"after": {"amount": math.nan}}, Reason.NOT_FINITE, f"{AFTER} is nan; {NO_NAN}"),
+        ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
+    ],
+)  # fmt: skip
+def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, said: str) -> None:
+    good = json.dumps({"after": {"amount": 1}}).encode()
+    decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([good, json.dumps(event).encode(), good])
+    assert decoded.rows == [0, 2]
+    assert (decoded.rejected[1].reason, str(decoded.rejected[1])) == (reason, said)
+
+
+MORE = {"type": {"type": "map", "values": "double"}}
+RECORDS = {
+    "after": record("After", amount={"type": "double"}, n={"type": "int"}),
+    "item": record("Item", price={"type": "double"}),
+}
+AVRO = record(
+    "Event",
+    after={"type": ["null", "string", RECORDS["after"]]},
+    items={"type": {"type": "array", "items": ["null", "double", RECORDS["item"]]}},
+    more=MORE,
+)
+PROTO = """syntax = "proto3";
+message Event {
+  message After { optional double amount = 1; int32 n = 2; }
+  message Item { double price = 1; }
+  After after = 1; repeated Item items = 2; map<string, double> more = 3; map<int32, Item> by = 4;
+}
+"""
+
+
+def avro(folder: Path, signature: Signature, **more: Any) -> tuple[Decoder, Callable[..., bytes]]:
+    encode = avro_encoder(AVRO)
+    full = lambda after, items=(), more=None: encode({"after": after, "items": list(items), "more": more or {}})  # noqa: E731
+    return SchemaDecoder(signature, configured(folder, "avro", json.dumps(AVRO), **more)), full
+
+
+def test_avro_records_in_records(tmp_path: Path) -> None:
+    decoder, encode = avro(tmp_path, SIGNATURE, id="header:ce_id")
+    assert of(decoder.decode([encode({"amount": 1, "n": 2}, ITEMS)])) == [1, 3, 2]
+    assert of(decoder.decode([encode({"amount": 1, "n": 2})])) == [1, 2.5, 2]
+    bad = [encode(None), encode("x"), encode({"amount": 1, "n": 200}), encode({"amount": 1, "n": 1}, [None, 5.0])]
+    assert [str(poison) for poison in decoder.decode(bad).rejected.values()] == [
+        f"required {AFTER} is missing or null",
+        f"{AFTER}: after is a string, not an object with 'amount'",
+        "field 'n' (after.n): Expected `int` <= 127",
+        f"{ITEM}: items[1] is a number, not an object with 'price'",
+    ]
+
+
+def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
+    decoder = SchemaDecoder(SIGNATURE, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
+    encode = proto_encoder(PROTO)
+    price = {"price": 3}
+    assert of(decoder.decode([encode({"after": {"amount": 1, "n": 2}, "items": [{}, price, price]})])) == [1, 3, 2]
+    assert of(decoder.decode([encode({"after": {"amount": 1}, "items": [price]})])) == [1, 2.5, 0]
+    bad = [encode({"items": [price]}), encode({"after": {"n": 1}})]
+    assert [str(poison) for poison in decoder.decode(bad).rejected.values()] == [
+        f"required {AFTER} is missing or null",
+        f"required {AFTER} is missing or null",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("after[0]", "after is an object, not an array with a place 0"),
+        ("items.price", "items is an array, not an object with 'price'"),
+        ("items[0][0]", "items[0] is an object, not an array with a place 0"),
+        ("after.amount.x", "after.amount is a number, not an object with 'x'"),
+        ("more[0]", "more is an object, not an array with a place 0"),
+    ],
+)
+def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, said: str) -> None:
+    signature = signature_of(("x", "float32", [{"name": "f", "path": path}]))
+    decoder = SchemaDecoder(signature, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
+    event = proto_encoder(PROTO)({"after": {"amount": 1}, "items": [{"price": 1}], "more": {"x": 1.0}})
+    poison = decoder.decode([event]).rejected[0]
+    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, f"field 'f' ({path}): {said}")
+
+
+def test_maps_have_names_too(tmp_path: Path) -> None:
+    fields: list[Any] = [{"name": "a", "path": "more.a"}, {"name": "b", "path": "more.b", "default": "nan"}]
+    signature = signature_of(("x", "float32", fields))
+    decoder, encode = avro(tmp_path, signature, id="header:ce_id")
+    np.testing.assert_array_equal(decoder.decode([encode(None, (), {"a": 1.0, "z": 2.0})]).tensors["x"], [[1, math.nan]])
+    by = signature_of(("x", "float32", [*fields, {"name": "c", "path": "by.5.price"}]))
+    other = SchemaDecoder(by, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
+    event = proto_encoder(PROTO)({"more": {"a": 1.0, "z": 2.0}, "by": {5: {"price": 3}, 6: {"price": 4}}})
+    np.testing.assert_array_equal(other.decode([event]).tensors["x"], [[1, math.nan, 3]])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-200, 200) | st.floats(width=32) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["after", "items", "amount", "price", "n", "id"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+EVENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "after": JSON | st.fixed_dictionaries({"amount": JSON}, optional={"n": JSON, "id": JSON}),
+        "items": JSON | st.lists(JSON | st.fixed_dictionaries({"price": JSON}), max_size=3),
+    },
+)
+
+
+@given(st.lists(EVENTS, max_size=4))
+def test_any_event_is_read_as_its_paths_say(events: list[Any]) -> None:
+    """Whole batches as each event alone; the first step that cannot be gone is what a dead letter names."""
+    values = [json.dumps(event).encode() for event in events]
+    whole = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
+    for row, event in enumerate(events):
+        alone = JsonDecoder(SIGNATURE, "after.id", 10_000).decode([values[row]])
+        assert (row in whole.rejected) == (0 in alone.rejected)
+        try:
+            found = [look_up(event, parse(path)) for path in ("after.amount", "items[1].price", "after.n", "after.id")]
+        except WrongStep as error:
+            said = str(error)
+        else:
+            said = ""
+        if said:
+            assert not alone.rows
+            assert str(alone.rejected[0]).endswith(said) or "not an" not in str(alone.rejected[0])
+            continue
+        if alone.rows:
+            expected = [default if value is None else value for value, default in zip(found, [None, 2.5, 7], strict=False)]
+            assert of(alone) == [*np.array(expected[:2], np.float32).tolist(), expected[2]]
+            assert alone.ids == [found[3]]
+        elif found[0] is None and "price" not in str(alone.rejected[0]):
+            assert alone.rejected[0].reason is Reason.MISSING_FIELD
+
+
+anything = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=3) | st.just([1.0, 2.0])
+
+
+@given(st.lists(mixed_events, max_size=4), st.data())
+def test_nested_events_mean_what_flat_ones_mean(events: list[dict[str, Any]], data: st.DataObject) -> None:
+    for event in events:
+        if data.draw(st.booleans()):
+            event[data.draw(st.sampled_from([*event, "other", "size"]))] = data.draw(anything)
+    flat = JsonDecoder(MIXED, "id", 10_000).decode([json.dumps(event).encode() for event in events])
+    other = JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(nested(event)).encode() for event in events])
+    assert {row: poison.reason for row, poison in flat.rejected.items()} == {
+        row: poison.reason for row, poison in other.rejected.items()
+    }
+    flat.rejected, other.rejected = {}, {}
+    assert_same(flat, other, len(events))
+
+
+def test_wide_arrays_below_the_top() -> None:
+    signature = by_path(NUMBERS, {"vector": "after.vector", "a": "after.a"})
+    vector = [float(number) for number in range(40)]
+    flat = JsonDecoder(NUMBERS, None, 10_000).decode([json.dumps({"a": 1, "vector": vector}).encode()])
+    other = JsonDecoder(signature, None, 10_000).decode([json.dumps({"after": {"a": 1, "vector": vector}}).encode()])
+    assert_same(flat, other, 1)
+
+
+def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
+    _, encode = avro(tmp_path, SIGNATURE)
+    reader = SchemaIdField(configured(tmp_path, "avro", json.dumps(AVRO), id="after.n"))
+    assert [reader.of(encode(after)) for after in ({"amount": 1, "n": 5}, "x", None)] == [5, None, None]
+    reader = SchemaIdField(configured(tmp_path, "protobuf", PROTO, id="after.n"))
+    assert reader.of(proto_encoder(PROTO)({"after": {"n": 5}})) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("after", "input.id 'after' does not go with the signature: the id is read at after, and field 'amount' inside of it"),
+        ("after.amount.x", "the id is read at after.amount.x, and field 'amount' at after.amount"),
+        ("items.id", "the id is read at items.id: items is no array and object at once, and field 'price' is inside of it too"),
+    ],
+)
+def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, said: str) -> None:
+    with pytest.raises(Unsuited) as caught:
+        Fields(SIGNATURE, path, 1_000)
+    assert said in str(caught.value)
+
+
+def test_formats_without_names_refuse_paths() -> None:
+    signature = signature_of(("x", "float32", [AMOUNT]))
+    made: list[Callable[[], Decoder]] = [
+        lambda: JsonArrayDecoder(signature, 1_000),
+        lambda: JsonEnvelopeDecoder(signature, "id", 1_000),
+        lambda: Float32Decoder(signature, 1_000),
+    ]
+    for format_, make in zip(("json-array", "json-envelope", "float32"), made, strict=True):
+        with pytest.raises(Unsuited) as caught:
+            make()
+        assert str(caught.value) == (
+            f"input.format {format_} has no names, by which the path after.amount of field 'amount' leads; "
+            "use json, avro or protobuf"
+        )
+
+
+def test_what_is_placed_is_decoded() -> None:
+    event = placed((field.steps, 1) for field in SIGNATURE.fields)
+    assert of(JsonDecoder(SIGNATURE, None, 1_000).decode([json.dumps(event).encode()])) == [1, 1, 1]

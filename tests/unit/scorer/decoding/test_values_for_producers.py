@@ -1,0 +1,94 @@
+"""What producers and commands are told of fields from elsewhere and of bytes."""
+
+import json
+
+import jsonschema
+import pytest
+
+from model_registry.package import binary_fields
+from scorer.commands.bench import example
+from scorer.decoding import decoder_factory
+from scorer.decoding.record_metadata import ListedParts
+from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.example_records import record
+from scorer.schema_export.generate import GENERATORS
+from tests.unit.scorer.decoding.formats import signature_of
+from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
+
+IMAGE = {"name": "image", "bytes": True, "length": 4}
+MIXED = signature_of(
+    ("image", "uint8", [IMAGE]),
+    ("x", "float32", ["a", {"name": "store", "from": "header:store"}, {"name": "late", "from": "key", "default": "nan"}]),
+    ("t", "int64", [{"name": "at", "from": "time"}]),
+    ("s", "string", [{"name": "note", "bytes": True, "required": False, "default": "-"}]),
+)
+TOLD = "Elsewhere in the record: store (float32) from header:store, late (float32) from key, at (int64) from time"
+WHOLE = signature_of(("image", "uint8", [IMAGE | {"from": "value"}]), ("s", "string", [{"name": "s", "from": "header:a.b"}]))
+
+
+def test_the_schemas_have_what_the_value_holds_and_say_what_stands_elsewhere() -> None:
+    found = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
+    assert found["description"] == TOLD
+    assert found["required"] == ["image", "a"]
+    assert found["properties"]["image"] == {"type": "string", "contentEncoding": "base64", "minLength": 8, "maxLength": 8}
+    assert found["properties"]["note"] == {"type": ["string", "null"], "contentEncoding": "base64"}
+    jsonschema.validate({"image": "AAECAw==", "a": 1}, found)
+    record_schema = json.loads(GENERATORS["avro"](MIXED, "m", None))
+    assert record_schema["doc"] == TOLD
+    assert [(one["name"], one["type"]) for one in record_schema["fields"]] == [
+        ("image", "bytes"),
+        ("a", "float"),
+        ("note", ["null", "bytes"]),
+    ]
+    text = GENERATORS["protobuf"](MIXED, "m", None)
+    assert (
+        f"// {TOLD}\nmessage M {{\n  optional bytes image = 1;\n  optional float a = 2;\n  optional bytes note = 3;\n" in text
+    )
+
+
+def test_a_name_that_is_not_printable_ends_no_comment() -> None:
+    hostile = signature_of(("x", "float32", ["a", {"name": "b", "from": "header:b\nmessage Evil {}"}]))
+    assert "header:b?message Evil {}" in GENERATORS["protobuf"](hostile, "m", None)
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = GENERATORS[format_](MIXED, "event", None)
+    encode = avro_encoder(json.loads(text)) if format_ == "avro" else proto_encoder(text)
+    settings = configured(tmp_path_factory.mktemp("schema"), format_, text, id="header:ce_id")
+    value = encode({"image": b"\0\1\2\3", "a": 1.5, "note": "é".encode()})
+    found = decoder_factory.decoder(settings, MIXED).decode([value], ListedParts([None], [7], [[("store", b"2")]]))
+    assert found.rejected == {}
+    assert (found.tensors["image"].tolist(), found.tensors["s"].tolist()) == ([[0, 1, 2, 3]], [["é"]])
+    assert found.tensors["x"].tolist()[0][:2] == [1.5, 2.0]
+
+
+def test_an_example_becomes_the_record_that_is_read() -> None:
+    for signature, format_ in ((MIXED, "json"), (WHOLE, "bytes")):
+        written = record(signature, example(signature))
+        parts = ListedParts([written.key], [written.time], [written.headers])
+        found = decoder_factory.decoder(settings_of(format_, id="header:ce_id"), signature).decode([written.value], parts)
+        assert (found.rows, found.rejected) == ([0], {})
+    assert (record(WHOLE, {"image": "AAECAw==", "s": None}).value, record(WHOLE, {"s": "é"}).headers) == (
+        b"\0\1\2\3",
+        [("a.b", "é".encode())],
+    )
+
+
+def test_another_place_or_kind_breaks_events() -> None:
+    old = signature_of(("x", "float32", ["a", {"name": "b", "from": "key"}]))
+    same = signature_of(("x", "float32", ["a", {"name": "c", "from": "key"}]))
+    inside = signature_of(("x", "float32", ["a", "b"]))
+    assert breaks(old, old) == breaks(old, same) == breaks(old, old, positional=True) == []
+    assert [(one.field, one.change) for one in breaks(old, inside)] == [
+        ("b", "comes from the event (b) now, and came from key before")
+    ]
+    assert [one.change for one in breaks(old, inside, positional=True)][1:] == ["an event has 2 fields now, and had 1 before"]
+    array = signature_of(("x", "uint8", [{"name": "v", "array": True, "length": 4}]))
+    as_bytes, wider = (signature_of(("x", dtype, [{"name": "v", "bytes": True, "length": 4}])) for dtype in ("uint8", "uint16"))
+    assert [one.change for one in breaks(array, as_bytes)] == ["is bytes of 4 elements now, and was an array of 4 before"]
+    assert [one.change for one in breaks(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
+
+
+def test_base64_is_read_as_it_is_written() -> None:
+    assert binary_fields.from_base64(binary_fields.to_base64(bytes(range(256)))) == bytes(range(256))

@@ -1,0 +1,64 @@
+"""The constant that answers while model servers are away: how it is shaped, and what settings take."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from scorer.models.constant_fallback import Constant, unlike
+from scorer.settings.fallback import FallbackSettings
+from scorer.settings.sections import ModelSettings
+
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 53), 1 << 53)
+rows = st.lists(numbers, min_size=1, max_size=4)
+scores = st.recursive(numbers | st.text(), lambda inner: st.lists(inner, min_size=1, max_size=1)) | st.dictionaries(
+    st.text(max_size=3), rows, min_size=1
+)
+
+
+@given(scores)
+def test_a_score_is_shaped_like_itself_and_is_answered_as_often_as_asked(score: Any) -> None:
+    assert unlike(score, score, lengths=True) is None
+    constant = Constant.of(FallbackSettings(score=score, decision="review"))
+    assert constant is not None
+    answer = constant.answer(3)
+    assert (len(set(answer.scores)), len(answer.scores), list(answer.decisions)) == (1, 3, ["review"] * 3)
+
+
+@given(rows, numbers)
+def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row: list[float], number: float) -> None:
+    assert unlike([*row, number], row, lengths=True) == f"score has to be an array of {len(row)}"
+    assert unlike([*row, number], row, lengths=False) is None
+    assert unlike(number, row, lengths=False) == "score has to be an array"
+
+
+@pytest.mark.parametrize(
+    ("ours", "shown", "why"),
+    [
+        ([0.5], 0.5, "score has to be a number"),
+        (0.5, "cat", "score has to be a string"),
+        ("cat", 0.5, "score has to be a number"),
+        ({"a": [1.0]}, {"b": [1.0]}, "score has to be an object with b"),
+        ({"a": [1.0, "x"]}, {"a": [1.0, 2.0]}, "score.a[1] has to be a number"),
+        ([[1.0], [1.0, 2.0]], [[1.0], [2.0]], "score[1] has to be an array of 1"),
+    ],
+)
+def test_what_is_shaped_otherwise_is_told(ours: Any, shown: Any, why: str) -> None:
+    assert unlike(ours, shown, lengths=True) == why
+
+
+@pytest.mark.parametrize("score", [float("nan"), [1.0, float("inf")], True, {"a": None}, [], {}, [0.0] * 10_001])
+def test_what_is_no_score_is_refused(score: Any) -> None:
+    with pytest.raises(ValidationError, match="score"):
+        FallbackSettings(score=score)
+
+
+def test_a_fallback_is_for_model_servers_and_has_a_score() -> None:
+    with pytest.raises(ValidationError, match="onnx-runtime runs in the scorer"):
+        ModelSettings(source="oci:./r", fallback=FallbackSettings(score=0))
+    with pytest.raises(ValidationError, match="give score too"):
+        FallbackSettings(decision="review")
+    assert Constant.of(FallbackSettings()) is None
+    assert FallbackSettings.model_validate(FallbackSettings().model_dump()) == FallbackSettings()

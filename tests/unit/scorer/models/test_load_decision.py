@@ -1,0 +1,143 @@
+"""The version policy: one action at a time, towards the aspired versions, never away from a working one."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.models.load_decision import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, is_refused, next_action
+
+digests = st.sampled_from(["a", "b", "c", "d", "e"])
+
+
+def champion(digest: str | None) -> dict[str, str]:
+    return {"champion": digest} if digest else {}
+
+
+def after(now: Snapshot, *, fit: bool) -> Snapshot:
+    """The world after the action was done; a loaded version turns out fit to serve, or not."""
+    known = dict(now.known)
+    match next_action(now):
+        case Load(digest):
+            known[digest] = State.READY if fit else State.REFUSED
+        case Flip():
+            good = {role: digest for role, digest in now.aspired.items() if known[digest] is State.READY}
+            for digest in good.values():
+                known[digest] = known.pop(digest)
+            return Snapshot(now.aspired, now.aspired_revision, good, now.aspired_revision, known)
+        case Unload(digest):
+            del known[digest]
+        case Wait():
+            pass
+    return replace(now, known=known)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    known = draw(st.dictionaries(digests, st.sampled_from(State)))
+    ready = [digest for digest, state in known.items() if state is State.READY]
+    serving = champion(draw(st.sampled_from([None, *ready])))
+    canaries: tuple[bool, bool] = draw(st.tuples(st.booleans(), st.booleans()))
+    if serving and canaries[0]:
+        serving["canary"] = draw(st.sampled_from(ready))
+    aspired = champion(draw(st.none() | digests))
+    if aspired and canaries[1]:
+        aspired["canary"] = draw(digests)
+    return Snapshot(aspired, draw(st.integers(0, 3)), serving, draw(st.integers(0, 3)), known)
+
+
+@given(snapshots(), st.booleans())
+def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
+    now = snapshot
+    for _ in range(20):
+        if next_action(now) == Wait():
+            break
+        now = after(now, fit=fit)
+    assert next_action(now) == Wait()
+    if now.aspired and now.known.get(now.aspired["champion"]) is State.READY:
+        good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is State.READY}
+        assert (now.serving, now.serving_revision) == (good, now.aspired_revision)
+        assert not is_refused(now)
+    needed = {*now.serving.values(), *now.aspired.values()}
+    idle = [d for d, state in now.known.items() if state is State.READY and d not in needed]
+    if now.aspired:
+        assert len(idle) <= KEPT_IDLE
+
+
+@given(snapshots())
+def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(snapshot: Snapshot) -> None:
+    match next_action(snapshot):
+        case Unload(digest):
+            assert digest not in snapshot.serving.values()
+        case Flip():
+            states = {role: snapshot.known[digest] for role, digest in snapshot.aspired.items()}
+            assert states["champion"] is State.READY
+        case Load(digest):
+            assert digest not in snapshot.known
+
+
+HISTORY = {
+    1: {"champion": "good"},
+    2: {"champion": "good", "canary": "deadly"},
+    3: {"champion": "better", "canary": "deadly"},
+    4: {"champion": "deadly"},
+    5: {"champion": "wrong", "canary": "fresh"},
+}
+FIT = {"good", "better", "fresh"}
+
+
+def settle(now: Snapshot) -> Snapshot:
+    """Do what the policy asks for until it waits, where the versions in FIT are good."""
+    for _ in range(20):
+        action = next_action(now)
+        now = after(now, fit=isinstance(action, Load) and action.digest in FIT)
+    return now
+
+
+def follow(serving: dict[str, str], revision: int, known: dict[str, State], named: int) -> Snapshot:
+    """What a scorer serves once the channel names this revision: the state itself, or the newest good one before it."""
+    now = Snapshot({}, 0, serving, revision, known)
+    for at in range(named, revision, -1):
+        now = settle(replace(now, aspired=HISTORY[at], aspired_revision=at))
+        if not is_refused(now):
+            break
+    return now
+
+
+@pytest.mark.parametrize("polled", [subset for count in range(6) for subset in itertools.combinations(HISTORY, count)])
+def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(polled: tuple[int, ...]) -> None:
+    """Each has polled another part of the history; the last poll is common to all that saw that much of the channel."""
+    for named, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
+        now = Snapshot({}, 0, {}, 0, {})
+        for at in (*(seen for seen in polled if seen < named), named):
+            now = follow(dict(now.serving), now.serving_revision, dict(now.known), at)
+        assert (now.serving_revision, now.serving) == (expected[0], {"champion": expected[1]})
+
+
+def test_a_state_is_refused_with_its_champion_alone() -> None:
+    aspired = {"champion": "a", "canary": "b"}
+    known = {"a": State.READY, "b": State.REFUSED}
+    assert is_refused(Snapshot({}, 0, {}, 0, known)), "nothing that could be served was seen"
+    assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, known))
+    for serving, revision in ((champion("a"), 2), (champion("a"), 1), (champion("c"), 1), ({}, 0)):
+        assert not is_refused(Snapshot(aspired, 2, serving, revision, known)), "served already, or to be served"
+    assert not is_refused(Snapshot(champion("c"), 2, champion("a"), 1, known)), "it was not tried yet"
+
+
+def test_a_candidate_is_left_out_only_once_it_is_refused() -> None:
+    aspired = {"champion": "a", "canary": "b"}
+    ready = {"a": State.READY}
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready)) == Load("b")
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready | {"b": State.REFUSED})) == Flip()
+    assert next_action(Snapshot(aspired, 2, champion("a"), 2, ready | {"b": State.REFUSED})) == Wait()
+
+
+def test_the_candidate_of_a_refused_champion_is_not_loaded() -> None:
+    aspired = {"champion": "b", "canary": "c"}
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, {"a": State.READY, "b": State.REFUSED})) == Wait()
+
+
+def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
+    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == Load("a")

@@ -1,0 +1,93 @@
+"""What settings make of each other, and what they refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from publisher.runtime.configuration import SettingsError
+from scorer.settings import Settings, load
+
+BASIS: dict[str, Any] = {
+    "name": "n",
+    "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+    "input": {"topics": ["in"]},
+    "output": {"topic": "out"},
+}
+
+
+def settings(tmp_path: Path, model: dict[str, Any], *flags: str) -> Settings:
+    """From a file in `tmp_path`, with these flags over it."""
+    path = tmp_path / "scorer.yaml"
+    path.write_text(json.dumps({**BASIS, "model": {"source": "oci:./r", **model}}))
+    return load(path, flags).settings
+
+
+@pytest.mark.parametrize(
+    ("flags", "deadline"),
+    [
+        ([], 1_000),
+        (["batching.latency_target_ms=30"], 1_500),
+        (["batching.latency_target_ms=1"], 500),
+        (["batching.latency_target_ms=900"], 2_500),
+        (["batching.latency_target_ms=900", "model.deadline_ms=40"], 40),
+        (["batching.max_events=7"], 1_000),
+    ],
+)
+def test_a_deadline_that_nobody_has_set_follows_from_the_latency_target(
+    tmp_path: Path, flags: list[str], deadline: float
+) -> None:
+    assert settings(tmp_path, {}, *flags).model.deadline_ms == deadline
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with an authority, a certificate, its key and another key."""
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name in ("one", "two"):
+        issued = ca.issue_cert(name)
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+    return tmp_path
+
+
+def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
+    stated = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
+    assert settings(files, {"server_tls": stated}).model.server_tls.key_file == files / "one.key"
+
+
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        ({"ca_file": "ca.pem"}, "set enabled: true"),
+        ({"enabled": True, "certificate_file": "one.pem"}, "belong together"),
+        ({"enabled": True, "ca_file": "nothing.pem"}, "cannot read"),
+        ({"enabled": True, "ca_file": "one.key"}, "no PEM certificate"),
+        ({"enabled": True, "certificate_file": "one.pem", "key_file": "two.key"}, "is not the key of"),
+    ],
+)
+def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: Path, tls: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as found:
+        settings(files, {"server_tls": tls})
+    assert "model.server_tls" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "keys"),
+    [
+        ("output.topic=in", ("input.topics[0]", "output.topic")),
+        ("dead_letter.topic=in", ("input.topics[0]", "dead_letter.topic")),
+        ("dead_letter.topic=out", ("output.topic", "dead_letter.topic")),
+        ("output.topic=n.status", ("output.topic", "name (its status topic)")),
+        ("dead_letter.topic=n.swaps", ("dead_letter.topic", "name (its topic of swaps)")),
+        ("output.topic=in.dead.replayed", ("output.topic", "dead_letter.topic (its topic of what was replayed)")),
+        ("input.topics=[in,in]", ("input.topics[0]", "input.topics[1]")),
+    ],
+)
+def test_two_keys_that_name_one_topic_are_refused_by_name(tmp_path: Path, flag: str, keys: tuple[str, str]) -> None:
+    with pytest.raises(SettingsError) as found:
+        settings(tmp_path, {}, flag)
+    assert all(key in str(found.value) for key in keys), found.value

@@ -1,0 +1,610 @@
+"""Following a tag of a real registry folder, with models that only note what becomes of them."""
+
+import contextlib
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.errors import RegistryError
+from model_registry.oci import tags
+from model_registry.package import Package
+from model_registry.signing import keys, signatures
+from model_registry.signing.keys import PrivateKey
+from model_registry.stores.oci_layout import LayoutStore
+from publisher.errors import Fatal
+from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
+from scorer.backends import ModelRefused
+from scorer.models import channel_follower as tag_module
+from scorer.models.load_guard import Superseded
+from scorer.models.version_manager import Refusal, VersionManager
+from tests.support import models
+from tests.support.waiting import STEP_SECONDS, until
+from tests.unit.scorer.minimal import minimal
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
+
+
+class Guard:
+    """`endless`: versions whose trial ends only when they are no longer wanted. `deadly`: identities that are not loaded."""
+
+    def __init__(self) -> None:
+        self.endless: set[str] = set()
+        self.deadly: set[str] = set()
+        self.trying = threading.Event()
+        self.noted: list[str] = []
+
+    def refusal(self, identity: str) -> str | None:
+        return "processes died" if identity in self.deadly else None
+
+    @contextlib.contextmanager
+    def loading(self, identity: str) -> Iterator[None]:
+        self.noted.append(identity)
+        yield
+
+    def attempt(self, found: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
+        assert self.noted[-1] == identity, "a death in the trial counts, too"
+        if found.version in self.endless:
+            self.trying.set()
+            until(lambda: not is_wanted(), "a move of the channel")
+            raise Superseded
+
+
+class Site:
+    """A registry of three versions, and the models of one process: `open` ones by version, `loads` in their order, `fails` by
+    version what loading raises, `decoders` what decodes for it, where that is not a decoder like all others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.registry = folder / "registry"
+        self.store = LayoutStore(self.registry / "m")
+        for number, version in enumerate(VERSIONS, start=2):
+            package.push(self.store, models.linear_package(folder / version, float(number)), "m", version)
+        model = {"source": f"oci:{self.registry}/m", "cache": folder / "cache", "poll_seconds": 0.1}
+        self.settings = minimal(model=model)
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.fails: dict[str, Exception] = {}
+        self.decoders: dict[str, object] = {}
+        self.outages = Outages()
+        self.refused: list[Refusal] = []
+        self.key: PrivateKey | None = None
+        self.guard = Guard()
+
+    def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
+        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary, key=self.key)
+
+    def load(self, found: Package) -> Any:
+        self.loads.append(found.version)
+        if found.version in self.fails:
+            raise self.fails[found.version]
+        self.open.append(found.version)
+        model = SimpleNamespace(close=lambda: self.open.remove(found.version), signature=lambda: found.signature)
+        return SimpleNamespace(model=model, decoder=self.decoders.get(found.version))
+
+    @contextlib.contextmanager
+    def manager(self, lethal: Callable[[str], str | None] = lambda _: None) -> Iterator[VersionManager]:
+        made = VersionManager(
+            self.settings, self.load, self.outages, on_refused=self.refused.append, lethal=lethal, guard=self.guard
+        )
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.promote("1.0.0")
+    return made
+
+
+def complete_a_poll(site: Site) -> None:
+    """Wait until a poll of the registry that began after this call has done all that it does."""
+    away = site.registry.with_name("away")
+    site.registry.rename(away)
+    until(lambda: site.outages.is_away(MODEL_REGISTRY), "a poll that fails")
+    away.rename(site.registry)
+    until(lambda: not site.outages.is_away(MODEL_REGISTRY), "the end of the next poll")
+
+
+def version(manager: VersionManager) -> tuple[str, int]:
+    return manager.champion.resolution.version, manager.champion.resolution.revision
+
+
+def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site: Site) -> None:
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        site.promote("2.0.0", "better")
+        until(manager.flip, "the second version")
+        assert (version(manager), manager.champion.reason) == (("2.0.0", 2), "better")
+        site.promote("1.0.0")
+        until(manager.flip, "the way back")
+        assert version(manager) == ("1.0.0", 3)
+        assert site.loads == ["1.0.0", "2.0.0"]
+        site.promote("3.0.0")
+        until(manager.flip, "the third version")
+        until(lambda: site.open == ["1.0.0", "3.0.0"], "one idle version alone stays in memory")
+
+
+def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site: Site) -> None:
+    site.fails["2.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(manager.refusals, "the refusal")
+        assert not manager.flip()
+        assert version(manager) == ("1.0.0", 1)
+        assert site.refused == manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+        site.fails.clear()
+        site.promote("2.0.0")
+        until(manager.flip, "the same version, promoted again")
+        assert version(manager) == ("2.0.0", 3)
+
+
+def test_the_channel_is_followed_while_a_version_is_tried_and_its_trial_ends_with_the_next_move(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        assert site.guard.trying.wait(STEP_SECONDS)
+        site.promote("3.0.0")
+        until(manager.flip, "the third version")
+        assert (version(manager), manager.refusals()) == (("3.0.0", 3), [])
+        assert site.loads == ["1.0.0", "3.0.0"]
+
+
+def test_a_start_follows_the_channel_while_a_version_is_tried(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    site.promote("2.0.0")
+
+    def moved() -> None:
+        assert site.guard.trying.wait(STEP_SECONDS)
+        site.promote("3.0.0")
+
+    mover = threading.Thread(target=moved)
+    mover.start()
+    with site.manager() as manager:
+        assert version(manager) == ("3.0.0", 3)
+    mover.join()
+
+
+def test_a_scorer_that_ends_ends_the_trial_of_a_version(site: Site) -> None:
+    site.guard.endless.add("2.0.0")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        assert site.guard.trying.wait(STEP_SECONDS)
+        manager.close()
+        assert "model-versions" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_served_last(site: Site) -> None:
+    digests = {name: channel.resolve(site.store, name).digest for name in VERSIONS}
+    site.guard.deadly |= {f"{digests['1.0.0']}@1", f"{digests['2.0.0']}@2"}
+    with pytest.raises(Away, match="processes died"), site.manager():
+        pass
+    site.guard.deadly.discard(f"{digests['1.0.0']}@1")
+    with site.manager():
+        pass
+    site.guard.deadly.add(f"{digests['1.0.0']}@1")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        site.promote("2.0.0")
+        until(manager.refusals, "the refusal")
+        assert manager.refusals() == [Refusal("2.0.0", "processes died")]
+
+
+def test_what_a_load_needs_may_be_away(site: Site) -> None:
+    site.fails["1.0.0"] = Away(MODEL, "no memory")
+    with pytest.raises(Away), site.manager():
+        pass
+    site.fails.clear()
+    site.fails["2.0.0"] = Away(MODEL, "no memory")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(lambda: site.loads.count("2.0.0") > 1, "another try")
+        assert (version(manager), manager.refusals()) == (("1.0.0", 1), [])
+        site.fails.clear()
+        until(manager.flip, "the second version")
+
+
+def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
+    away = site.registry.with_name("away")
+    with site.manager() as manager:
+        site.registry.rename(away)
+        until(lambda: site.outages.is_away(MODEL_REGISTRY), "the outage")
+        assert site.outages.told() is None
+        assert version(manager) == ("1.0.0", 1)
+        away.rename(site.registry)
+        until(lambda: not site.outages.is_away(MODEL_REGISTRY), "its end")
+    site.registry.rename(away)
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+
+
+@pytest.mark.parametrize(("there", "raised"), [(True, Fatal), (False, Away)])
+def test_a_start_without_a_version(tmp_path: Path, there: bool, raised: type[Exception]) -> None:
+    empty = Site(tmp_path)
+    if not there:
+        empty.registry.rename(tmp_path / "away")
+    with pytest.raises(raised, match="no model version to serve") as ended, empty.manager():
+        pass
+    assert isinstance(ended.value, Away) is not there
+
+
+def test_what_is_served_moves_into_this_process(site: Site) -> None:
+    moved: list[str] = []
+
+    def load(found: Package) -> Any:
+        moved.append(found.version)
+        return site.load(found)
+
+    with site.manager() as manager:
+        before = manager.champion
+        manager.move(load)
+        until(lambda: manager.champion is not before, "the model")
+        assert (moved, version(manager)) == (["1.0.0"], ("1.0.0", 1))
+
+
+def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tag names what it did, and a registry over HTTP tells no more of it."""
+    monkeypatch.setattr(LayoutStore, "validator", lambda *_: "the same")
+    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        site.promote("1.0.0")
+        until(lambda: manager.flip() and version(manager) == ("1.0.0", 3), "the third revision")
+
+
+def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say_so(site: Site) -> None:
+    with site.manager() as manager:
+        before = manager.canary
+        assert before is None
+        for revision, percent in ((2, 5), (3, 25)):
+            site.promote("2.0.0", canary=percent)
+            until(manager.flip, "the canary")
+            canary = manager.canary
+            assert canary is not None
+            assert canary.servable is not None
+            assert (version(manager), canary.percent, canary.split.below) == (("1.0.0", revision), percent, 100 * percent)
+            for servable, role in ((manager.champion, "champion"), (canary.servable, "canary")):
+                encoder = servable.encoder
+                assert (encoder.provenance["role"], encoder.provenance["arm"], encoder.revision) == (role, role, revision)
+            stand_in = manager.champion.instead_of_canary("breaker").encoder
+            assert (stand_in.provenance["role"], stand_in.provenance["arm"], stand_in.revision) == (
+                "champion",
+                "canary",
+                revision,
+            )
+        channel.rollback(site.store, "prod", actor="op", reason="", now=NOW)
+        until(manager.flip, "the end of the canary")
+        assert (version(manager), manager.canary, list(manager.serving)) == (("1.0.0", 4), None, ["champion"])
+        site.promote("2.0.0")
+        until(manager.flip, "the candidate as the champion")
+        assert manager.champion.encoder.provenance["role"] == "champion"
+        assert site.loads == ["1.0.0", "2.0.0"]
+
+
+def test_a_candidate_reads_events_as_the_champion_does_or_not(site: Site) -> None:
+    turned = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
+    package.push(
+        site.store, models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), turned), "m", "4.0.0"
+    )
+    site.decoders["3.0.0"] = object()
+    with site.manager() as manager:
+        for candidate, alike in (("2.0.0", True), ("3.0.0", False), ("4.0.0", False)):
+            site.promote(candidate, canary=5)
+            until(manager.flip, "the canary")
+            assert manager.canary
+            assert manager.canary.alike is alike, candidate
+
+
+def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_running_and_started_scorers(site: Site) -> None:
+    site.fails["2.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as running:
+        site.promote("2.0.0", canary=5)
+        until(running.flip, "the revision with the champion alone")
+        with site.manager() as started:
+            for manager in (running, started):
+                assert (version(manager), list(manager.serving)) == (("1.0.0", 2), ["champion"])
+                assert manager.canary
+                assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
+                assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+                assert manager.refuses_channel
+                assert not manager.flip(), "nothing is left to do"
+    site.fails.clear()
+    with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
+        assert manager.refusals() == [Refusal("2.0.0", "it kills")]
+        site.promote("2.0.0", canary=5)
+        until(manager.flip, "the candidate, promoted again")
+        assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])
+
+
+def test_a_scorer_that_starts_behind_refused_champions_keeps_the_good_champion_of_a_refused_candidate(
+    site: Site,
+) -> None:
+    site.fails["2.0.0"] = site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("2.0.0", canary=50)
+    site.promote("2.0.0")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        complete_a_poll(site)
+        assert not manager.flip()
+        assert (version(manager), list(manager.serving), manager.refuses_channel) == (("1.0.0", 2), ["champion"], True)
+
+
+def test_a_version_that_was_refused_as_candidate_is_tried_again_as_the_champion_of_a_revision_that_was_skipped(
+    site: Site,
+) -> None:
+    site.settings = minimal(model=site.settings.model.model_dump() | {"poll_seconds": 3_600})
+    site.fails["2.0.0"] = site.fails["3.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0", canary=5)
+        manager.hurry()
+        until(manager.flip, "the champion of the second revision")
+        del site.fails["2.0.0"]
+        site.promote("2.0.0")
+        site.promote("3.0.0")
+        manager.hurry()
+        until(manager.flip, "the revision between")
+        assert (version(manager), manager.refusals()) == (("2.0.0", 3), [Refusal("3.0.0", "wrong scores")])
+
+
+def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_scorer_does(site: Site) -> None:
+    site.promote("2.0.0", "good")
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as running:
+        site.promote("3.0.0", "bad")
+        until(running.refusals, "the refusal")
+        assert not running.flip()
+        shutil.rmtree(site.settings.model.cache or "")
+        site.refused.clear()
+        with site.manager() as started:
+            assert version(started) == version(running) == ("2.0.0", 2)
+            assert started.champion.encoder.revision == 2
+            assert started.champion.reason == "good"
+            assert started.refusals() == site.refused == [Refusal("3.0.0", "wrong scores")]
+            assert (started.aspired_revision, started.refuses_channel) == (3, True)
+            site.promote("1.0.0")
+            until(started.flip, "the next good version")
+            assert (version(started), started.refuses_channel) == (("1.0.0", 4), False)
+
+
+def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(site: Site) -> None:
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.settings = minimal(model=site.settings.model.model_dump() | {"poll_seconds": 3_600})
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        site.promote("3.0.0")
+        manager.hurry()
+        until(manager.flip, "the good revision between")
+        assert version(manager) == ("2.0.0", 2)
+        assert (manager.aspired_revision, manager.refusals()) == (3, [Refusal("3.0.0", "wrong scores")])
+
+
+def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
+    site.promote("2.0.0", canary=5)
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 2)
+        assert manager.canary
+        assert (manager.canary.version, manager.canary.percent) == ("2.0.0", 5)
+
+
+def test_a_move_that_was_interrupted_is_no_state_to_go_back_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as interrupted:
+        real = LayoutStore.move_tags
+
+        def entry_only(store: LayoutStore, to: Any, *, expect: Any) -> None:
+            real(store, {name: at for name, at in to.items() if name != "prod"}, expect=expect)
+
+        interrupted.setattr(LayoutStore, "move_tags", entry_only)
+        with contextlib.suppress(RegistryError):
+            site.promote("2.0.0")
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert (version(manager), manager.aspired_revision) == (("1.0.0", 1), 3)
+
+
+def delete_version(site: Site, number: str) -> None:
+    digest = site.store.resolve(number).digest
+    (site.registry / "m" / "blobs" / "sha256" / digest.removeprefix("sha256:")).unlink()
+
+
+def forge_tag(site: Site, number: str) -> None:
+    site.store.move_tags({"prod": site.store.resolve(number)}, expect={})
+
+
+def forget_tag(site: Site, _: str) -> None:
+    index = site.registry / "m" / "index.json"
+    document = json.loads(index.read_text())
+    name = "org.opencontainers.image.ref.name"
+    document["manifests"] = [one for one in document["manifests"] if one.get("annotations", {}).get(name) != "prod"]
+    index.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [(delete_version, "sha256:"), (forge_tag, "no entry of its history"), (forget_tag, "prod")],
+)
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_channel_whose_state_is_damaged_is_refused_and_the_last_good_one_is_served(
+    site: Site, damage: Callable[[Site, str], None], reason: str, cached: bool
+) -> None:
+    with site.manager():
+        pass
+    if damage is delete_version:
+        site.promote("2.0.0")
+    damage(site, "2.0.0")
+    if not cached:
+        shutil.rmtree(site.settings.model.cache or "")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        assert manager.refuses_channel
+        assert reason in manager.refusals()[-1].reason
+        assert site.refused
+
+
+def denied(site: Site, folder: Path) -> str:
+    digest = site.store.resolve("2.0.0").digest
+    (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
+    return "is denied by the policy"
+
+
+def unsigned(site: Site, folder: Path) -> str:
+    keys.generate(folder / "release", None)
+    (folder / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: release.pub}]\n")
+    signatures.sign(site.store, site.store.resolve("1.0.0").digest, keys.read_private(folder / "release.key", None), NOW)
+    return "it has no signature"
+
+
+def too_large(site: Site, folder: Path) -> str:
+    (folder / "2.0.0" / "README.md").write_text("large" * 100_000)
+    package.push(site.store, folder / "2.0.0", "m", "2.0.1")
+    return "bytes"
+
+
+def without_signature(site: Site, folder: Path) -> str:
+    unchecked = package.read(folder / "2.0.0")
+    (folder / "2.0.0" / "signature.json").write_text('{"inputs": 7}')
+    package.push(site.store, unchecked, "m", "2.0.1")
+    return "signature.json"
+
+
+def wrong(site: Site, _: Path) -> str:
+    site.fails["2.0.0"] = ModelRefused("golden example 1 must score 1")
+    return "golden example 1"
+
+
+@pytest.mark.parametrize("make", [denied, unsigned, too_large, without_signature, wrong])
+def test_a_start_serves_the_last_good_version_for_each_kind_of_refusal(
+    site: Site, tmp_path: Path, make: Callable[[Site, Path], str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text("signatures: optional\n")
+    reason = make(site, tmp_path)
+    model = {"policy": tmp_path / "policy.yaml", "max_bytes": 400_000}
+    site.settings = minimal(model=site.settings.model.model_dump() | model)
+    site.promote("2.0.1" if "2.0.1" in site.store.tags() else "2.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        (refusal,) = manager.refusals()
+        assert reason in refusal.reason
+        assert manager.refuses_channel
+
+
+def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back_on(site: Site, tmp_path: Path) -> None:
+    site.promote("2.0.0")
+    with site.manager():
+        pass
+    denied(site, tmp_path)
+    site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
+    site.fails["3.0.0"] = ModelRefused("wrong scores")
+    site.promote("3.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+
+
+def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_good_one(site: Site) -> None:
+    site.fails["1.0.0"] = ModelRefused("wrong scores")
+    made = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
+    with contextlib.closing(made):
+        for _ in range(3):
+            with pytest.raises(Away, match=r"no model version to serve: 1\.0\.0: wrong scores"):
+                made.start()
+        assert (site.loads, site.refused) == (["1.0.0"], [Refusal("1.0.0", "wrong scores")])
+        site.promote("2.0.0")
+        made.start()
+        assert version(made) == ("2.0.0", 2)
+
+
+def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
+    site.fails["1.0.0"] = ModelRefused("not signed")
+    made = VersionManager(site.settings, site.load, site.outages)
+    with contextlib.closing(made):
+        with pytest.raises(Away, match="not signed"):
+            made.start()
+        site.fails.clear()
+        made.start()
+        assert version(made) == ("1.0.0", 1)
+
+
+def signed_site(tmp_path: Path) -> Site:
+    """One whose policy accepts moves that `moves` signed, and has accepted revision 1."""
+    site = Site(tmp_path)
+    keys.generate(tmp_path / "moves", None)
+    (tmp_path / "policy.yaml").write_text("signatures: optional\nmoves: signed\nkeys: [{id: ops, file: moves.pub}]\n")
+    site.settings = minimal(model=site.settings.model.model_dump() | {"policy": tmp_path / "policy.yaml"})
+    site.key = keys.read_private(tmp_path / "moves.key", None)
+    site.promote("1.0.0")
+    return site
+
+
+def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_scorer_that_runs(site: Site) -> None:
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(manager.flip, "the second version")
+        forge_tag(site, "3.0.0")
+        until(manager.refusals, "the refusal")
+        assert "no entry of its history" in manager.refusals()[0].reason
+        assert not manager.flip()
+        assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
+        site.promote("3.0.0")
+        until(manager.flip, "the move")
+        assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
+
+
+def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_path: Path) -> None:
+    site = signed_site(tmp_path)
+    site.promote("2.0.0")
+    with site.manager() as running:
+        site.key, key = None, site.key
+        site.promote("1.0.0")
+        until(running.refusals, "the refusal")
+        assert not running.flip()
+        (refusal,) = running.refusals()
+        assert refusal.version == "1.0.0"
+        assert "revision 3) is not signed by a trusted key: its history entry has no signature" in refusal.reason
+        assert (version(running), running.aspired_revision, running.refuses_channel) == (("2.0.0", 2), 3, True)
+        shutil.rmtree(site.settings.model.cache or "")
+        with site.manager() as started:
+            assert version(started) == ("2.0.0", 2)
+        assert site.refused == [refusal, refusal]
+        site.key = key
+        site.promote("1.0.0")
+        until(running.flip, "the signed move")
+        assert (version(running), running.refuses_channel) == (("1.0.0", 4), False)
+
+
+def test_an_earlier_state_that_is_put_back_without_a_move_is_refused(tmp_path: Path) -> None:
+    site = signed_site(tmp_path)
+    site.promote("2.0.0")
+    with site.manager() as manager:
+        assert version(manager) == ("2.0.0", 2)
+        tag = tags.history_tag("prod", 2)
+        entry = site.store.resolve(tag).digest
+        site.store.move_tags({"prod": site.store.resolve("1.0.0")}, expect={})
+        site.store.delete(
+            [entry], expect={name: site.store.resolve(name).digest for name in site.store.tags()}, grace_seconds=0
+        )
+        until(manager.refusals, "the refusal")
+        assert "names revision 1, and was at revision 2" in manager.refusals()[0].reason
+        assert not manager.flip()
+    with site.manager() as manager:
+        assert version(manager) == ("2.0.0", 2), "the highest accepted revision is kept in the cache"
+        assert "was at revision 2" in manager.refusals()[0].reason

@@ -1,0 +1,106 @@
+"""When the coordinator is asked for the group's members, what is logged of its answers, and how often."""
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher.kafka.groups import GroupMember
+from scorer.observability.foreign_members import LOOK_SECONDS, REPEAT_SECONDS, SETTLE_SECONDS, ForeignMembers, foreign
+from tests.support.waiting import until
+
+OURS = GroupMember("n.a", "/10.0.0.1", 2)
+THEIRS = GroupMember("rdkafka", "/10.0.0.9", 2)
+PLACES = frozenset({("in", 0), ("in", 1)})
+
+
+class Watched:
+    """A watch over a scripted coordinator: `members` are its next answer. `now` moves by hand."""
+
+    def __init__(self, *members: GroupMember) -> None:
+        self.members = [*members]
+        self.fails = False
+        self.asked = 0
+        self.shown: list[int] = []
+        self.now = 100.0
+        self.watch = ForeignMembers("n", self._ask, self.shown.append)
+
+    def _ask(self) -> list[GroupMember]:
+        self.asked += 1
+        if self.fails:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return self.members
+
+    def after(self, seconds: float, *, joined: bool = True, partitions: frozenset[tuple[str, int]] = PLACES) -> None:
+        """Tick so much later, and again once the answer is there."""
+        self.now += seconds
+        before = self.asked
+        self.watch.tick(self.now, joined=joined, partitions=partitions)
+        until(lambda: self.watch._answer is None or self.watch._answer.done(), "the answer")
+        if self.asked > before:
+            self.watch.tick(self.now, joined=joined, partitions=partitions)
+
+
+def test_scorers_are_told_by_their_client_ids() -> None:
+    members = [OURS, THEIRS, GroupMember("n", "h", 0), GroupMember("nn.a", "h", 0), GroupMember("", "h", 0)]
+    assert [member.client_id for member in foreign(members, "n")] == ["rdkafka", "n", "nn.a", ""]
+
+
+def test_a_foreign_member_is_named_with_client_id_host_and_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    watched = Watched(OURS, THEIRS)
+    watched.after(0)
+    watched.after(SETTLE_SECONDS)
+    assert watched.watch.told is not None
+    assert "client id 'rdkafka' on host 10.0.0.9 (2 partitions)" in watched.watch.told
+    assert watched.watch.told in caplog.text
+    assert watched.shown == [1]
+
+
+def test_it_is_asked_once_after_each_change_of_the_assignment_and_not_while_nothing_changes() -> None:
+    watched = Watched(OURS)
+    watched.after(0)
+    assert watched.asked == 0, "a rebalance may still go on"
+    watched.after(SETTLE_SECONDS)
+    for _ in range(10):
+        watched.after(LOOK_SECONDS)
+    assert watched.asked == 1
+    fewer = PLACES - {("in", 0)}
+    watched.after(1, partitions=fewer)
+    watched.after(SETTLE_SECONDS, partitions=fewer)
+    assert watched.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("joined", "fails", "members"), [(True, False, [THEIRS]), (False, False, [OURS]), (True, True, [OURS])]
+)
+def test_it_is_asked_again_while_something_is_wrong(joined: bool, fails: bool, members: list[GroupMember]) -> None:
+    watched = Watched(*members)
+    watched.fails = fails
+    watched.after(0, joined=joined)
+    watched.after(SETTLE_SECONDS, joined=joined)
+    watched.after(LOOK_SECONDS, joined=joined)
+    assert watched.asked == 2
+
+
+def test_the_same_members_are_logged_seldom_and_others_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    watched = Watched(THEIRS)
+    watched.after(0)
+    watched.after(SETTLE_SECONDS)
+    for _ in range(int(REPEAT_SECONDS / LOOK_SECONDS)):
+        watched.after(LOOK_SECONDS)
+    assert len(caplog.records) == 2
+    watched.members = [THEIRS, GroupMember("other", "/10.0.0.8", 1)]
+    watched.after(LOOK_SECONDS)
+    assert len(caplog.records) == 3
+    watched.members = [THEIRS._replace(partitions=1), GroupMember("other", "/10.0.0.8", 2)]
+    watched.after(LOOK_SECONDS)
+    assert len(caplog.records) == 3, "a rebalance among them is nothing new"
+    watched.members = [OURS]
+    watched.after(LOOK_SECONDS)
+    assert watched.watch.told is None
+    assert watched.shown[-1] == 0
+
+
+def test_a_client_id_cannot_write_to_a_terminal() -> None:
+    assert str(GroupMember("\x1b[2J" + "x" * 1_000, "/h", 1)) == f"client id '?[2J{'x' * 96}' on host h (1 partition)"

@@ -1,0 +1,91 @@
+"""When a scorer is alive and ready, how late it is, and what it says where it is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.runtime.dependencies import COMMITS, MODEL_REGISTRY, Outages
+from publisher.transactions.protocol import Counters
+from scorer.observability.lag import LagClock
+from scorer.observability.liveness import LONG_SECONDS, Progress, not_live, not_ready
+
+NOW = 1_000.0
+
+
+def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = True) -> str | None:
+    """What /readyz says at NOW of a scorer that is at its start, or in its group."""
+    progress = Progress(NOW, state="not yet in the consumer group", joined=joined)
+    return not_ready(outages or Outages(), counters, progress, lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (None, None),
+        (0.0, None),
+        (LONG_SECONDS, None),
+        (LONG_SECONDS + 1, "a transaction has been open for 31 s"),
+        (3_600.0, "a transaction has been open for 3600 s"),
+    ],
+)
+def test_a_scorer_whose_transaction_stays_open_for_long_is_not_ready(age: float | None, said: str | None) -> None:
+    counters = Counters(open_since=None if age is None else NOW - age)
+    assert ready(counters) == said
+    counters.open_since = None
+    assert ready(counters) is None
+
+
+def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> None:
+    outages, late = Outages(), Counters(open_since=NOW - 40.0)
+    assert ready(Counters(), joined=False) == "not yet in the consumer group"
+    assert ready(late, joined=False) == "a transaction has been open for 40 s"
+    outages.begin(MODEL_REGISTRY, "no route", goes_on=True)
+    assert ready(Counters(), outages) is None
+    outages.begin(COMMITS, "timed out")
+    assert ready(late, outages) == "commits: timed out"
+
+
+@pytest.mark.parametrize(("scoring", "age", "live"), [(True, 59.0, True), (True, 60.0, False), (False, 600.0, True)])
+def test_a_scoring_thread_that_does_not_move_is_not_alive(scoring: bool, age: float, live: bool) -> None:
+    said = not_live(Progress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
+    assert (said is None) == live
+
+
+ONE = ("flights", 0)
+NOW_MS = 1_700_000_000_000
+
+
+def test_lag_is_the_age_of_the_last_answer_while_records_wait() -> None:
+    for waiting, seconds in ((5, 90.0), (0, 0.0)):
+        assert LagClock().seconds({ONE: waiting}, {ONE: NOW_MS - 90_000}, NOW_MS) == {ONE: seconds}
+
+
+def test_an_event_after_a_quiet_hour_is_not_an_hour_late() -> None:
+    clock, answered = LagClock(), {ONE: NOW_MS}
+    clock.seconds({ONE: 0}, answered, NOW_MS + 3_600_000)
+    assert clock.seconds({ONE: 1}, answered, NOW_MS + 3_601_000) == {ONE: 1.0}
+
+
+def test_a_partition_that_never_answers_is_late_from_the_first_look_on() -> None:
+    clock = LagClock()
+    assert clock.seconds({ONE: 7}, {}, NOW_MS) == {ONE: 0.0}
+    assert clock.seconds({ONE: 9}, {}, NOW_MS + 120_000) == {ONE: 120.0}
+
+
+def test_a_partition_that_comes_back_is_not_judged_by_its_former_stay() -> None:
+    clock = LagClock()
+    clock.seconds({ONE: 0}, {}, NOW_MS)
+    clock.seconds({}, {}, NOW_MS + 60_000)
+    assert clock.seconds({ONE: 3}, {}, NOW_MS + 120_000) == {ONE: 0.0}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10_000), st.booleans()), max_size=20))
+def test_lag_is_never_negative_and_grows_no_faster_than_the_clock(looks: list[tuple[int, int, bool]]) -> None:
+    clock, now, last = LagClock(), NOW_MS, 0.0
+    answered: dict[tuple[str, int], int] = {}
+    for waiting, later, answers in looks:
+        now += later
+        answered = {ONE: now} if answers else answered
+        found = clock.seconds({ONE: waiting}, answered, now)[ONE]
+        assert 0 <= found <= last + later / 1_000 + 1e-6
+        last = found

@@ -1,0 +1,21 @@
+"""What the metrics say of batches."""
+
+from prometheus_client import generate_latest
+
+from publisher.transactions.protocol import Counters
+from scorer.observability.metrics import Metrics
+from scorer.settings.sections import ModelSettings
+
+
+def test_batches_are_counted_by_label() -> None:
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    for _ in range(2):
+        metrics.batch(3, "empty", {"scored": 2, "expired": 1}, {"malformed": 0}, {"decode": 0.5, "commit": -1e-9})
+    value = metrics.registry.get_sample_value
+    assert value("scorer_events_total", {"outcome": "scored"}) == 4
+    assert value("scorer_events_total", {"outcome": "expired"}) == 2
+    assert value("scorer_dead_letters_total", {"reason": "malformed"}) == 0
+    assert value("scorer_batches_limited_total", {"by": "empty"}) == 2
+    assert value("scorer_stage_seconds_total", {"stage": "decode"}) == 1.0
+    assert value("scorer_stage_seconds_total", {"stage": "commit"}) == 0.0, "a counter never falls"
+    assert b"# TYPE scorer_stage_seconds_total counter" in generate_latest(metrics.registry)

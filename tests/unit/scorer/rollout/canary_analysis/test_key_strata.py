@@ -1,0 +1,53 @@
+"""Sums by cell: exact in any order, merged and kept without a loss."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from xxhash import xxh64_intdigest
+
+from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN, Cells, cell
+
+one_pair = st.tuples(st.integers(0, CELLS - 1), st.floats(-1.0, 1.0))
+some_pairs = st.lists(one_pair, max_size=40)
+
+
+def of(pairs: list[tuple[int, float]]) -> Cells:
+    return Cells().added([place for place, _ in pairs], [difference for _, difference in pairs])
+
+
+def same(one: Cells, other: Cells) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("sums", "squares", "counts"))
+
+
+@examples(max_examples=50)
+@given(some_pairs, some_pairs, st.randoms(use_true_random=False))
+def test_the_order_and_the_batches_change_no_bit(one: list[tuple[int, float]], other: list[tuple[int, float]], chance) -> None:  # type: ignore[no-untyped-def]
+    whole = [*one, *other]
+    chance.shuffle(whole)
+    assert same(of(one).merged(of(other)), of(whole))
+    single = Cells()
+    for pair in whole:
+        single = single.added([pair[0]], [pair[1]])
+    assert same(single, of(whole))
+
+
+@examples(max_examples=50)
+@given(some_pairs)
+def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None:
+    found = of(pairs)
+    assert found.pairs == len(pairs)
+    assert found.active == len({place for place, _ in pairs})
+    for place in {place for place, _ in pairs}:
+        mine = [round(difference / GRAIN) * GRAIN for at, difference in pairs if at == place]
+        assert (found.sums[place], found.counts[place]) == (sum(mine), len(mine))
+        assert found.squares[place] == sum(difference**2 for difference in mine)
+
+
+def test_all_events_of_a_key_fall_in_one_cell_and_those_without_one_in_many() -> None:
+    hashed = xxh64_intdigest(b"k")
+    assert {cell(hashed, ("events", p), offset) for p in range(3) for offset in range(50)} == {cell(hashed, ("other", 9), 7)}
+    alone = {cell(None, ("events", p), offset) for p in range(3) for offset in range(200)}
+    assert len(alone) > 400
+    counts = np.bincount([cell(xxh64_intdigest(b"key %d" % n), ("events", 0), 0) for n in range(100 * CELLS)], minlength=CELLS)
+    assert abs(counts - 100).max() < 6 * 10  # six sigma

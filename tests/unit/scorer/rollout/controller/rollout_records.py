@@ -1,0 +1,53 @@
+"""Rollouts as their records make them, for tests."""
+
+from typing import Any
+
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.event_log import Ledger, Rollout
+from scorer.rollout.controller.log_records import Command, Entry, Kind, Planned, State, Verb, Version
+
+OLD, NEW = Version("sha256:" + "a" * 64, "1.0.0"), Version("sha256:" + "b" * 64, "2.0.0")
+BASE = 7
+STEPS: list[dict[str, Any]] = [
+    {"compare": {"last": "1h"}},
+    {"shadow": "20%", "bake": "10s"},
+    {"canary": "5%", "bake": "10s", "approve": True},
+    {"promote": True, "watch": "10s"},
+]
+
+
+class Story:
+    """A ledger, and the next record of its rollout."""
+
+    def __init__(self, steps: list[dict[str, Any]] = STEPS, name: str = "r", ledger: Ledger | None = None, **plan: Any) -> None:
+        self.ledger = ledger or Ledger()
+        self.name = name
+        self._seq = -1
+        self.entry(
+            Kind.STARTED, plan={"candidate": "2.0.0", "steps": steps, **plan}, champion=OLD, candidate=NEW, revision=BASE
+        )
+
+    @property
+    def rollout(self) -> Rollout:
+        return self.ledger.rollouts[self.name]
+
+    def entry(self, kind: Kind, step: int = -1, **more: Any) -> "Story":
+        self._seq += 1
+        entry = Entry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **more)
+        self.ledger.hear(f"{self.name}/{self._seq}".encode(), log_records.encode(entry))
+        return self
+
+    def moved(self, step: int, revision: int) -> "Story":
+        """An intended move, and its end."""
+        self.entry(Kind.INTENDED, step, move=Planned(revision - 1, "2.0.0"), revision=revision - 1)
+        return self.entry(Kind.MOVED, step, revision=revision)
+
+    def said(self, verb: Verb, step: int | None = None) -> "Story":
+        command = Command(verb, "ann", "because", 1, self.rollout.step if step is None else step)
+        self.ledger.hear(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
+        return self
+
+    def state(self, **more: Any) -> "Story":
+        told = State("controller", 1, self.rollout.step, **more)
+        self.ledger.hear(f"{self.name}/state".encode(), log_records.encode(told))
+        return self

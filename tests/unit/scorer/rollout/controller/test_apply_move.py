@@ -1,0 +1,122 @@
+"""Moves of a rollout in a real registry folder: made once, whenever and wherever they were broken off."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.channels import channel, signed_move
+from model_registry.channels.history import EVIDENCE_TYPE
+from model_registry.errors import NotFound, Refused
+from model_registry.oci import manifest
+from model_registry.oci.digests import of_bytes
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores.oci_layout import LayoutStore
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.apply_move import Overtaken, carry_out
+from scorer.rollout.controller.log_records import Entry, Kind, Planned
+from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
+from tests.unit.model_registry.keyring import NOW, ONE, trusted
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_package: MakePackage) -> LayoutStore:
+    """Versions 1.0.0 and 2.0.0; `prod` is at revision 1, and names the first."""
+    made = LayoutStore(tmp_path / "registry" / "flights")
+    push_versions(made, make_package, "1.0.0", "2.0.0")
+    promote(made, "1.0.0")
+    return made
+
+
+def intended(planned: Planned, seq: int = 3) -> Entry:
+    return Entry("r", seq, Kind.INTENDED, 1, "controller", 1, ["because"], move=planned, verdict="promote")
+
+
+def canary(expects: int = 1) -> Entry:
+    return intended(Planned(expects, "2.0.0", canary=5, pairs=20))
+
+
+def versions(store: LayoutStore) -> list[tuple[str, str, int]]:
+    return [(role.role, role.version, role.weight) for role in channel.resolve(store, "prod").roles]
+
+
+def test_a_move_stands_in_the_history_with_its_evidence(store: LayoutStore) -> None:
+    entry = canary()
+    move = carry_out(store, "prod", entry)
+    assert (move.revision, move.actor, move.reason) == (2, "rollout r", "promote: because")
+    assert move.evidence == of_bytes(log_records.encode(entry))
+    kept = store.blob(manifest.content(EVIDENCE_TYPE, log_records.encode(entry)))
+    assert log_records.entry_of(b"".join(kept)) == entry
+    assert [role.pairs for role in channel.resolve(store, "prod").roles] == [0, 20]
+    assert channel.history(store, "prod")[-1] == move
+    back = carry_out(store, "prod", intended(Planned(2, restores=1), 5))
+    assert (back.revision, back.to_version, back.restores) == (3, "1.0.0", 1)
+
+
+def test_moves_forward_and_back_are_signed_where_there_is_a_key(store: LayoutStore) -> None:
+    for entry in (canary(), intended(Planned(2, restores=1), 5)):
+        move = carry_out(store, "prod", entry, ONE)
+        assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
+
+
+def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) -> None:
+    first = carry_out(store, "prod", canary())
+    assert carry_out(store, "prod", canary()) == first
+    assert len(channel.history(store, "prod")) == 2
+
+
+def test_one_that_was_broken_off_between_history_and_tag_is_made(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = LayoutStore.move_tags
+
+    def half(self: LayoutStore, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        some = {tag: at for tag, at in to.items() if tag != "prod"}
+        whole(self, some, expect={tag: at for tag, at in expect.items() if tag in some})
+        raise Killed
+
+    monkeypatch.setattr(LayoutStore, "move_tags", half)
+    with pytest.raises(Killed):
+        carry_out(store, "prod", canary())
+    monkeypatch.setattr(LayoutStore, "move_tags", whole)
+    assert channel.resolve(store, "prod").revision == 1
+    move = carry_out(store, "prod", canary())
+    assert (move.revision, channel.resolve(store, "prod").revision) == (3, 3)
+    assert versions(store) == [("champion", "1.0.0", 95), ("canary", "2.0.0", 5)]
+    assert carry_out(store, "prod", canary()) == move
+
+
+def test_somebody_elses_move_holds(store: LayoutStore) -> None:
+    promote(store, "2.0.0")
+    with pytest.raises(Overtaken, match="at revision 2, and was expected at 1"):
+        carry_out(store, "prod", canary())
+    carry_out(store, "prod", intended(Planned(2, "1.0.0")))
+    promote(store, "2.0.0")
+    with pytest.raises(Overtaken):
+        carry_out(store, "prod", intended(Planned(2, "1.0.0")))
+    assert channel.resolve(store, "prod").version == "2.0.0"
+
+
+def test_somebody_who_moves_it_at_the_same_moment_is_seen(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = channel.promote
+
+    def late(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(channel, "promote", real)
+        promote(store, "2.0.0")
+        return real(*given, **more)
+
+    monkeypatch.setattr(channel, "promote", late)
+    with pytest.raises(Overtaken):
+        carry_out(store, "prod", canary())
+    assert versions(store) == []
+
+
+def test_what_the_registry_does_not_have_is_said(store: LayoutStore) -> None:
+    with pytest.raises(NotFound, match=r"no version '3\.0\.0'"):
+        carry_out(store, "prod", intended(Planned(1, "3.0.0", canary=5)))
+    with pytest.raises(Refused, match="not sha256:0"):
+        carry_out(store, "prod", intended(Planned(1, "2.0.0", "sha256:" + "0" * 64, canary=5)))
+    assert channel.resolve(store, "prod").revision == 1

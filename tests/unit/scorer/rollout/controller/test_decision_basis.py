@@ -1,0 +1,293 @@
+"""Decisions of every rule kind, made from topics that are read at any pace, are made again from what their entries name.
+
+A topic is a value here: records by offset, of which retention and compaction remove some. Labels come late, and twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from publisher.kafka.partitions import Offsets, Partition, Spans
+from publisher.kafka.reader import Batch as Read
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.source_position import Position
+from publisher.kafka.topics import Bounds
+from publisher.runtime.time_range import ALWAYS
+from scorer.dead_letters.headers import HeaderList, dead_headers
+from scorer.evaluation.decision_output import DecidedOutputs
+from scorer.rollout.canary_analysis.analysis_report import Judgement, Stretch
+from scorer.rollout.canary_analysis.fetch import Batch, Taken
+from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
+from scorer.rollout.canary_analysis.pair_sums import PairSums
+from scorer.rollout.canary_analysis.verdict import BRIER
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.analysis_step import verdict
+from scorer.rollout.controller.decision_basis import Basis, basis_of, differences, missing, obstacles, removed, uncertain
+from scorer.rollout.controller.event_log import Rollout
+from scorer.rollout.controller.log_records import Entry, Kind
+from scorer.settings import Settings
+from tests.unit.scorer.minimal import minimal
+from tests.unit.scorer.rollout.controller.rollout_records import NEW, OLD, Story
+
+WIDTH = 2
+SCORES, SHADOW, DEAD, LABELS = "out", "out.shadow", "out.dead", "labels"
+ANSWERS = [(topic, number) for topic in (SCORES, SHADOW, DEAD) for number in range(WIDTH)]
+LAX = {"errors": 1.0, "flips": 1.0, "psi": 100.0}
+RULES: dict[str, dict[str, Any]] = {
+    "errors": LAX | {"errors": 0.0},
+    "flips": LAX | {"flips": 0.0},
+    "psi": LAX | {"psi": 0.0},
+    "brier": LAX | {"brier": {"margin": 0.001, "within": "48h"}},
+    "all": {"errors": 0.01, "flips": 0.01, "psi": 0.1, "brier": 0.01},
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderList
+
+
+@dataclass
+class Log:
+    """A partition: its records, the first offset that is kept, and the offset behind the last."""
+
+    records: list[Record] = field(default_factory=list)
+    low: int = 0
+    high: int = 0
+
+    def append(self, key: bytes | None, value: bytes | None, headers: HeaderList = ()) -> None:  # type: ignore[assignment]
+        self.records.append(Record(self.high, key, value, list(headers)))
+        self.high += 1
+
+    def between(self, start: int, end: int) -> list[Record]:
+        return [each for each in self.records if max(start, self.low) <= each.offset < end]
+
+
+class Topics:
+    """All logs, as a judge reads them, and as the reader of labels does."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.logs = {at: Log() for at in [*ANSWERS, *((LABELS, number) for number in range(WIDTH))]}
+        self.events: Counter[int] = Counter()
+        self.scores: dict[str, float] = {}
+
+    def partitions(self, topics: Collection[str]) -> list[Partition]:
+        return [at for at in self.logs if at[0] in topics]
+
+    def spans(self, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
+        return {at: Bounds(self.logs[at].low, self.logs[at].high) for at in partitions}
+
+    def read(self, spans: Spans) -> Iterator[Read]:
+        """Give labels in an order of their own each time."""
+        for topic, number in self.chance.sample(list(spans), len(spans)):
+            rows = self.logs[topic, number].between(*spans[topic, number])
+            messages = [
+                Message(topic=topic, partition=number, key=r.key, value=r.value, timestamp=(TIMESTAMP_CREATE_TIME, r.offset))
+                for r in rows
+            ]
+            if rows:
+                yield Read((topic, number), [r.offset for r in rows], messages)
+
+    def answer(self, lane: int, several: bool) -> None:
+        """Score a batch of events of a partition: what fails is behind the rest, and a transaction marker ends each log."""
+        chance, first = self.chance, self.events[lane]
+        self.events[lane] += (count := chance.randint(1, 12))
+        failed = []
+        for n in range(first, first + count):
+            score, key = round(chance.random(), 3), f"k{chance.randrange(6)}".encode() if chance.random() < 0.9 else None
+            self.scores[f"{lane}/{n}"] = score
+            place = f'"source":{{"topic":"in","partition":{lane},"offset":{n}}},"id":"{lane}/{n}"'
+            if chance.random() < 0.1:
+                source = Position("r", "in", lane, n)
+                facts: Any = {"reason": "missing-field", "error": "x", "model": f"m:1@{OLD.digest}", "arm": "champion"}
+                self.logs[DEAD, lane].append(key, b"{}", dead_headers(None, source=source, at_ms=1, **facts))
+            else:
+                self.logs[SCORES, lane].append(key, record(OLD.digest, place, score, several))
+            if chance.random() < 0.8:
+                other = chance.choice([score, 1 - score, score / 2, None])
+                if other is None:
+                    failed.append((key, record(NEW.digest, place, None, several)))
+                else:
+                    self.logs[SHADOW, lane].append(key, record(NEW.digest, place, other, several))
+        for key, value in failed:
+            self.logs[SHADOW, lane].append(key, value)
+        for topic in (SCORES, SHADOW, DEAD):
+            self.logs[topic, lane].high += 1
+
+    def label(self) -> None:
+        """Write some labels: of events that are scored, or are not yet; newer ones, withdrawn ones, and unusable ones."""
+        for _ in range(self.chance.randint(1, 25)):
+            lane = self.chance.randrange(WIDTH)
+            id_ = f"{lane}/{self.chance.randrange(self.events[lane] + 5)}"
+            outcome = self.chance.choice([0, 1, 1 if self.scores.get(id_, 0.0) > 0.5 else 0, None, 7, "maybe", [1]])
+            value = None if self.chance.random() < 0.1 else json.dumps({"label": outcome}).encode()
+            self.logs[LABELS, self.chance.randrange(WIDTH)].append(id_.encode(), value)
+
+    def retain(self) -> None:
+        """Remove the oldest records of a partition, or of a compacted one any."""
+        log = self.logs[self.chance.choice(list(self.logs))]
+        if self.chance.random() < 0.5:
+            log.low = self.chance.randint(log.low, log.high)
+        elif log.records:
+            log.records.remove(self.chance.choice(log.records))
+
+
+def record(digest: str, place: str, score: float | None, several: bool) -> bytes:
+    """A score record; a score of `several` outputs decides on one of them."""
+    if score is None:
+        return f'{{{place},"digest":"{digest}","status":"dead_lettered","score":null,"fallback":"missing-field"}}'.encode()
+    shown = f'{{"amount":7.5,"risk":{score}}}' if several else str(score)
+    decision = "high" if score >= 0.5 else "low"
+    return f'{{{place},"digest":"{digest}","status":"scored","score":{shown},"decision":"{decision}","event_ms":1}}'.encode()
+
+
+class Judge:
+    """Reads the answers of a stretch in random portions, and judges at any time."""
+
+    def __init__(self, topics: Topics, settings: Settings, starts: Offsets, outputs: DecidedOutputs) -> None:
+        self._topics, self._settings, self._starts = topics, settings, starts
+        self.reached = dict(starts)
+        self.records: Counter[Partition] = Counter()
+        self.pairs = PairSums(settings, Story().rollout.rivals.contest, ALWAYS, outputs, labels=True)
+        self.pairs.share_room(starts)
+
+    def read(self, stops: Offsets, portions: int | None = None) -> None:
+        """Read so many portions, or all before the stops."""
+        while portions != 0 and (left := [at for at, stop in stops.items() if self.reached[at] < stop]):
+            portions = None if portions is None else portions - 1
+            parts = self._topics.chance.sample(left, self._topics.chance.randint(1, len(left)))
+            self._take({at: min(stops[at], self.reached[at] + self._topics.chance.randint(1, 15)) for at in parts})
+            if self._topics.chance.random() < 0.5:
+                self.pairs.settle(self.reached, {at: log.high for at, log in self._topics.logs.items() if at in self.reached})
+            self.pairs.release()
+
+    def _take(self, ends: Offsets) -> None:
+        rows: list[Record] = []
+        batches = []
+        for at, end in ends.items():
+            found = self._topics.logs[at].between(self.reached[at], end)
+            places = np.arange(len(rows), len(rows) + len(found))
+            if found:
+                batches.append(Batch(at, places, np.array([each.offset for each in found], np.int64)))
+            rows += found
+            self.reached[at] = end
+            self.records[at] += len(found)
+        size = sum(len(each.value or b"") for each in rows)
+        values, keys = [each.value for each in rows], [each.key for each in rows]
+        self.pairs.take_in(Taken(values, keys, lambda at: [rows[n].headers for n in at], batches, [], {}, size))
+
+    def labelled(self, until: Offsets | None = None) -> LabelledSums:
+        assert self.pairs.labelled is not None
+        return self.pairs.labelled.differences(cast("TopicReader", self._topics), self._settings, dict(self.reached), until)
+
+    def judged(self, rollout: Rollout, sums: LabelledSums | None, stops: list[str]) -> dict[str, Any]:
+        cells = {**self.pairs.tally.cells, **({} if sums is None else {BRIER: sums.cells})}
+        reasons = {} if sums is None or not sums.reason else {BRIER: sums.reason}
+        found = verdict(rollout.plan, self.pairs.tally, cells, reasons, stops)
+        read = {at: Stretch(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
+        if sums is not None:
+            read |= {at: Stretch(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+        outputs = self.pairs.outputs.names
+        return Judgement(rollout.rivals, found, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs).to_dict()
+
+
+def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[[str], str | None]) -> Entry:
+    """Judge as the controller does, while answers and labels are written: sums by label may be older than the others."""
+    chance, labels = topics.chance, rollout.plan.rules.brier is not None
+    judge = Judge(topics, settings, {at: topics.logs[at].low for at in ANSWERS}, DecidedOutputs(find))
+    sums = None
+    for _ in range(chance.randint(1, 6)):
+        for _ in range(chance.randint(0, 3)):
+            topics.answer(chance.randrange(WIDTH), settings.name == "several")
+        if chance.random() < 0.5:
+            topics.label()
+        judge.read({at: topics.logs[at].high for at in ANSWERS}, chance.choice([1, 3, None]))
+        if labels and (sums is None or chance.random() < 0.5):
+            sums = judge.labelled()
+    stops = ["baked for 1 s of 10", *rollout.plan.rules.margins().obstacles(judge.pairs.sample)]
+    entry = Entry(rollout.id, rollout.seq, Kind.INTENDED, 1, "c", 0, obstacles=stops)
+    judgement = judge.judged(rollout, sums, stops)
+    return log_records.entry_of(log_records.encode(replace(entry, judgement=judgement)))
+
+
+def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: Entry) -> tuple[list[str], list[str]]:
+    """Judge again: why that cannot be done, and what differs."""
+    assert entry.judgement is not None
+    basis = basis_of(rollout, entry)
+    settings = basis.configured(settings)
+    if why := removed(basis, topics.spans(list(basis.answers))):
+        return why, []
+    sums = None
+    if basis.joined is not None:
+        judge = again(topics, settings, basis, basis.joined)
+        sums = judge.labelled(basis.labels)
+        if why := missing(basis.label_records, sums.records, "labels"):
+            return why, []
+    judge = again(topics, settings, basis, {at: bounds.high for at, bounds in basis.answers.items()})
+    if why := missing(basis.records, judge.records, "records"):
+        return why, []
+    found = judge.judged(rollout, sums, obstacles(rollout.plan, judge.pairs.sample, entry.obstacles))
+    differs = list(differences(entry.judgement, json.loads(json.dumps(found))))
+    return (uncertain(basis, entry.judgement, found) if differs else []), differs
+
+
+def again(topics: Topics, settings: Settings, basis: Basis, ends: Offsets) -> Judge:
+    judge = Judge(
+        topics, settings, {at: bounds.low for at, bounds in basis.answers.items()}, DecidedOutputs(gone, basis.outputs)
+    )
+    judge.read(ends)
+    return judge
+
+
+def gone(_: str) -> str | None:
+    """The registry does not have the version any longer."""
+    return None
+
+
+def names(_: str) -> str | None:
+    return "risk"
+
+
+def story(rules: Mapping[str, Any]) -> Story:
+    return Story([{"shadow": "100%"}, {"promote": True}], rules=dict(rules)).moved(0, 8)
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("kind", RULES)
+@examples(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_a_decision_is_made_again_whatever_comes_later(kind: str, name: str, seed: int) -> None:
+    """Unless records are removed: then it is said, and nothing differs."""
+    chance = Random(seed)
+    topics, settings = Topics(chance), minimal(name=name, labels={"topic": LABELS}, dead_letter={"topic": DEAD})
+    for _ in range(chance.randint(0, 4)):  # before the step
+        topics.answer(chance.randrange(WIDTH), name == "several")
+        topics.label()
+    rollout = story(RULES[kind]).rollout
+    entry = decide(topics, settings, rollout, names)
+    for _ in range(chance.randint(0, 6)):
+        topics.answer(chance.randrange(WIDTH), name == "several")
+        topics.label()
+    others = {"topic": LABELS, "value": "other", "classes": ["a", "b"]}
+    changed = minimal(name=name, labels=others, dead_letter={"topic": DEAD})
+    assert verify(topics, changed, rollout, entry) == ([], [])
+    for _ in range(chance.randint(1, 3)):
+        topics.retain()
+    why, differs = verify(topics, changed, rollout, entry)
+    assert not differs
+    assert all("rests on" in line for line in why)

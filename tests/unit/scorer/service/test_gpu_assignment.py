@@ -1,0 +1,150 @@
+"""Which GPUs workers use: pure selections, and an enumeration through a driver library that is compiled here."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import ValidationError
+
+from publisher.errors import Fatal
+from scorer.service.gpu_assignment import select
+from scorer.settings.sections import ModelSettings
+
+DRIVER = """
+#include <stdlib.h>
+#include <string.h>
+int cuInit(unsigned flags) { if (getenv("FAKE_CRASH")) abort(); return getenv("FAKE_ERROR") ? atoi(getenv("FAKE_ERROR")) : 0; }
+int cuDeviceGetCount(int *count) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    *count = atoi(getenv("FAKE_GPUS"));
+    if (visible) {
+        int named = *visible != 0;
+        for (; *visible; visible++) named += *visible == ',';
+        if (named < *count) *count = named;
+    }
+    return 0;
+}
+"""
+"""What libcuda.so.1 does of all this: it counts the GPUs that CUDA_VISIBLE_DEVICES leaves."""
+
+PROGRAM = """
+import os, sys
+from scorer.service import gpu_assignment, supervisor
+from scorer.settings.sections import ModelSettings
+from publisher.errors import Fatal
+from tests.unit.scorer.minimal import minimal
+
+def work(settings, on_serving, in_hand):
+    whole = "../" + settings.replica  # renamed when it is written: the last file ends every worker
+    with open(whole, "w") as file:
+        file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
+    os.rename(whole, settings.replica)
+    on_serving("nowhere")
+    while len(os.listdir()) < workers:
+        pass
+    os.kill(os.getppid(), 15)
+
+chosen, asked = eval(sys.argv[1]), int(sys.argv[2])
+model = {"device": "cuda", "devices": chosen, "cache": "../cache"}
+settings = minimal(model=model, replica="r", http={"listen": "127.0.0.1:0"})
+try:
+    gpus = gpu_assignment.of_workers(settings.model)
+except Fatal as error:
+    sys.exit(f"{error}; {error.hint}")
+workers = asked or len(gpus) or 1
+supervisor.run(settings, workers, work, "INFO", gpus)
+"""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a driver library that has as many GPUs as FAKE_GPUS says."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = folder / "driver.c"
+    source.write_text(DRIVER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)
+    return folder
+
+
+def started(
+    folder: Path, driver: Path, environment: dict[str, str], devices: Any = "all", workers: int = 0
+) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
+    """What each worker sees, by replica, and the supervisor's end."""
+    seen = folder / "seen"
+    seen.mkdir()
+    variables = {**os.environ, "LD_LIBRARY_PATH": str(driver), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, repr(devices), str(workers)],
+        cwd=seen,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return {file.name: file.read_text() for file in seen.iterdir()}, done
+
+
+def test_there_is_a_worker_for_each_visible_gpu(tmp_path: Path, driver: Path) -> None:
+    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "3"})
+    assert seen == {"r-0": "0", "r-1": "1", "r-2": "2"}, done.stderr
+
+
+def test_workers_share_the_gpus_that_cuda_visible_devices_leaves(tmp_path: Path, driver: Path) -> None:
+    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "GPU-8a3c, 2"}, workers=3)
+    assert seen == {"r-0": "GPU-8a3c", "r-1": "2", "r-2": "GPU-8a3c"}, done.stderr
+
+
+def test_model_devices_are_numbers_among_the_visible_gpus(tmp_path: Path, driver: Path) -> None:
+    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "3", "CUDA_VISIBLE_DEVICES": "5,6,7"}, devices=[2, 0])
+    assert seen == {"r-0": "7", "r-1": "5"}, done.stderr
+
+
+@pytest.mark.parametrize("failure", [{"FAKE_GPUS": "0"}, {"FAKE_ERROR": "100"}, {"FAKE_CRASH": "1"}])
+def test_without_a_countable_gpu_one_worker_starts_and_reports(tmp_path: Path, driver: Path, failure: dict[str, str]) -> None:
+    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "1", **failure})
+    assert seen == {"r": "unset"}, done.stderr
+
+
+def test_a_device_that_is_not_visible_ends_the_command_before_any_worker_starts(tmp_path: Path, driver: Path) -> None:
+    seen, done = started(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0,1"}, devices=[2])
+    assert done.returncode == 1
+    assert "model.devices names GPU 2, but 2 are visible, numbered from 0 (CUDA_VISIBLE_DEVICES=0,1)" in done.stderr
+    assert seen == {}
+
+
+@pytest.mark.parametrize(
+    ("devices", "count", "visible", "selected"),
+    [
+        ("all", 2, None, ["0", "1"]),
+        ("all", 1, "3,9", ["3"]),  # the driver ignores the names after one that it does not know
+        ([1], 2, None, ["1"]),
+        ([1, 0], 2, "MIG-1,MIG-2", ["MIG-2", "MIG-1"]),
+    ],
+)
+def test_selection(devices: Sequence[int] | Literal["all"], count: int, visible: str | None, selected: list[str]) -> None:
+    assert select(devices, count, visible) == selected
+
+
+def test_a_device_that_is_not_visible_is_named() -> None:
+    with pytest.raises(Fatal, match=r"model\.devices names GPU 2, but 2 are visible") as raised:
+        select([0, 2], 2, None)
+    assert "name GPUs from 0 to 1" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"devices": [0]}, "devices are GPUs and device is cpu"),
+        ({"device": "cuda", "devices": []}, "names no GPU"),
+        ({"device": "cuda", "devices": [0, 1, 0]}, "one of them twice"),
+        ({"device": "cuda", "devices": [-1]}, "greater than or equal to 0"),
+    ],
+)
+def test_impossible_devices_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ModelSettings.model_validate({"source": "oci:.", **settings})

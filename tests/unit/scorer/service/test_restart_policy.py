@@ -1,0 +1,51 @@
+"""When a worker that ended is started again, and when all of them end."""
+
+import pytest
+
+from scorer.service.restart_policy import STEADY_SECONDS, Restarts
+from scorer.worker.retry_backoff import FIRST_SECONDS
+
+NOW = 1_000.0
+
+
+def restarts(*serving: int) -> Restarts:
+    """With these workers serving."""
+    policy = Restarts()
+    for worker in serving:
+        policy.serving(worker, NOW)
+    return policy
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, -9, -11, 70])
+def test_all_end_where_none_has_served_or_the_next_start_of_the_last_would_meet_the_same_again(code: int) -> None:
+    assert restarts().ended(0, code, NOW) is None
+    assert restarts(0).ended(0, code, NOW) == (None if code in (2, 3) else NOW + FIRST_SECONDS)
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_no_worker_ends_because_another_is_refused(code: int) -> None:
+    policy = restarts(0, 1)
+    assert policy.ended(1, code, NOW) == NOW + FIRST_SECONDS
+    assert policy.ended(1, code, NOW) == NOW + 2 * FIRST_SECONDS
+    assert policy.ended(0, code, NOW) is None, "no worker serves"
+
+
+def test_a_worker_that_keeps_ending_waits_longer_and_longer_by_itself() -> None:
+    policy, now, waits = restarts(0, 1), NOW, []
+    for _ in range(9):
+        again = policy.ended(1, -9, now)
+        assert again is not None
+        waits.append(again - now)
+        now = again
+    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert policy.ended(0, -9, now) == now + FIRST_SECONDS
+
+
+def test_a_worker_that_has_served_for_a_while_begins_anew() -> None:
+    policy = restarts(0)
+    for _ in range(3):
+        policy.ended(0, -9, NOW)
+    policy.serving(0, NOW)
+    assert policy.ended(0, -9, NOW + STEADY_SECONDS - 1) == NOW + STEADY_SECONDS - 1 + 4.0
+    policy.serving(0, NOW)
+    assert policy.ended(0, -9, NOW + STEADY_SECONDS) == NOW + STEADY_SECONDS + FIRST_SECONDS

@@ -1,0 +1,109 @@
+"""The supervisor with workers that do one thing each: hang, crash before they serve, or after."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.benchmarks.bench.workload import configuration
+
+PROGRAM = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from publisher.runtime import logs, watchdog
+from publisher.errors import Fatal
+from scorer.service import supervisor
+from scorer.settings import load
+
+def hang(settings, on_serving, in_hand):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("deaf", flush=True)
+    on_serving("nowhere")
+    while True:
+        signal.pause()
+
+def crash(settings, on_serving, in_hand):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def die(settings, on_serving, in_hand):
+    # each time with another note in hand: by a code, then by a signal, then by one that says that it hung, then by a library
+    lives = Path(settings.replica)
+    life = len(lives.read_text()) if lives.exists() else 0
+    lives.write_text("x" * (life + 1))
+    print(in_hand.read(), flush=True)
+    on_serving("nowhere")
+    if life == 4:
+        signal.pause()
+    in_hand.note({("flights", 0): life + 1})
+    ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.BROKEN)]
+    [*ends, lambda: ctypes.CDLL(None).exit(1)][life]()
+
+def drain(settings, on_serving, in_hand):
+    signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+    on_serving("nowhere")
+    print("serving", flush=True)
+    while not Path("drained").exists():
+        signal.sigtimedwait([], 0.05)
+
+supervisor.GRACE_SECONDS = 0.0
+settings = load(Path(sys.argv[1])).settings
+logs.configure({}, "INFO")
+try:
+    supervisor.run(settings, int(sys.argv[3]), globals()[sys.argv[2]], "INFO")
+except Fatal as error:
+    print(error, flush=True)
+    sys.exit(error.exit_code)
+"""
+
+
+def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_000) -> subprocess.Popen[str]:
+    """A supervisor of workers that do this, and have twice the timeout to end."""
+    config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
+    config["model"]["cache"] = str(folder / "cache")
+    config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": timeout_ms}}
+    (folder / "scorer.yaml").write_text(json.dumps(config))
+    command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work, str(workers)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_worker_that_does_not_end_in_time_is_killed_and_told_of(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "hang")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["deaf\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "did not end within 2 s and was killed" in said
+
+
+def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "crash")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGSEGV
+    assert "was ended by SIGSEGV" in said
+
+
+def test_a_worker_is_started_again_and_what_it_had_in_hand_suspected_only_after_a_death(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "die", workers=1)
+    assert process.stdout is not None
+    found = [process.stdout.readline().strip() for _ in range(5)]
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "worker 0 ended with code 4; starting it again in 0.5 s" in log
+    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
+
+
+def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "drain", workers=1, timeout_ms=300_000)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "told\n"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process.send_signal(number)
+    (tmp_path / "drained").touch()
+    said, log = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+    assert "all workers have ended" in log

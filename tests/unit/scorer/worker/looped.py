@@ -1,0 +1,101 @@
+"""A loop over a scripted group, for its unit tests. It supports no claim about delivery."""
+
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
+
+from publisher.transactions.protocol import Counters
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.start_offsets import AnswersFrom
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.models.latency_model import CostModel
+from scorer.models.version_manager import VersionManager
+from scorer.observability.liveness import Progress
+from scorer.observability.metrics import Metrics
+from scorer.observability.traces import Traces
+from scorer.settings import Settings
+from scorer.worker.context import Collaborators, not_known
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+from scorer.worker.worker import Loop
+from tests.unit.scorer.consumer.group import TOPIC, Group
+
+SETTINGS = Settings.model_validate(
+    {
+        "name": "flights",
+        "replica": "a",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": [TOPIC]},
+        "output": {"topic": "flights.scores"},
+        "model": {"source": "oci:./registry/model"},
+    }
+)
+HERE = TOPIC, 0
+ORIGIN = {"model": "m", "version": "1", "digest": "d", "role": "champion"}
+SCORED_BY_US = Mark(SETTINGS.owner, 1, "1", "d", topic_id="one")
+
+
+class Looped:
+    """A loop between a group that stands at 7 in its one partition, and a session."""
+
+    def __init__(
+        self,
+        mark: Mark = SCORED_BY_US,
+        answers: AnswersFrom | None = None,
+        settings: Settings = SETTINGS,
+        targets: Callable[[], tuple[Target, Target] | None] = not_known,
+    ) -> None:
+        self.group = Group()
+        self.group.committed[HERE] = 7, mark
+        self.group.answers = answers
+        self.session = self.group.session
+        self.session.counters = Counters()
+        loaded = SimpleNamespace(cost=CostModel(), inference=CostModel())
+        champion: Any = SimpleNamespace(
+            loaded=loaded,
+            encoder=SimpleNamespace(provenance=ORIGIN),
+            resolution=SimpleNamespace(revision=1),
+            label="m:1",
+            reason="faster",
+        )
+        serving = {"serving": {"champion": champion}, "champion": champion, "canary": None}
+        self.versions = create_autospec(VersionManager, instance=True, **serving)
+        self.versions.flip.return_value = False
+        self.scoring = create_autospec(Scoring, instance=True)
+        self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
+        self.scoring.score.side_effect = lambda batch, *_: Scored(
+            [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))
+        )
+        self.quarantine = create_autospec(Quarantine, instance=True)
+        self.quarantine.most.side_effect = lambda events: events
+        self.metrics = Metrics(self.session.counters, settings.model)
+        self.loop = Loop(
+            Collaborators(
+                settings,
+                self.group.intake,
+                self.session,
+                self.versions,
+                self.scoring,
+                self.quarantine,
+                self.metrics,
+                Progress(0.0),
+                Traces(),
+                targets,
+            )
+        )
+        self.group.assign(0)
+
+    def run(self, steps: int) -> None:
+        """So many steps, then a stop."""
+        left = iter(range(steps))
+        self.loop.run(lambda: next(left, None) is None, lambda: None)
+
+    def published(self) -> list[tuple[list[str], list[tuple[int, str]]]]:
+        """Of each publish: the topics of its records; the offset and owner of each position."""
+        calls = [call.args for call in self.session.publish.call_args_list]
+        return [
+            ([record[0] for record in records], [(p.offset, Mark.decode(p.metadata).owner) for p in offsets])
+            for records, offsets, _ in calls
+        ]

@@ -1,0 +1,81 @@
+"""A broker with one CPU, beside a load, and a scorer that publishes as `Pacing` says. Seconds are simulated."""
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scorer.worker.transaction_pacing import Pacing
+
+REQUESTS = 8  # of a transaction that its scorer waits for, one after another
+AFTERWARDS = 0.3  # share of a transaction's CPU that follows its answer: markers, and readers that are woken
+DISPATCH = 0.0002  # seconds that a request takes beside the broker's CPU
+SCORING = 0.001  # seconds
+
+
+@dataclass
+class Simulation:
+    """Events come at a steady `rate`, each costs the broker `event_cost` seconds of CPU, each transaction
+    `transaction_cost`. Requests are served in turn; those of a transaction vary at random, `jitter` 0 makes them alike."""
+
+    pacing: Pacing
+    rate: float
+    event_cost: float
+    transaction_cost: float
+    jitter: float = 1.0
+    seed: int = 1
+    now: float = 0.0
+    commits: list[float] = field(default_factory=list)
+    takes: list[float] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._backlog = 0.0  # seconds of CPU that wait at the broker
+        self._taken = 0  # events
+        self._random = random.Random(self.seed)
+
+    def run(self, seconds: float) -> "Simulation":
+        """Go on for so long."""
+        until = self.now + seconds
+        while self.now < until:
+            self._pass(self.pacing.wait(self.now))
+            self._transaction(*self._take())
+        return self
+
+    def percentile(self, percent: float) -> float:
+        return float(np.percentile(self.latencies, percent))
+
+    @property
+    def intervals(self) -> list[float]:
+        """From each transaction to the next."""
+        return np.diff(self.takes).tolist()
+
+    @property
+    def share(self) -> float:
+        """Of the broker's CPU, for transactions."""
+        return len(self.commits) * self.transaction_cost / self.now
+
+    def _take(self) -> tuple[int, int]:
+        """The events that the broker has in store, at least one: the first, and the one behind the last."""
+        first = self._taken
+        self._pass(max(0.0, first / self.rate + self._backlog - self.now))
+        self._taken = max(first, int((self.now - self._backlog) * self.rate)) + 1
+        self.takes.append(self.now)
+        self.pacing.begin(self.now)
+        return first, self._taken
+
+    def _transaction(self, first: int, end: int) -> None:
+        self._pass(SCORING)
+        began, piece = self.now, self.transaction_cost * (1 - AFTERWARDS) / REQUESTS
+        for _ in range(REQUESTS):
+            self._backlog += piece * (1 + self.jitter * (self._random.expovariate(1) - 1))
+            self._pass(DISPATCH + self._backlog)
+        self._backlog += self.transaction_cost * AFTERWARDS
+        self.commits.append(self.now - began)
+        self.pacing.committed(self.now - began, self.now - self.takes[-1])
+        self.latencies += [self.now - number / self.rate for number in range(first, end, max(1, (end - first) // 20))]
+
+    def _pass(self, seconds: float) -> None:
+        """Time passes; the load goes on."""
+        self.now += seconds
+        self._backlog = max(0.0, self._backlog + seconds * (self.rate * self.event_cost - 1))

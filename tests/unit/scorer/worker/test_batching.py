@@ -1,0 +1,172 @@
+"""How many events to take, and when."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.kafka.headers import Headers
+from publisher.transactions.protocol import Record
+from scorer.decoding.batch import End
+from scorer.models.latency_model import CostModel
+from scorer.worker.batching import FEWEST, Limiter, LookUpLimit, full, within_deadline, within_target
+from tests.unit.scorer.models.test_latency_model import expected, fitted
+
+
+def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
+    assert within_target(CostModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
+
+
+def test_a_batch_that_takes_no_longer_than_the_interval_is_not_cut() -> None:
+    model = CostModel()
+    for size in (10, 20):
+        model.observe(size, 0.00049 * size)
+    limits = [within_target(model, target=0.02, oldest_age=0.015, max_events=100, interval=i) for i in (0.0, 0.010, 0.015)]
+    assert limits == [10, 20, 30]
+    assert within_target(model, target=0.02, oldest_age=1.0, max_events=100, interval=0.015) == 100, "a backlog"
+
+
+@given(
+    a=st.floats(0, 0.01), b=st.floats(1e-6, 1e-3), target=st.floats(0.001, 1), age=st.floats(0, 2), most=st.integers(1, 10_000)
+)
+def test_the_limit_meets_the_target_or_there_is_a_backlog(a: float, b: float, target: float, age: float, most: int) -> None:
+    model = fitted((size, a + b * size) for size in (1, 64, 1024))
+    limit = within_target(model, target=target, oldest_age=age, max_events=most)
+    assert 1 <= limit <= most
+    backlog = expected(model, 1) > target - age
+    if backlog:
+        assert limit == most
+    else:
+        assert expected(model, limit) <= (target - age) * (1 + 1e-9)
+        assert limit == most or expected(model, limit + 1) > (target - age) * (1 - 1e-9)
+
+
+def test_an_older_event_gets_a_smaller_batch() -> None:
+    model = fitted([(1, 0.001), (1_000, 0.011)])
+    limits = [within_target(model, target=0.02, oldest_age=age, max_events=100_000) for age in (0.0, 0.005, 0.010, 0.015)]
+    assert limits == sorted(limits, reverse=True)
+    assert len(set(limits)) == len(limits)
+
+
+def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
+    ends: tuple[End, ...] = ("empty", "events", "bytes")
+    found = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events, 10 * FEWEST)}
+    assert found == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
+    assert full("events", 8, 8), "the settings let it be no larger"
+    assert not full("events", 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("end", "age", "at_most", "record", "limited"),
+    [
+        ("empty", 0.0, 4_096, 10, "empty"),
+        ("bytes", 0.0, 4_096, 10, "bytes"),
+        ("events", 0.0, 4_096, 10, "size"),
+        ("events", 0.0, 4_096, 400, "bytes"),
+        ("events", 0.019, 4_096, 10, "latency"),
+        ("events", 0.019, 4_096, 400, "latency"),
+        ("events", 0.0, 100, 10, "bytes"),
+    ],
+)
+def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_most: int, record: int, limited: str) -> None:
+    under_test = limiter()
+    under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST, "empty")
+    cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
+    assert 1 <= under_test.limit(cheap, CostModel(), age, at_most) <= at_most
+    assert under_test.limited_by(end) == limited
+
+
+def limiter(max_events: int = 4_096) -> Limiter:
+    """For requests of a megabyte."""
+    return Limiter(target=0.02, deadline=1.0, max_events=max_events, request_bytes=1_000_000)
+
+
+def most(under_test: Limiter) -> int:
+    """The largest batch, where nothing is known of costs."""
+    return under_test.limit(CostModel(), CostModel(), 0.0, 4_096)
+
+
+@given(
+    size=st.integers(0, 20_000),
+    key=st.one_of(st.none(), st.binary(max_size=40)),
+    headers=st.one_of(st.none(), st.lists(st.tuples(st.text("abc", max_size=9), st.one_of(st.none(), st.binary(max_size=90))))),
+    count=st.integers(FEWEST, 4_096),
+)
+def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, headers: Headers, count: int) -> None:
+    under_test = limiter()
+    assert most(under_test) == 4_096
+    under_test.observe([("scores", bytes(size), key, 0, 0, headers)] * count, "empty")
+    events = most(under_test)
+    bare = size + len(key or b"") + sum(len(name) + len(held or b"") for name, held in headers or ())
+    assert events == FEWEST or (FEWEST < events <= 4_096 and events * bare < 1_000_000)
+
+
+def test_what_the_fullest_partition_gets_has_to_fit() -> None:
+    def records(fullest: int) -> list[Record]:
+        others = [1 + at % 3 for at in range(FEWEST - fullest)]
+        return [("scores", bytes(360), None, partition, 0, None) for partition in [0] * fullest + others]
+
+    spread = limiter()
+    spread.observe(records(FEWEST // 4), "events")
+    first = most(spread)
+    assert first == int(2_375 / 0.925), "it counts by and by"
+    spread.observe(records(FEWEST // 4), "empty")
+    assert most(spread) == first, "what was left over tells nothing"
+    for _ in range(50):
+        spread.observe(records(FEWEST // 4), "bytes")
+    assert most(spread) == 4_096
+    spread.observe(records(FEWEST), "events")
+    assert most(spread) == 2_375, "more of them count at once"
+
+
+def test_partitions_of_two_topics_are_two() -> None:
+    spread, records = limiter(), [(topic, bytes(360), None, 0, 0, None) for topic in ("scores", "letters")] * FEWEST
+    for _ in range(50):
+        spread.observe(records, "events")
+    assert most(spread) == 4_096
+
+
+def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
+    def records(size: int) -> list[Record]:
+        return [("scores", bytes(size), None, 0, 0, None)] * FEWEST
+
+    sizes = limiter()
+    sizes.observe(records(9_000)[1:], "events")
+    assert most(sizes) == 4_096
+    sizes.observe(records(300), "events")
+    small = most(sizes)
+    sizes.observe(records(600), "events")
+    large = most(sizes)
+    sizes.observe(records(300), "events")
+    assert large < most(sizes) < small < 4_096
+    few = limiter(500)
+    few.observe(records(300), "events")
+    assert most(few) == 500
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "seconds", "most"),
+    [
+        (0.0, 0.01, 1.0, 100),
+        (0.2, 0.01, 1.0, 80),
+        (5.0, 0.01, 1.0, 50),  # slow whatever the size: smaller batches would not help
+        (0.0, 10.0, 1.0, 1),
+        (0.0, 1e-6, 1.0, 4_096),
+        (0.0, 0.0, 1.0, 4_096),
+    ],
+)
+def test_no_batch_is_expected_to_outlast_its_deadline(a: float, b: float, seconds: float, most: int) -> None:
+    cost = fitted((size, a + b * size) for size in (1, 10, 100))
+    assert within_deadline(cost, seconds, 4_096) == pytest.approx(most, abs=1)
+
+
+def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
+    limit = LookUpLimit(1_000)
+    seen = []
+    for _ in range(11):
+        limit.exceeded(limit.limit)
+        seen.append(limit.limit)
+    assert seen[:3] == [500, 250, 125]
+    assert seen[-1] == 1
+    for _ in range(11):
+        limit.answered()
+    assert limit.limit == 1_000

@@ -1,0 +1,162 @@
+"""Records that the broker takes in no case, whatever it tells of them: the guilty events alone become dead letters."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import pytest
+from confluent_kafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import Fatal, RecordRefused
+from publisher.transactions.protocol import Record
+from scorer.consumer.assignment import Partitions
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.start_offsets import Beginning
+from scorer.decoding.batch import Batch, UnreadableRange
+from scorer.observability.liveness import Progress
+from scorer.worker.batch_metrics import Published
+from scorer.worker.broker_rejected_records import LONGEST_KEY, Refusals
+from scorer.worker.context import Collaborators
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+from tests.unit.scorer.consumer.group import TOPIC
+from tests.unit.scorer.worker.looped import SETTINGS
+
+SWAP: Record = (SETTINGS.swaps_topic, b"swap", None, -1, 1, None)
+Tells = Literal["each", "invalid", "alike", "nothing"]
+"""What a broker tells of the guilty: each of them; those of a partition unless it is one alone or all; no more than their
+partitions; nothing."""
+
+
+class Broker:
+    """Takes a step where no record of it is `bad`; else it tells so, and wants a recovery."""
+
+    def __init__(self, bad: Callable[[Record], bool], tells: Tells = "each") -> None:
+        self.taken: list[Record] = []
+        self.tried: list[Record] = []
+        self.positions: dict[int, int] = {}
+        self._bad, self._tells, self._broken = bad, tells, False
+
+    def recover(self) -> None:
+        self._broken = False
+
+    def publish(self, records: Sequence[Record], offsets: Sequence[TopicPartition], _: Any) -> None:
+        assert not self._broken, "a step after a refusal, without a recovery"
+        self.tried += records
+        if guilty := [record for record in records if self._bad(record)]:
+            self._broken = True
+            raise self._refusal(records, guilty)
+        self.taken += records
+        for position in offsets:
+            assert position.offset > self.positions.get(position.partition, 0), "a position went back"
+            self.positions[position.partition] = position.offset
+
+    def _refusal(self, records: Sequence[Record], guilty: list[Record]) -> RecordRefused:
+        if self._tells in ("each", "nothing"):
+            return RecordRefused("no", guilty if self._tells == "each" else [], certain=self._tells == "each")
+        places = {(record[0], record[3]) for record in guilty}
+        lanes = {place: [record for record in records if (record[0], record[3]) == place] for place in places}
+        named = [record for lane in lanes.values() for record in lane]
+        if self._tells == "alike":
+            return RecordRefused("no", named)
+        apart = [r for lane in lanes.values() if 1 < sum(map(self._bad, lane)) < len(lane) for r in lane if self._bad(r)]
+        return RecordRefused("no", apart or named, certain=bool(apart), one_or_all=True)
+
+
+def published(
+    broker: Broker,
+    places: Sequence[int],
+    slots: list[Record | None],
+    keys: Sequence[bytes | None],
+    unreadable: Mapping[int, UnreadableRange] | None = None,
+) -> Published:
+    """A batch of events of these partitions, and its records."""
+    count = len(slots)
+    offsets = list(range(100, 100 + count))
+    values: list[bytes | None] = [b"event %d" % row for row in range(count)]
+    batch = Batch([TOPIC] * count, list(places), offsets, list(keys), values, [1_000] * count, [[("h", b"v")]] * count)
+    batch.leader_epochs = dict.fromkeys(batch.reached)
+    batch.unreadable = unreadable or {}
+    servable: Any = SimpleNamespace(label="m:1")
+    done = Published(batch, Scored(slots, outcomes=Counter(scored=count)), servable, Mark("n.a"), "", 0.0, 0.0, swaps=[SWAP])
+    partitions = Partitions()
+    partitions.assign(Beginning("position", TopicPartition(TOPIC, number, 0), Mark()) for number in set(places))
+    intake = SimpleNamespace(partitions=partitions, group="metadata")
+    scoring = Scoring(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
+    refusals = Refusals(
+        cast(Collaborators, SimpleNamespace(session=broker, intake=intake, scoring=scoring, progress=Progress(0.0)))
+    )
+    try:
+        broker.publish([*done.scored.records, *done.swaps], partitions.offsets(batch, done.mark), intake.group)
+    except RecordRefused as error:
+        refusals.publish(done, error)
+    return done
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=24),
+    tells=st.sampled_from(["each", "invalid", "alike", "nothing"]),
+)
+def test_whatever_is_told_of_them_the_guilty_events_alone_become_dead_letters(
+    rows: list[tuple[int, bool]], tells: Tells
+) -> None:
+    broker = Broker(lambda record: record[0] == "out" and (record[1] or b"").startswith(b"bad"), tells)
+    slots: list[Record | None] = [
+        ("out", b"%s %d" % (b"bad" if bad else b"score", row), None, place, 1_000, None)
+        for row, (place, bad) in enumerate(rows)
+    ]
+    done = published(broker, [place for place, _ in rows], slots, [None] * len(rows))
+    answers = [record for record in broker.taken if record != SWAP]
+    expected = [("dead", b"event %d" % row) if bad else ("out", b"score %d" % row) for row, (_, bad) in enumerate(rows)]
+    assert [record[:2] for record in answers] == expected
+    assert broker.taken.count(SWAP) == 1
+    assert broker.positions == {place: 101 + row for row, (place, _) in enumerate(rows)}
+    guilty = sum(bad for _, bad in rows)
+    assert +done.scored.outcomes == +Counter(scored=len(rows) - guilty, dead=guilty)
+    assert +done.scored.reasons == +Counter({"record-refused": guilty})
+
+
+def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_events() -> None:
+    letter = ("dead", b"event 0", b"k", 0, 1_000, [("h", b"v"), ("dead.reason", b"not-json"), ("dead.error", b"e")])
+    letter[5].extend([("dead.source", b"/flights/0/100"), ("dead.model", b"m:1"), ("dead.at", b"1")])
+    broker = Broker(lambda record: record != SWAP and (record[4] != 0 or record[1] is not None))
+    done = published(broker, [0], [cast(Record, letter)], [b"k"])
+    assert [(record[1], record[4]) for record in broker.tried if record != SWAP] == [
+        (b"event 0", 1_000),
+        (b"event 0", 0),
+        (None, 0),
+    ]
+    husk = next(record for record in broker.taken if record != SWAP)
+    headers = dict(husk[5] or ())
+    assert (husk[2], "h" in headers, headers["dead.reason"]) == (b"k", False, b"record-refused")
+    assert b"no whole dead letter can be written: no; not-json: e" in (headers["dead.error"] or b"")
+    assert +done.scored.reasons == {"record-refused": 1}
+
+
+def test_the_smallest_dead_letter_of_an_unreadable_batch_keeps_its_first_offset() -> None:
+    own: list[tuple[str, str | bytes | None]] = [("dead.reason", b"unreadable-batch"), ("dead.error", b"e")]
+    own += [("dead.source", b"/flights/0/100"), ("dead.first", b"90")]
+    letter: Record = ("dead", None, b"k", 0, 1_000, [("dead.first", b"3"), *own])
+    broker = Broker(lambda record: record != SWAP and (record[4] != 0 or ("dead.first", b"3") in (record[5] or ())))
+    published(broker, [0], [letter], [b"k"], {0: UnreadableRange(90, "e")})
+    husk = next(record for record in broker.taken if record != SWAP)
+    assert [value for name, value in husk[5] or () if name == "dead.first"] == [b"90"]
+
+
+def test_of_a_long_key_the_events_place_stands_in_the_smallest_dead_letter() -> None:
+    broker = Broker(lambda record: record != SWAP and record[1] is not None)
+    published(broker, [0], [("out", b"bad", b"k", 0, 1_000, None)], [b"k" * (LONGEST_KEY + 1)])
+    assert [record[:3] for record in broker.taken if record != SWAP] == [("dead", None, b"local/flights/0/100")]
+
+
+def test_where_even_that_is_refused_a_person_has_to_act() -> None:
+    with pytest.raises(Fatal, match="dead refuses even the smallest dead letter"):
+        published(Broker(lambda record: record != SWAP), [0], [("out", b"bad", None, 0, 1_000, None)], [None])
+
+
+def test_a_refusal_of_what_is_no_events_record_is_not_searched_for() -> None:
+    with pytest.raises(RecordRefused):
+        published(Broker(lambda record: record == SWAP), [0], [("out", b"score", None, 0, 1_000, None)], [None])

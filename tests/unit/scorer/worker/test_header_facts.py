@@ -1,0 +1,61 @@
+"""Ids in headers, as lists and as the native part's columns: the same ids, and the same events without one."""
+
+import numpy as np
+import pytest
+
+from scorer.decoding.batch import Batch, Headers
+from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.types import Reason
+from scorer.native.fetch import Columns, HeaderColumns
+from scorer.worker.header_facts import HeaderFacts
+from tests.unit.scorer.decoding.formats import texts
+
+GOOD = [b"a", b"b", b"c d", b"0"]
+
+
+def listed(headers: list[Headers]) -> Batch:
+    count = len(headers)
+    rows = list(range(count))
+    return Batch(["in"] * count, [0] * count, rows, [None] * count, [b"{}"] * count, [1] * count, headers)
+
+
+def packed(headers: list[Headers]) -> PackedBatch:
+    count = len(headers)
+    counts = np.array([len(own or ()) for own in headers], np.int64)
+    every = [one for own in headers for one in own or ()]
+    values = [value.encode() if isinstance(value, str) else value for _, value in every]
+    columns = HeaderColumns(counts, texts([name.encode() for name, _ in every]), texts(values))
+    offsets, zeros, none = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
+    return PackedBatch(
+        Columns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), none, columns), "empty"
+    )
+
+
+@pytest.mark.parametrize("value", [b"x", b"", None, b" ", b" x", b"\t", b"\xc3\xa9", b"\xff", b'"'])
+@pytest.mark.parametrize("field", ["f", "", None])
+def test_ids_are_the_same_from_lists_and_columns(value: bytes | None, field: str | None) -> None:
+    headers: list[Headers] = [[("ce_id", one)] for one in (*GOOD, value)]
+    results = []
+    for batch in (listed(headers), packed(headers)):
+        facts = HeaderFacts(batch)
+        fresh, expired, bad = facts.by_deadline(list(range(len(headers))), 1)
+        assert not expired
+        assert {row: poison.reason for row, poison in bad.items()} == ({4: Reason.NOT_UTF8} if value == b"\xff" else {})
+        results.append(facts.ids(fresh, [field] * len(fresh), "eu"))
+    assert results[0] == results[1]
+    assert all(results[0])
+    assert len(set(results[0])) == len(results[0])
+
+
+def test_plain_ids_stay_columns() -> None:
+    facts = HeaderFacts(packed([[("ce_id", one)] for one in GOOD]))
+    facts.by_deadline(list(range(len(GOOD))), 1)
+    assert not facts.matter
+    assert facts.names is not None
+
+
+def test_a_null_deadline_is_none_in_lists_and_columns() -> None:
+    headers: list[Headers] = [[("deadline", b"2000")], [("deadline", None)], [("deadline", b"5")], [("deadline", b"soon")]]
+    for batch in (listed(headers), packed(headers)):
+        fresh, expired, bad = HeaderFacts(batch).by_deadline(list(range(len(headers))), 1_500)
+        assert (fresh, expired, list(bad)) == ([0, 1], [2], [3])

@@ -1,0 +1,164 @@
+"""The loop over a scripted group: what it does after a refusal, and when a partition comes back."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRefused
+from scorer.backends import InferenceFailed, ModelBroken
+from scorer.consumer.offset_metadata import Mark
+from scorer.crash_isolation.sandbox_process import ExaminerDied
+from scorer.worker import worker as loop_module
+from scorer.worker.score_batch import Scored, Scoring
+from scorer.worker.score_records import Target
+from tests.unit.scorer.consumer.group import event
+from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
+
+Published = tuple[list[str], list[tuple[int, str]]]
+CLAIMED: Published = [], [(7, SETTINGS.owner)]
+SCORED: Published = ["out"], [(8, SETTINGS.owner)]
+LEFT: Published = [], [(8, "")]
+
+
+@pytest.mark.parametrize("refusal", [Aborted("the coordinator has moved"), Evicted("another generation")])
+def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
+    refusal: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
+    looped = Looped(Mark("flights.b", 1, "1", "d", topic_id="one"))
+    looped.session.publish.side_effect = [refusal, None, None, None]
+    looped.group.waiting.append(event(7))
+    looped.run(3)
+    assert looped.published() == [CLAIMED, CLAIMED, SCORED, LEFT]
+    assert looped.session.recover.call_count == 1
+    assert looped.scoring.score.call_count == 1
+
+
+def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another_owner_left_it() -> None:
+    looped = Looped()
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    looped.group.revoke(0)
+    looped.group.committed[HERE] = 9, Mark("flights.b", 1, "1", "d", topic_id="one")
+    looped.group.assign(0)
+    looped.group.waiting.append(event(9))
+    looped.run(1)
+    owner = SETTINGS.owner
+    assert looped.published()[-3:] == [([], [(9, owner)]), (["out"], [(10, owner)]), ([], [(10, "")])]
+
+
+def test_a_member_that_is_lost_joins_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    looped, rejoin = Looped(), Mock()
+    monkeypatch.setattr(looped.group.intake, "rejoin", rejoin)
+    looped.session.tick.side_effect = [MemberLost("no member any more"), None]
+    looped.run(3)
+    assert rejoin.call_count == 1
+    assert looped.session.recover.call_count == 1
+
+
+def test_after_failures_in_a_row_the_group_is_heard_until_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "WAIT_SECONDS", 0.0)
+    looped = Looped()
+    looped.session.tick.side_effect = Aborted("the broker gave up the transaction")
+    looped.run(9)
+    assert looped.session.recover.call_count == 2
+    assert looped.metrics.outages.told() == "commits: the broker gave up the transaction"
+    assert looped.published() == [], "a scorer that has to recover leaves no word"
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"), [(Aborted("an unknown partition"), 2), (Evicted("another generation"), 4), (None, 4)]
+)
+def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
+    failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
+    found = Target("out", 2, 9), Target("dead", 8, 9)
+    looped = Looped(targets=lambda: found)
+    looped.scoring.output, looped.scoring.dead = Target("out", 4, 1_000), Target("dead", 4, 1_000)
+    looped.scoring.narrow.side_effect = lambda *targets: Scoring.narrow(looped.scoring, *targets)
+    looped.session.tick.side_effect = [failure, None, None] if failure else None
+    looped.run(3)
+    assert looped.scoring.output == Target("out", expected, 1_000)
+    assert looped.scoring.dead == Target("dead", 4, 1_000)
+
+
+def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None:
+    looped = Looped()
+
+    def publish(records: list[Any], *_: Any, **__: Any) -> None:
+        if guilty := [record for record in records if record[0] == "out"]:
+            raise RecordRefused("too large", guilty, certain=True)
+
+    looped.session.publish.side_effect = publish
+    looped.scoring.dead = Target("dead", 1, 1_000_000)
+    looped.scoring.letter.side_effect = lambda *_: ("dead", b"event", None, 0, 1, [])
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    assert looped.published()[-2:] == [(["dead"], [(8, SETTINGS.owner)]), LEFT]
+    assert looped.group.intake.partitions.committed() == {HERE: 8}
+
+
+def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() -> None:
+    looped = Looped()
+    looped.group.waiting.append(event(7))
+
+    def settle() -> None:
+        if looped.scoring.score.called:
+            looped.session.settle.side_effect = None
+            looped.group.revoke(0)
+            raise RecordRefused("too large")
+
+    looped.session.settle.side_effect = settle
+    looped.run(1)
+    assert not looped.scoring.letter.called
+    assert looped.metrics.outages.told() == "commits: too large"
+
+
+@pytest.mark.parametrize("guilty", [True, False])
+def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool) -> None:
+    looped = Looped()
+    looped.scoring.score.side_effect = ExaminerDied("was ended by SIGSEGV")
+    looped.scoring.give_up.side_effect = lambda batch, *_: Scored([("dead", b"1", None, 0, 1, None)] * len(batch))
+    looped.quarantine.died.return_value = guilty
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if guilty else looped.group.reads == {HERE: 7}
+    assert looped.metrics.outages.told() is None
+
+
+@pytest.mark.parametrize(("error", "stays"), [(ModelBroken(InferenceFailed("no")), True), (Fatal("refused"), False)])
+def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, stays: bool) -> None:
+    looped = Looped()
+    looped.scoring.score.side_effect = error
+    looped.group.waiting.append(event(7))
+    with pytest.raises(type(error)):
+        looped.run(1)
+    assert looped.quarantine.take_up.called
+    assert looped.quarantine.put_down.called is not stays
+
+
+@pytest.mark.parametrize("refused_again", [0, 3])
+def test_a_member_that_its_group_refuses_hears_it_out_before_it_reads_again(
+    refused_again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the group refuses to tell it the committed offsets."""
+    looped, intake = Looped(), Mock()
+    refusals = iter([Evicted("unknown member")] * refused_again)
+    rewind = looped.group.intake.rewind
+
+    def refused() -> None:
+        intake.rewind()
+        if (error := next(refusals, None)) is not None:
+            raise error
+        rewind()
+
+    monkeypatch.setattr(looped.group.intake, "rewind", refused)
+    monkeypatch.setattr(looped.group.intake, "hear", intake.hear)
+    looped.session.tick.side_effect = [Evicted("unknown member"), None]
+    looped.group.waiting.append(event(7))
+    looped.run(3 + refused_again)
+    assert [name for name, *_ in intake.mock_calls] == ["hear", "rewind"] * (refused_again + 1)
+    assert looped.session.recover.call_count == refused_again + 1
+    assert (["out"], [(8, SETTINGS.owner)]) in looped.published()

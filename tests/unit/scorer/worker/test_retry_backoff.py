@@ -1,0 +1,50 @@
+"""How often a scorer recovers, by hand."""
+
+import pytest
+
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
+from scorer.worker.retry_backoff import REFUSED_SECONDS, Recoveries
+
+
+class Failing:
+    """What the loop does with its failures. `pause` is how long it waits before it recovers from the last one."""
+
+    def __init__(self) -> None:
+        self._recoveries = Recoveries("a", "flights")
+
+    def met(self, error: Aborted, now: float, commits: int = 7) -> tuple[Aborted, float]:
+        """The failure to recover from, and the pause before that."""
+        pending = self._recoveries.failed(error, now, commits)
+        assert self._recoveries.pending is pending
+        pauses = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+        pause = next(pause for pause in pauses if self._recoveries.due(now + pause))
+        self._recoveries.recovered()
+        return pending, pause
+
+
+def test_failures_without_a_commit_are_followed_by_longer_and_longer_pauses() -> None:
+    failing, error = Failing(), Aborted("x")
+    assert [failing.met(error, float(n)) for n in range(5)] == [(error, pause) for pause in (0.0, 0.0, 0.5, 1.0, 2.0)]
+    assert failing.met(error, 6.0, 8) == (error, 0.0)
+    assert max(failing.met(error, 7.0, 8)[1] for _ in range(1_000)) == 30.0
+
+
+def test_a_member_that_its_group_refuses_is_patient_and_then_joins_as_another() -> None:
+    failing, error = Failing(), Evicted("unknown member")
+    for number in range(20):
+        assert failing.met(error, number * REFUSED_SECONDS / 20) == (error, 0.0)
+    lost, pause = failing.met(error, REFUSED_SECONDS + 0.1)
+    assert isinstance(lost, MemberLost)
+    assert pause == 0.0
+    assert failing.met(error, REFUSED_SECONDS + 0.2, 8) == (error, 0.0)
+
+
+def test_a_process_that_is_fenced_for_a_minute_without_a_commit_has_a_twin() -> None:
+    failing, error = Failing(), Fenced("x")
+    failing.met(Evicted("x"), -3_600.0)  # long ago
+    assert failing.met(error, 0.0) == (error, 0.0)
+    for number in range(20):
+        assert failing.met(error, number * REFUSED_SECONDS / 20) == (error, 0.0)
+    with pytest.raises(Fatal, match="another live process"):
+        failing.met(error, REFUSED_SECONDS + 0.1)
+    assert failing.met(error, REFUSED_SECONDS + 0.2, 8) == (error, 0.0)

@@ -1,0 +1,152 @@
+"""What a shadow makes of a batch, through fakes: the sampled events, each by the version that does not answer it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from scorer.backends import InferenceFailed, ModelBroken
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.models.servable import Canary, Servable
+from scorer.models.traffic_split import Split
+from scorer.settings.shadow import ShadowSection
+from scorer.worker.canary_routing import Arms
+from scorer.worker.score_batch import Scored
+from scorer.worker.score_records import Target
+from scorer.worker.shadow import ShadowScoring
+from scorer.worker.shadow_sampling import Sampling
+from tests.unit.scorer.worker.test_canary_scoring import Version, values_of
+from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, batch, settings
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+class Shadow(Version):
+    """A version whose records say which it is, of which arm the event is, and why there is no score."""
+
+    arm = ""
+
+    def as_shadow(self, arm: str, why: str | None = None) -> "Shadow":
+        other = Shadow(self.role, self.errors, self.nan)
+        other.arm, other.why, other.broken = arm, why or "", self.broken
+        return other
+
+    def named(self, version: str, digest: str) -> "Shadow":
+        return Shadow(f"{version}@{digest}", self.errors)
+
+    def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
+        self._pass("encode", scores)
+        said = f"{self.role} in {self.arm}:{self.why}:".encode()
+        return [said + score for score in scores]
+
+
+def scored(
+    values: Sequence[bytes],
+    rows: Sequence[tuple[bool, bool]],
+    champion: Version,
+    candidate: Version | None,
+    why: str = "",
+    headers: Any = None,
+) -> Scored:
+    """`rows` say of each event whether it is sampled, and whether it is the canary's."""
+    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    sampled, canary = (np.array([row[at] for row in rows], bool) for at in (0, 1))
+    arms = Arms(canary, cast(Servable, candidate), why, sampled, ("2.0.0", "sha256:c"))
+    return scoring.score(batch(values, headers), cast(Servable, champion), lambda: 10_000, arms=arms)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), *[st.none() | st.sampled_from(STAGES[:2])] * 2), max_size=19))
+def test_each_sampled_event_has_one_record_by_the_version_that_does_not_answer(
+    rows: list[tuple[bool, bool, str | None, str | None]],
+) -> None:
+    """Of each event: whether it is sampled, whether it is the canary's, and where candidate and champion raise over it."""
+    values = values_of(len(rows))
+    theirs = {value: (at, RAISED[at]("no")) for value, (_, _, at, _) in zip(values, rows, strict=True) if at}
+    ours = {value: (at, RAISED[at]("no")) for value, (_, _, _, at) in zip(values, rows, strict=True) if at}
+    found = scored(values, [row[:2] for row in rows], Shadow("champion", ours), Shadow("candidate", theirs))
+    for value, slot, (sampled, mine, candidate_at, champion_at) in zip(values, found.slots, rows, strict=True):
+        assert (slot is not None) == sampled
+        if slot is None:
+            continue
+        who = b"champion in canary:" if mine else b"candidate in champion:"
+        at = champion_at if mine else candidate_at
+        why = {None: b":" + value, "decode": b"internal-error:null", "infer": b"inference-failed:null"}[at]
+        assert slot[:2] == ("shadow", who + why)
+    assert found.reasons == Counter(), "no dead letters"
+    assert found.outcomes["scored"] + found.outcomes["dead_lettered"] == sum(row[0] for row in rows)
+
+
+def test_why_nobody_was_asked_stands_in_the_record() -> None:
+    champion, rows = Shadow("champion", {}), [(True, False), (True, True), (False, True)]
+    refused = scored(values_of(3), rows, champion, None, "refused")
+    assert [record[1] for record in refused.records] == [b"2.0.0@sha256:c in champion:refused:null", b"champion in canary::1"]
+    away = Away(MODEL_SERVERS, "nobody answers", "start them")
+    candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", away)), nan=[b"0"])
+    assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
+    nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))
+    assert nan.records[0][1] == b"candidate in champion:score-not-finite:null"
+
+
+def test_what_a_broken_model_fails_is_no_record_against_it() -> None:
+    values, rows = values_of(3), [(True, False)] * 3
+    candidate = Shadow("candidate", dict.fromkeys(values, ("infer", InferenceFailed("no"))))
+    assert {record[1] for record in scored(values, rows, Shadow("champion", {}), candidate).records} == {
+        b"candidate in champion:inference-failed:null"
+    }
+    candidate.broken = True
+    with pytest.raises(ModelBroken):
+        scored(values, rows, Shadow("champion", {}), candidate)
+
+
+def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
+    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    champion, candidate = cast(Servable, Shadow("champion", {})), cast(Servable, Shadow("candidate", {}))
+    for mine, who in ((False, b"candidate in champion"), (True, b"champion in canary")):
+        arms = Arms(np.array([mine]), candidate, "", np.array([True]))
+        found = scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", arms)
+        assert [record[1] for record in found.records] == [who + b":crashes-scorer:null"]
+    left_out = Arms(np.array([False]), candidate, "", np.array([False]))
+    assert scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", left_out).records == []
+
+
+def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
+    late = [[("deadline", b"5")], [("deadline", b"soon")]]
+    found = scored(values_of(2), [(True, False)] * 2, Shadow("champion", {}), Shadow("candidate", {}), headers=late)
+    assert [record[1] for record in found.records] == [b"candidate in champion::0", b"candidate in champion:bad-deadline:null"]
+
+
+def quarantine(lethal: str = "") -> Quarantine:
+    return cast(Quarantine, SimpleNamespace(lethal=lambda candidate: candidate == lethal))
+
+
+@pytest.mark.parametrize("percent", [0, 50])
+def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int) -> None:
+    events = batch(values_of(2_000))
+    servable = SimpleNamespace(resolution=SimpleNamespace(identity="it@3"))
+    candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, servable))
+    sampling = Sampling(quarantine(), ShadowSection(share=30))
+    arms = sampling.arms(events, candidate)
+    assert arms is not None
+    assert arms.sampled is not None
+    assert (arms.sampled == Split.sample(DIGEST, 30).canary(events)).all()
+    assert (arms.canary == Split.of(DIGEST, percent).canary(events)).all()
+    assert (arms.sampled & arms.canary).mean() == pytest.approx(0.3 * percent / 100, abs=0.03), "the seeds are others"
+    assert (arms.candidate, arms.why) == (candidate.servable, "")
+    assert sampling.arms(events, None) is None
+    refused = sampling.arms(events, Canary(DIGEST, percent, candidate.split, None, "2.0.0"))
+    assert refused is not None
+    assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
+    lethal = Sampling(quarantine("it@3"), ShadowSection()).arms(events, candidate)
+    assert lethal is not None
+    assert (lethal.candidate, lethal.why) == (None, "refused")
+
+
+def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
+    sampling = Sampling(quarantine(), ShadowSection(max_lag_seconds=5))
+    assert sampling.too_late({("in", 0): 5.0, ("in", 1): 5.1, ("in", 2): 0.0}) == [("in", 1)]

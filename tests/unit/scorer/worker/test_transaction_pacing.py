@@ -1,0 +1,108 @@
+"""When the next transaction may begin."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.worker.transaction_pacing import COMMIT_MULTIPLE, LONGEST_INTERVAL, Pacing
+from tests.unit.scorer.worker.simulated_broker import Simulation
+
+TARGET = 0.020
+EVENT, TRANSACTION = 20e-6, 0.003  # seconds of the broker's CPU
+CARRIED = [
+    (rate, times) for rate in (100, 1_000, 5_000, 10_000, 40_000) for times in (1, 2, 5, 10, 20) if rate * times * EVENT < 0.85
+]
+"""Rates of events, and how many times dearer than usual everything is to a broker that can carry them."""
+
+
+class BackToBack(Pacing):
+    """Never waits."""
+
+    def wait(self, now: float) -> float:  # noqa: ARG002
+        return 0.0
+
+
+def simulation(rate: float, times: float, pacing: type[Pacing] = Pacing, jitter: float = 1.0) -> Simulation:
+    return Simulation(pacing(TARGET), rate, times * EVENT, times * TRANSACTION, jitter)
+
+
+@given(commits=st.lists(st.floats(0, 1), max_size=50), began=st.floats(0, 100), later=st.floats(0, 1))
+def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
+    pacing = Pacing(TARGET)
+    for seconds in commits:
+        pacing.committed(seconds, seconds)
+    pacing.begin(began)
+    wait = pacing.wait(began + later)
+    assert 0 <= wait <= LONGEST_INTERVAL * (1 + 1e-9)
+    if not any(commits):
+        assert wait == 0, "batches have no commits of their own"
+
+
+@pytest.mark.parametrize(("commit", "interval"), [(0.001, 0.018), (0.004, 0.015), (0.008, 0.024), (0.020, 0.060), (1.0, 0.1)])
+def test_a_quiet_broker_is_left_alone_until_the_target_and_a_busy_one_longer(commit: float, interval: float) -> None:
+    pacing = Pacing(TARGET)
+    for _ in range(3):
+        pacing.committed(commit, commit + 0.001)
+    assert pacing.interval == pytest.approx(interval)
+
+
+def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
+    pacing = Pacing(TARGET)
+    for _ in range(3):
+        pacing.committed(0.004, 0.005)
+    pacing.take(3_600.0)
+    assert pacing.behind
+    assert pacing.interval == pytest.approx(0.015)
+    pacing.take(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
+    assert not pacing.behind
+
+
+def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:
+    pacing = Pacing(TARGET)
+    pacing.committed(1.0, 1.0)
+    pacing.begin(5.0, full=True)
+    assert pacing.wait(5.0) == 0.0
+    pacing.begin(5.0)
+    assert pacing.wait(5.0) > 0.0
+
+
+def test_the_first_transaction_never_waits() -> None:
+    assert Pacing(TARGET).wait(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("rate", "times"), CARRIED)
+def test_latency_stays_at_the_target_or_at_what_the_broker_can_do(rate: float, times: float) -> None:
+    paced, other = simulation(rate, times).run(10), simulation(rate, times, BackToBack).run(10)
+    assert paced.share <= other.share
+    assert paced.percentile(50) <= max(TARGET, 1.1 * other.percentile(50))
+    assert paced.percentile(99) <= max(1.5 * TARGET, 1.4 * other.percentile(99))
+
+
+def test_a_quiet_broker_has_a_third_of_the_transactions() -> None:
+    assert simulation(1_000, 1).run(10).share <= simulation(1_000, 1, BackToBack).run(10).share / 3
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 10), (10, 1), (1, 20), (20, 1)])
+def test_a_change_of_the_broker_is_followed_within_four_transactions(before: float, after: float) -> None:
+    changing, settled = simulation(1_000, before, jitter=0), simulation(1_000, after, jitter=0).run(10)
+    changing.run(10)
+    changing.event_cost, changing.transaction_cost = settled.event_cost, settled.transaction_cost
+    begun = len(changing.intervals)
+    changing.run(2)
+    followed = changing.intervals[begun + 4 :]
+    assert followed == pytest.approx([settled.intervals[-1]] * len(followed), rel=0.1)
+
+
+@pytest.mark.parametrize(("rate", "times"), CARRIED)
+def test_intervals_do_not_swing(rate: float, times: float) -> None:
+    intervals = simulation(rate, times, jitter=0).run(5).intervals[10:]
+    assert max(intervals) <= 1.2 * min(intervals) + 1 / rate
+
+
+def test_the_second_slow_commit_in_a_row_counts_and_a_lone_one_does_not() -> None:
+    pacing, slow, quick = Pacing(TARGET), 0.030, 0.010
+    for commit in (quick, quick):
+        pacing.committed(commit, TARGET)
+    for commit, counts in ((slow, quick), (quick, quick), (slow, slow), (slow, slow), (quick, slow), (quick, quick)):
+        pacing.committed(commit, TARGET)
+        assert pacing.interval == COMMIT_MULTIPLE * counts

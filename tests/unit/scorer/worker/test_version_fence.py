@@ -1,0 +1,76 @@
+"""A partition that a newer revision has scored waits, but not for ever."""
+
+import math
+
+from prometheus_client import CollectorRegistry, Counter
+
+from scorer.consumer.offset_metadata import Mark
+from scorer.worker.version_fence import HURRY_SECONDS, WAIT_SECONDS, RevisionFence
+from tests.unit.scorer.consumer.group import TOPIC, Group
+
+
+class Fenced:
+    """A fence in front of two partitions: revision 3 has scored the first, revision 5 the second."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.hurries = 0
+        self.group = Group()
+        self.group.committed |= {(TOPIC, 0): (5, Mark(revision=3)), (TOPIC, 1): (5, Mark(revision=5))}
+        self.group.assign(0, 1)
+        self._registry = CollectorRegistry()
+        timeouts = Counter("timeouts", "Timeouts.", registry=self._registry)
+        self._fence = RevisionFence(self.group.intake, self._hurry, timeouts, lambda: self.now)
+        self._fence.admit(4)
+
+    def _hurry(self) -> None:
+        self.hurries += 1
+
+    def timeouts(self) -> float | None:
+        """How many partitions waited in vain."""
+        return self._registry.get_sample_value("timeouts_total")
+
+    def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf) -> set[int]:
+        """The partitions that are not read so much later, where this revision is served."""
+        self.now += seconds
+        self._fence.look(revision, trusted)
+        return self.group.paused()
+
+
+def test_a_partition_ahead_waits_until_its_revision_is_served() -> None:
+    fenced = Fenced()
+    assert fenced.paused_after(0.0) == {1}
+    assert fenced.paused_after(1.0) == {1}
+    assert fenced.paused_after(1.0, revision=5) == set()
+    assert fenced.group.intake.partitions.arrivals() == set()
+    assert fenced.timeouts() == 0
+
+
+def test_the_registry_is_asked_now_and_then_meanwhile() -> None:
+    fenced = Fenced()
+    for _ in range(4):
+        fenced.paused_after(HURRY_SECONDS / 2)
+    assert fenced.hurries == 2
+
+
+def test_after_a_while_it_goes_on_and_that_is_counted() -> None:
+    fenced = Fenced()
+    assert fenced.paused_after(WAIT_SECONDS - 0.1) == {1}
+    assert fenced.paused_after(0.2) == set()
+    assert fenced.timeouts() == 1
+
+
+def test_a_partition_that_went_is_not_waited_for() -> None:
+    fenced = Fenced()
+    fenced.group.revoke(1)
+    assert fenced.paused_after(WAIT_SECONDS + 1) == set()
+    assert (fenced.hurries, fenced.timeouts()) == (0, 0)
+
+
+def test_a_partition_at_a_revision_that_was_never_accepted_waits_on_and_is_counted_again() -> None:
+    fenced = Fenced()
+    for count in (1, 2):
+        assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=4) == {1}
+        assert fenced.timeouts() == count
+    assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "accepted here since, and refused"
+    assert fenced.timeouts() == 3

@@ -1,0 +1,182 @@
+"""The loop over a scripted group: what it publishes, under which marks, and at its end."""
+
+from collections import Counter
+from typing import Any
+from unittest.mock import Mock
+
+import orjson
+import pytest
+
+from publisher.errors import Aborted
+from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.start_offsets import AnswersFrom
+from scorer.decoding.batch import Batch
+from scorer.decoding.types import LookUpsPending
+from scorer.models.constant_fallback import FALLBACK
+from scorer.models.servable import Canary
+from scorer.models.traffic_split import Split
+from scorer.settings.fallback import FallbackSettings
+from scorer.worker.score_batch import Scored
+from tests.unit.scorer.consumer.group import end, event
+from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
+
+
+def test_a_batch_is_claimed_scored_and_published_with_its_offsets() -> None:
+    looped = Looped()
+    looped.group.waiting += [event(7), event(8)]
+    looped.run(1)
+    owner = SETTINGS.owner
+    assert looped.published() == [([], [(7, owner)]), (["out", "out"], [(9, owner)]), ([], [(9, "")])]
+    assert looped.group.intake.partitions.committed() == {HERE: 9}
+    assert looped.metrics.batches._value.get() == 1
+
+
+def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_end() -> None:
+    looped = Looped()
+    owner = SETTINGS.owner
+    looped.group.waiting += [event(7), end(8), end(10)]
+    looped.run(1)
+    assert looped.published() == [([], [(7, owner)]), (["out"], [(8, owner)]), ([], [(10, owner)]), ([], [(10, "")])]
+    assert looped.group.intake.partitions.committed() == {HERE: 10}
+    looped.run(3)
+    assert len(looped.published()) == 4  # it has nothing to say
+
+
+def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> None:
+    looped = Looped(Mark("flights.b", 1, "0.9", "old"), AnswersFrom([3], [4]))
+    for offset in (7, 8):
+        looped.group.waiting.append(event(offset))
+        looped.run(1)
+    said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    assert [(topic, key) for topic, _, key, *_ in said] == [("flights.swaps", b"flights/0")]
+    swap = orjson.loads(said[0][1])
+    assert (swap["cut_over_offset"], swap["from_version"], swap["from_digest"]) == (7, "0.9", "old")
+    assert (swap["version"], swap["role"], swap["revision"], swap["reason"]) == ("1", "champion", 1, "faster")
+    assert (swap["topic_id"], swap["scores_from"], swap["letters_from"]) == ("one", [3], [4])
+
+
+def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
+    """Another scorer of the group may accept it, and writes none for a revision that the partition has seen."""
+    looped = Looped(Mark("flights.b", 1, "0.9", "old"))
+    digest = f"sha256:{7:064x}"
+    looped.versions.canary = Canary(digest, 20, Split.of(digest, 20), None, "2")
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    swaps = [orjson.loads(record[1]) for record in said]
+    assert [(swap["role"], swap["version"], swap["digest"]) for swap in swaps] == [
+        ("champion", "1", "d"),
+        ("canary", "2", digest),
+    ]
+    assert {(swap["revision"], swap["cut_over_offset"], swap["shares"]["canary"]) for swap in swaps} == {(1, 7, 20)}
+
+
+def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    looped = Looped()
+    letter = ("out", b"1", None, 0, 1, None)
+    for offset, reasons in ((7, {}), (8, {"malformed": 1}), (9, {"malformed": 1, "not-utf8": 2}), (10, {"malformed": 1})):
+        looped.scoring.score.side_effect = None
+        looped.scoring.score.return_value = Scored([letter], reasons=Counter(reasons))
+        looped.group.waiting.append(event(offset))
+        looped.run(1)
+    said = [record.getMessage() for record in caplog.records if record.name == "scorer.worker.batch_metrics"]
+    assert said == [
+        f"the first dead letters for {told}; `scorer tail --dead` shows why, later ones are only counted"
+        for told in ("malformed (1)", "not-utf8 (2)")
+    ]
+
+
+def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> None:
+    looped = Looped()
+
+    def score(batch: Any, *_: Any) -> Scored:
+        looped.group.revoke(0)
+        looped.group.assign(0)
+        return Scored([("out", b"1", None, 0, 1, None)] * len(batch))
+
+    looped.scoring.score.side_effect = score
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    assert "out" not in [topic for topics, _ in looped.published() for topic in topics]
+    assert looped.group.reads == {HERE: 7}
+
+
+def test_events_that_cannot_be_scored_now_are_read_again() -> None:
+    looped = Looped()
+    looped.scoring.score.side_effect = Away(MODEL_SERVERS, "no route", retry_seconds=60.0)
+    looped.group.waiting.append(event(7))
+    looped.run(2)
+    assert looped.group.paused() == {0}
+    assert looped.metrics.outages.told() == "model-servers: no route"
+    assert looped.group.intake.partitions.committed() == {HERE: 7}
+
+
+def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
+    model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
+    looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
+    looped.scoring.score.side_effect = Away(MODEL_SERVERS, "no route", retry_seconds=60.0)
+    looped.scoring.fall_back.side_effect = lambda *_: Scored([("out", b"0.5", None, 0, 1, None)], FALLBACK)
+    for offset in (7, 8):
+        looped.group.waiting.append(event(offset))
+        looped.loop.step()
+    looped.loop.step()
+    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (1, 2)  # asked again after a minute
+    assert looped.metrics.outages.is_away(MODEL_SERVERS)
+    assert looped.metrics.outages.told() is None
+    assert looped.group.intake.partitions.committed() == {HERE: 9}
+
+
+def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts() -> None:
+    looped = Looped()
+    answer, sizes = looped.scoring.score.side_effect, []
+
+    def score(batch: Batch, *rest: object) -> Scored:
+        sizes.append(len(batch))
+        if len(batch) > 1:
+            raise LookUpsPending("5 look-ups to go")
+        scored: Scored = answer(batch, *rest)
+        return scored
+
+    looped.scoring.score.side_effect = score
+    for _ in range(2):
+        looped.group.reads.clear()
+        looped.group.waiting += [event(offset) for offset in range(7, 11)]
+        looped.loop.step()
+        assert looped.group.reads == {HERE: 7}
+        assert looped.metrics.outages.told() is None  # the registry answers
+        looped.group.waiting.clear()
+    looped.group.waiting += [event(offset) for offset in range(7, 11)]
+    looped.loop.step()
+    assert sizes == [4, 2, 1]
+    assert looped.group.intake.partitions.committed() == {HERE: 8}
+
+
+def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
+    looped = Looped(Mark("flights.b", 2))
+    looped.run(1)
+    assert looped.group.paused() == {0}
+    assert looped.versions.hurry.called
+
+
+@pytest.mark.parametrize("failing", ["settle", "checkpoint"])
+def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
+    looped = Looped()
+    getattr(looped.session, failing).side_effect = Aborted("the broker gave up the transaction")
+    looped.run(0)
+    assert looped.published() == []
+
+
+def test_after_a_good_end_the_partitions_have_no_owner() -> None:
+    looped = Looped()
+    looped.run(0)
+    assert looped.published() == [([], [(7, "")])]
+
+
+def test_a_flip_is_counted_and_told_at_once() -> None:
+    looped, told = Looped(), Mock()
+    looped.versions.flip.side_effect = [False, True, False]
+    left = iter(range(3))
+    looped.loop.run(lambda: next(left, None) is None, told)
+    assert told.call_count == 2, "at the first step, and after the flip"
+    assert looped.metrics.swaps._value.get() == 1

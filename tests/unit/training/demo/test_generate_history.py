@@ -1,0 +1,75 @@
+"""The flights that the training demo writes: their times, and outcomes that come late, never, twice, or wrong at first."""
+
+from collections import defaultdict
+from typing import Any
+
+import orjson
+import pytest
+
+from scorer.demo import flights
+from training.demo import generate_history
+from training.demo.generate_history import AGO_MS, CORRECTED_HOURS, HOUR_MS, REPORTED_HOURS, History, Record
+
+NOW_MS = 1_790_000_000_000
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.fixture(scope="module")
+def known() -> list[tuple[flights.Event, bool | None]]:
+    return list(flights.flights())
+
+
+@pytest.fixture(scope="module")
+def found(known: list[tuple[flights.Event, bool | None]]) -> History:
+    return generate_history.moved(known, NOW_MS)
+
+
+def outcomes(found: History) -> dict[str, list[Record]]:
+    told = defaultdict(list)
+    for record in found.outcomes:
+        told[record.key].append(record)
+    return told
+
+
+def value(record: Record) -> Any:
+    return orjson.loads(record.value)
+
+
+def test_the_last_flight_left_shortly_before_now_and_all_keep_their_distance(
+    known: list[tuple[flights.Event, bool | None]], found: History
+) -> None:
+    assert [value(record) for record in found.events] == [event for event, _ in known]
+    assert found.events[-1].time_ms == NOW_MS - AGO_MS
+    times = [record.time_ms for record in found.events]
+    assert times == sorted(times)
+    first, last = known[0][0], known[-1][0]
+    assert times[-1] - times[0] == generate_history.departure_ms(last) - generate_history.departure_ms(first)
+    assert 60 * DAY_MS < times[-1] - times[0] < 61 * DAY_MS
+    assert found.events[0].key == f"{first['carrier']}-{first['flight']}"
+
+
+def test_an_outcome_comes_hours_after_its_flight_and_none_before_its_time(found: History) -> None:
+    times = [record.time_ms for record in found.outcomes]
+    assert times == sorted(times)
+    assert times[-1] <= NOW_MS
+    departed = {value(record)["flight_id"]: record.time_ms for record in found.events}
+    waits = {name: (records[0].time_ms - departed[name]) / HOUR_MS for name, records in outcomes(found).items()}
+    assert min(waits.values()) > 1
+    assert max(waits.values()) < 24 + REPORTED_HOURS
+    assert sum(wait > 6 for wait in waits.values()) > len(waits) / 2
+    recent = {name for name, time_ms in departed.items() if time_ms > NOW_MS - 3 * HOUR_MS}
+    assert recent
+    assert len(recent & waits.keys()) < len(recent) / 2, "most of these are still to come"
+
+
+def test_what_is_told_last_is_right_and_what_is_missing_doubled_or_corrected_is_counted(found: History) -> None:
+    told, right = outcomes(found), flights.outcomes()
+    old = {value(r)["flight_id"] for r in found.events if r.time_ms < NOW_MS - 4 * DAY_MS} & right.keys()
+    assert all(value(told[name][-1]) == {"flight_id": name, "late": right[name]} for name in old & told.keys())
+    twice = [name for name in old & told.keys() if len(told[name]) > 1]
+    wrong = [name for name in twice if value(told[name][0])["late"] != right[name]]
+    assert all(told[name][1].time_ms - told[name][0].time_ms == CORRECTED_HOURS * HOUR_MS for name in wrong)
+    shares = {"silent": len(old - told.keys()), "twice": len(twice) - len(wrong), "corrected": len(wrong)}
+    for kind, count in shares.items():
+        assert 0 < count <= found.told[kind] <= count * 61 / 50
+    assert 0.008 < shares["silent"] / len(old) < 0.012

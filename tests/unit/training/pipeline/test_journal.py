@@ -1,0 +1,59 @@
+"""The journal of a run: a step stands there whole or not at all, and one that is set aside is to be done again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from publisher.errors import REFUSED, Fatal
+from training.pipeline.journal import Journal
+from training.pipeline.run_dirs import alone, iso, named, runs
+from training.pipeline.step_results import End
+
+
+def test_a_step_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "steps")
+    assert journal.result("end", End) is None
+    journal.write("end", End("same", "why"), 1.23456, 5)
+    assert journal.result("end", End) == End("same", "why")
+    entry = journal.entry("end")
+    assert entry is not None
+    assert (entry.step, entry.ended_ms, entry.seconds) == ("end", 5, 1.235)
+    assert [path.name for path in (tmp_path / "steps").iterdir()] == ["end.json"]
+
+
+def test_steps_that_are_set_aside_are_not_done_and_stay(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "steps")
+    for because in ("first", "second"):
+        journal.write("end", End("same", because), 0, 0)
+        journal.set_aside(["end", "none"])
+    assert journal.entry("end") is None
+    kept = [msgspec.json.decode((tmp_path / f"steps/end.{n}.json").read_bytes())["result"]["because"] for n in (1, 2)]
+    assert kept == ["first", "second"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"step":"end","ended_ms":0,"seconds":0,"result":{"outcome":"won"}}'])
+def test_a_document_that_is_damaged_is_named_with_the_way_out(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps/end.json").write_bytes(content)
+    with pytest.raises(Fatal, match=r"steps/end\.json cannot be read") as raised:
+        Journal(tmp_path / "steps").result("end", End)
+    assert (raised.value.exit_code, "run --new" in raised.value.hint) == (REFUSED, True)
+
+
+def test_runs_are_in_the_order_of_their_begin(tmp_path: Path) -> None:
+    times = [1_700_000_000_000, 1_700_000_000_001, 1_800_000_000_000]
+    for time in reversed(times):
+        (named(tmp_path, time) / "steps").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    assert [path.name for path in runs(tmp_path)] == [named(tmp_path, time).name for time in times]
+    assert named(tmp_path, times[1]).name == "20231114T221320001Z"
+    assert iso(times[1]) == "2023-11-14T22:13:20.001Z"
+
+
+def test_one_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    with alone(tmp_path / "runs"), pytest.raises(Fatal, match="another run is under way") as raised, alone(tmp_path / "runs"):
+        pass
+    assert raised.value.exit_code == REFUSED
+    with alone(tmp_path / "runs"):
+        pass

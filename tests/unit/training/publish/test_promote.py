@@ -1,0 +1,158 @@
+"""Moving the channel for a run: once, whatever was broken off and whoever else moved it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from model_registry.channels import channel, signed_move
+from model_registry.errors import NotFound, Refused
+from model_registry.oci import tags
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store
+from model_registry.stores.oci_layout import LayoutStore
+from tests.support.attested import CHAMPION, RUN
+from tests.support.publishing import (
+    AT,
+    OTHER,
+    VERSION,
+    Killed,
+    copied,
+    folder,
+    origin,
+    pushed,
+    records,
+)
+from tests.unit.model_registry.conftest import make_package, promote, store
+from tests.unit.model_registry.keyring import ONE, trusted
+from training.publish.promote import Judged, Overtaken, Promoted, judged_by, promote_once, standing
+from training.publish.push_version import push
+from training.snapshot.files import Copied
+
+__all__ = ["copied", "folder", "make_package", "pushed", "records", "store"]
+
+
+class Parts(LayoutStore):
+    """A store that moves several tags one by one, as a registry over HTTP does, and dies in between the next time."""
+
+    dies = True
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        if len(to) == 1 or not self.dies:
+            return super().move_tags(to, expect=expect)
+        first = next(iter(to))
+        super().move_tags({first: to[first]}, expect=expect)
+        self.dies = False
+        raise Killed
+
+
+def moved(store: Store, digest: str, judged: Judged, run: str = RUN) -> Promoted | Overtaken:
+    return promote_once(store, "prod", VERSION, digest, judged, run, "training@host", datetime.now(UTC))
+
+
+def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    made = moved(store, pushed, Judged())
+    assert isinstance(made, Promoted)
+    assert (made.move.revision, made.move.reason, made.move.actor) == (1, "run 0123456789ab", "training@host")
+    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    assert channel.resolve(store, "prod").version == "by-hand"
+
+
+def test_the_move_of_a_run_is_signed_with_its_key(store: LayoutStore, pushed: str) -> None:
+    made = promote_once(store, "prod", VERSION, pushed, Judged(), RUN, "training@host", AT, ONE)
+    assert isinstance(made, Promoted)
+    assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == made.move
+
+
+def test_a_move_in_between_is_told_with_what_to_judge_against(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    assert standing(store, "prod") is None
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    found = moved(store, pushed, Judged())
+    assert isinstance(found, Overtaken)
+    assert found.by is not None
+    judged = judged_by(found.by)
+    assert judged == Judged(store.resolve("by-hand").digest, 1)
+    assert moved(store, pushed, Judged(CHAMPION, 1)) == found
+    assert moved(store, pushed, Judged(judged.digest, 2)) == found
+    made = moved(store, pushed, judged)
+    assert isinstance(made, Promoted)
+    assert (made.move.revision, made.move.from_version) == (2, "by-hand")
+
+
+def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Refused, match="as expected"):
+        moved(store, CHAMPION, Judged())
+    with pytest.raises(NotFound, match="no version 'nowhere'"):
+        promote_once(store, "prod", "nowhere", pushed, Judged(), RUN, "", AT)
+    with pytest.raises(Refused, match="is a version, which never moves"):
+        promote_once(store, VERSION, VERSION, pushed, Judged(), RUN, "", AT)
+
+
+def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_end(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Killed):
+        moved(Parts(store._path), pushed, Judged())
+    assert tags.revisions(store.tags(), "prod") == [1]
+    assert "prod" not in store.tags()
+    found = moved(store, pushed, Judged())
+    assert isinstance(found, Promoted)
+    assert found.move.revision == 1
+    assert channel.resolve(store, "prod").digest == pushed
+    assert len(channel.history(store, "prod")) == 1
+
+
+def test_a_move_that_others_broke_off_neither_blocks_nor_counts(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    judged = judged_by(standing(store, "prod"))
+    with pytest.raises(Killed):
+        promote(Parts(store._path), VERSION)
+    made = moved(store, pushed, judged)
+    assert isinstance(made, Promoted)
+    assert made.move.revision == 3
+    assert channel.resolve(store, "prod").revision == 3
+
+
+def test_ones_own_broken_move_is_void_where_others_have_moved_since(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    judged = judged_by(standing(store, "prod"))
+    with pytest.raises(Killed):
+        moved(Parts(store._path), pushed, judged)
+    push(store, folder, "by-hand-2", origin(copied, OTHER))
+    promote(store, "by-hand-2")
+    found = moved(store, pushed, judged)
+    assert isinstance(found, Overtaken)
+    assert channel.resolve(store, "prod").version == "by-hand-2"
+
+
+class Contested(LayoutStore):
+    """Somebody else moves the channel right before each of the first moves that this store makes."""
+
+    def __init__(self, path: Path, others: Iterable[str]) -> None:
+        super().__init__(path)
+        self._others = list(others)
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        if self._others and "prod" in to:
+            promote(LayoutStore(self._path), self._others.pop())
+        super().move_tags(to, expect=expect)
+
+
+def test_whoever_moves_in_the_last_moment_is_seen(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    found = moved(Contested(store._path, ["by-hand"]), pushed, Judged())
+    assert isinstance(found, Overtaken)
+    assert [move.to_version for move in channel.history(store, "prod")] == ["by-hand"]

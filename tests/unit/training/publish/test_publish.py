@@ -1,0 +1,224 @@
+"""Publishing a run in a folder: each thing once, whatever was broken off and whoever else moved the channel."""
+
+import itertools
+import multiprocessing
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from model_registry.channels import retention
+from model_registry.channels.retention import Rules
+from model_registry.errors import BadFile, Conflict, Refused
+from model_registry.oci import tags
+from model_registry.oci.manifest import Descriptor
+from model_registry.signing import signatures
+from model_registry.signing.attestation import attest, attestations
+from model_registry.stores.oci_layout import LayoutStore
+from publisher.kafka.groups import GroupPosition
+from scorer.rollout.controller.event_log import Ledger
+from scorer.rollout.controller.log_records import Entry, Kind, Version, encode
+from tests.support.attested import CHAMPION, RUN, comparison, provenance
+from tests.support.publishing import (
+    AT,
+    EVALUATED,
+    KEY,
+    KEYS,
+    OTHER,
+    VERSION,
+    Killed,
+    check_once,
+    copied,
+    folder,
+    origin,
+    publish,
+    pushed,
+    records,
+    snapshot,
+)
+from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, store
+from tests.unit.model_registry.keyring import TWO
+from training.publish.attest_and_sign import attest_once, sign_once
+from training.publish.commit_label_offsets import ahead
+from training.publish.promote import Judged, Promoted
+from training.publish.push_version import origin_of, push, version_of
+from training.publish.start_rollout import of_run
+from training.snapshot.files import Copied, Frozen
+
+__all__ = ["copied", "folder", "make_package", "pushed", "records", "store"]
+
+
+class Dying(LayoutStore):
+    """A folder whose writer dies at its nth write, before or after it."""
+
+    def __init__(self, path: Path, at: int, *, before: bool) -> None:
+        super().__init__(path)
+        self._at, self._before = at, before
+        self._writes = itertools.count(1)
+
+    def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
+        self._write(lambda: LayoutStore.push_blob(self, content, stream))
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        self._write(lambda: LayoutStore.move_tags(self, to, expect=expect))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        dies = next(self._writes) == self._at
+        if dies and self._before:
+            raise Killed
+        write()
+        if dies:
+            raise Killed
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
+    tmp_path: Path, folder: Path, records: Path, copied: Copied, before: bool
+) -> None:
+    for at in range(1, 200):
+        place = tmp_path / str(at) / "flight-delay"
+        try:
+            publish(Dying(place, at, before=before), folder, records, copied)
+        except Killed:
+            assert isinstance(publish(LayoutStore(place), folder, records, copied), Promoted)
+            check_once(LayoutStore(place))
+        else:
+            break
+    assert at > 30
+    again = publish(LayoutStore(place), folder, records, copied)
+    assert isinstance(again, Promoted)
+    assert again.found
+    check_once(LayoutStore(place))
+
+
+def test_two_processes_of_one_run_leave_each_thing_once(
+    store: LayoutStore, folder: Path, records: Path, copied: Copied
+) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=publish, args=(store, folder, records, copied)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    check_once(store)
+
+
+def test_a_version_is_named_by_day_and_run_and_says_what_it_was_made_of(
+    store: LayoutStore, folder: Path, copied: Copied, make_package: MakePackage
+) -> None:
+    assert VERSION == "20260701-0123456789ab"
+    pushed = push(store, folder, VERSION, origin(copied))
+    assert push(store, folder, VERSION, origin(copied)) == pushed
+    assert origin_of(store, pushed.digest) == origin(copied)
+    other = make_package("other", model=onnx_bytes(b"other"))
+    with pytest.raises(Refused, match="exists with other content"):
+        push(store, other, VERSION, origin(copied))
+    (other / "model.onnx").write_bytes(b"noise")
+    with pytest.raises(Exception, match=r"model\.onnx"):
+        push(store, other, version_of(OTHER, AT), origin(copied))
+
+
+def test_what_was_attested_before_is_not_attested_again(store: LayoutStore, pushed: str) -> None:
+    first = attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    assert attest_once(store, pushed, "comparison", comparison(pushed, because="in other words"), KEY, AT) == first
+    newer = comparison(pushed)["champion"] | {"revision": 2}
+    assert attest_once(store, pushed, "comparison", comparison(pushed, champion=newer), KEY, AT) != first
+    assert attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT) != first
+    for type_, predicate, same in (
+        ("slsa-provenance", provenance(), provenance(seed=8)),
+        ("evaluation", EVALUATED, EVALUATED | {"metrics": {"auc": 0.9100001}}),
+        ("https://example.org/x", {"a": 1}, {"a": 1}),
+    ):
+        made = attest_once(store, pushed, type_, predicate, KEY, AT)
+        assert attest_once(store, pushed, type_, same, KEY, AT) == made
+    assert attest_once(store, pushed, "https://example.org/x", {"a": 2}, KEY, AT)
+    assert len(attestations(store, pushed, KEYS, AT)) == 7
+    with pytest.raises(BadFile, match="verdict"):
+        attest_once(store, pushed, "comparison", comparison(pushed) | {"verdict": "fine"}, KEY, AT)
+
+
+def test_what_others_attested_is_not_taken_for_ones_own(store: LayoutStore, pushed: str) -> None:
+    theirs = attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    assert attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT) != theirs
+
+
+def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str) -> None:
+    attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, "refused"), KEY, AT)
+    with pytest.raises(Refused, match="run 0123456789ab attested say 'refused'"):
+        sign_once(store, pushed, VERSION, RUN, KEY, AT)
+    with pytest.raises(Refused, match="it has no signature"):
+        signatures.verify(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, champion=None), KEY, AT)
+    for _ in range(2):
+        sign_once(store, pushed, VERSION, RUN, KEY, AT)
+    assert signatures.verify(store, pushed, KEYS, AT, f"flight-delay:{VERSION}") == ["training"]
+    with pytest.raises(Refused, match="not as"):
+        signatures.verify(store, pushed, KEYS, AT, "flight-delay:1.0.0")
+
+
+def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_that_belongs_to_it(
+    store: LayoutStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage, tmp_path: Path
+) -> None:
+    publish(store, folder, records, copied)
+    theirs = snapshot(tmp_path / "theirs", b"theirs")
+    other = make_package("other", model=onnx_bytes(b"other"))
+    with pytest.raises(Refused):
+        publish(store, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
+    before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+    found = retention.survey(store)
+    going = retention.plan(found, Rules(unpromoted=True))
+    assert list(going.versions) == [version_of(OTHER, AT)]
+    store.delete(retention.manifests(store, going), expect=found.tags, grace_seconds=0)
+    left = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+    assert {file.sha256 for file in theirs.files.values()} <= before - left
+    assert {file.sha256 for file in copied.files.values()} <= left
+    assert tags.versions(store.tags()) == [VERSION]
+    check_once(store)
+
+
+def frozen(*ends: int) -> Frozen:
+    return Frozen(1, "c", {}, {"events": [(0, 99)]}, {"labels": [(0, end) for end in ends]})
+
+
+def test_the_triggers_offsets_never_go_backwards() -> None:
+    committed = (GroupPosition("labels", 0, 50, "x"), GroupPosition("labels", 1, 7), GroupPosition("other", 0, 3))
+    assert ahead(frozen(10, 20, 30), committed) == (
+        GroupPosition("labels", 0, 50),
+        GroupPosition("labels", 1, 20),
+        GroupPosition("labels", 2, 30),
+    )
+
+
+def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
+    ledger = Ledger()
+    plan = {"candidate": VERSION, "steps": [{"promote": True}]}
+    for name, why in (("one", ["by hand"]), ("two", ["run 0123456789ab"])):
+        candidate = Version(CHAMPION, VERSION)
+        started = Entry(
+            name, 0, Kind.STARTED, 1, "me", why=why, plan=plan, champion=Version("sha256:x", "1"), candidate=candidate
+        )
+        ledger.hear(f"{name}/0".encode(), encode(started))
+        ledger.hear(f"{name}/1".encode(), encode(Entry(name, 1, Kind.ENDED, 2, "me")))
+    assert of_run(ledger, CHAMPION, RUN) == "two"
+    assert of_run(ledger, CHAMPION, OTHER) is None
+    assert of_run(ledger, f"sha256:{5:064x}", RUN) is None
+
+
+def test_an_attestation_that_is_never_listed_is_told(store: LayoutStore, pushed: str) -> None:
+    class Forgetful(LayoutStore):
+        """Others overwrite the list of referrers each time."""
+
+        def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+            """Nothing stays."""
+
+    with pytest.raises(Conflict, match="overwritten by others"):
+        attest_once(Forgetful(store._path), pushed, "comparison", comparison(pushed), KEY, AT)
+
+
+def test_a_day_is_that_of_utc() -> None:
+    assert version_of(RUN, datetime(2026, 12, 31, 23, 59, tzinfo=UTC)).startswith("20261231-")

@@ -1,0 +1,103 @@
+"""The chain of evidence of a promotion: from verified attestations alone, and what is missing in it by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.errors import Refused
+from model_registry.signing.attestation import attest
+from model_registry.stores.oci_layout import LayoutStore
+from tests.support.attested import CHAMPION, RUN, comparison, provenance
+from tests.support.publishing import AT, KEY, KEYS, OTHER, copied, folder, publish, records
+from tests.unit.model_registry.conftest import make_package, store
+from tests.unit.model_registry.keyring import TWO, trusted
+from tests.unit.training.publish.test_publish import pushed
+from training.publish.attest_and_sign import attest_once
+from training.publish.promote import Promoted
+from training.publish.verify_lineage import Champion, Span, evidence
+from training.snapshot.files import Copied
+
+__all__ = ["copied", "folder", "make_package", "pushed", "records", "store"]
+
+
+def test_the_evidence_of_a_promotion(store: LayoutStore, folder: Path, records: Path, copied: Copied) -> None:
+    made = publish(store, folder, records, copied)
+    assert isinstance(made, Promoted)
+    found = evidence(store, made.move.champion, KEYS, AT, before=made.move.revision)
+    assert (found.run, found.seed, found.recipe, found.parameters) == (RUN, 7, "trees", {"leaves": 31})
+    assert (found.dataset, found.environment) == (f"sha256:{3:064x}", f"sha256:{4:064x}")
+    assert (found.champion, found.verdict, found.passed, found.rows, found.count) == (
+        None, "passed", True, f"sha256:{2:064x}", 100,
+    )  # fmt: skip
+    assert found.spans == (
+        Span("events", "cluster", "flights", 0, 5, 1_005),
+        Span("events", "cluster", "flights", 1, 0, 0),
+        Span("labels", "cluster", "outcomes", 0, 0, 990),
+    )
+    assert found.keys == ("training", "training")
+
+
+def test_the_evidence_is_of_the_champion_that_was_judged_against_last(store: LayoutStore, pushed: str) -> None:
+    attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
+    champion = comparison(pushed)["champion"]
+    for revision, verdict in ((5, "passed"), (9, "refused"), (3, "refused")):
+        said = comparison(pushed, verdict, champion=champion | {"revision": revision})
+        attest_once(store, pushed, "comparison", said, KEY, AT)
+    found = evidence(store, pushed, KEYS, AT)
+    assert (found.verdict, found.champion) == ("refused", Champion(CHAMPION, "1.0.0", 9))
+    assert evidence(store, pushed, KEYS, AT, before=6).passed
+    with pytest.raises(Refused, match="before revision 3"):
+        evidence(store, pushed, KEYS, AT, before=3)
+
+
+def test_evidence_that_is_missing_or_not_verified_is_named(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Refused, match="has no comparison that a trusted key signed: nobody attested one"):
+        evidence(store, pushed, KEYS, AT)
+    attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    with pytest.raises(Refused, match="no comparison that a trusted key signed: no trusted key signed it"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    with pytest.raises(Refused, match="has no slsa-provenance that a trusted key signed: nobody attested one"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "slsa-provenance", provenance(OTHER), KEY, AT)
+    with pytest.raises(Refused, match="no trusted provenance says that this run made it"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
+    assert evidence(store, pushed, KEYS, AT).passed
+    assert evidence(store, pushed, trusted(TWO, KEY), AT).keys == ("key-2", "key-1")
+
+
+def without(name: str) -> dict[str, Any]:
+    said = provenance()
+    definition = said["buildDefinition"]
+    definition["resolvedDependencies"] = [one for one in definition["resolvedDependencies"] if one["name"] != name]
+    return said
+
+
+def spanning(**changes: Any) -> dict[str, Any]:
+    said = provenance()
+    said["buildDefinition"]["resolvedDependencies"][0] |= changes
+    return said
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (without("labels"), "which labels it was made from"),
+        (without("dataset"), "no digest of the dataset"),
+        (without("environment"), "no digest of the environment"),
+        (spanning(annotations={"from": 5}), "which offsets of kafka:cluster/flights/0"),
+        (spanning(annotations={"from": 5, "to": 4}), "which offsets of"),
+        (spanning(uri="kafka:flights"), "not kafka:CLUSTER/TOPIC/PARTITION"),
+        (provenance(seed="seven"), "does not read"),
+    ],
+)
+def test_provenance_that_leaves_something_open_is_no_evidence(
+    store: LayoutStore, pushed: str, said: dict[str, Any], fault: str
+) -> None:
+    attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    attest_once(store, pushed, "slsa-provenance", said, KEY, AT)
+    with pytest.raises(Refused) as refused:
+        evidence(store, pushed, KEYS, AT)
+    assert fault in str(refused.value)

@@ -1,0 +1,157 @@
+"""The recipe `network` without torch: which signatures it serves, how it encodes, and that its graph computes what it says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
+from training.recipes.network import Network, job_files
+from training.recipes.network.encoding import RARE, learned
+from training.recipes.network.job_files import Encoded, State
+from training.recipes.network.model import SHARDS, Parameters, first, shapes, views
+from training.recipes.network.to_onnx import onnx
+from training.recipes.network.train_loop import added, processes
+
+X = {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}
+NAMES = {"tensor": "name", "dtype": "string", "fields": ["name"]}
+ONE = {"tensor": "p"}
+
+
+def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signature:
+    return Signature.parse(json.dumps({"inputs": inputs or [X, NAMES], "output": output, "labels": None, **more}))
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [
+        (signature(), 0),
+        (signature(output={"tensor": "p", "index": 0}), 0),
+        (signature(output={"tensor": "p", "index": 1}), 1),
+        (signature(output={"tensor": "p", "shape": [2]}), 1),
+        (signature(labels=["no", "yes"]), 1),
+    ],
+)
+def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at: int) -> None:
+    Network().check(said)
+    rows = {"x": np.ones((3, 2), np.float32), "name": np.full((3, 1), "n", object)}
+    model = onnx(said, learned(rows, said), weights_of(said, rows))
+    (answered,) = onnxruntime.InferenceSession(model).run(["p"], rows)
+    assert answered.shape == (3, at + 1)
+    assert at == 0 or answered.sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (signature(output={"tensor": "p", "index": 2}), "is read at column 2"),
+        (signature(labels=["a", "b", "c"]), "it has 3 labels"),
+        (signature(output={"tensor": "p", "shape": [-1]}), r"has the shape \[-1\]"),
+        (signature(output={"tensor": "p", "shape": []}), "has no dimension but the batch"),
+        (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "it has 2 outputs"),
+    ],
+)
+def test_other_outputs_are_refused(said: Signature, told: str) -> None:
+    with pytest.raises(Fatal, match=told) as caught:
+        Network().check(said)
+    assert caught.value.exit_code == USAGE
+
+
+@pytest.mark.parametrize(
+    ("tensor", "told"),
+    [
+        ({"tensor": "x", "dtype": "float32", "fields": ["a"], "batch": False}, "'x' has no batch dimension"),
+        (
+            {"tensor": "t", "dtype": "int64", "fields": [{"name": "t", "array": True, "max_length": 9}], "shape": [-1]},
+            "'t' has a length that varies",
+        ),
+    ],
+)
+def test_other_tensors_are_refused(tensor: dict[str, Any], told: str) -> None:
+    with pytest.raises(Fatal, match=told):
+        Network().check(signature(tensor, NAMES))
+
+
+def weights_of(said: Signature, rows: dict[str, Any]) -> list[Any]:
+    encoding = learned(rows, said)
+    found = shapes(encoding, Parameters(width=7, depth=2))
+    return views(first(found, len(encoding.vocabularies), seed=5), found)
+
+
+def answer(weights: list[Any], numbers: Any, names: Any) -> Any:
+    """The network in numpy, in float64."""
+    tables = [weights[at][names[:, at]] for at in range(names.shape[1])]
+    hidden = np.concatenate([numbers, *tables], axis=1).astype(np.float64)
+    layers = weights[names.shape[1] :]
+    for at in range(0, len(layers) - 2, 2):
+        hidden = np.maximum(hidden @ layers[at].T + layers[at + 1], 0)
+    return 1 / (1 + np.exp(-(hidden @ layers[-2].T + layers[-1])[:, 0]))
+
+
+@given(numbers=arrays(np.float32, (40, 2)), letters=st.lists(st.text(max_size=3), min_size=1, max_size=4))
+def test_the_graph_is_the_encoding_and_the_layers(numbers: Any, letters: list[str]) -> None:
+    names = np.array([letters[at % len(letters)] for at in range(40)], object)[:, None]
+    rows, said = {"x": numbers, "name": names}, signature()
+    encoding, weights = learned(rows, said), weights_of(said, rows)
+    encoded, indices = encoding.numeric(rows), encoding.named(rows)
+    assert np.isfinite(encoded).all()
+    assert np.abs(encoded).max() <= 10.001
+    (answered,) = onnxruntime.InferenceSession(onnx(said, encoding, weights)).run(None, rows)
+    assert np.abs(answered[:, 0] - answer(weights, encoded, indices)).max() < 1e-5
+    assert onnx(said, encoding, weights) == onnx(said, learned(rows, said), weights_of(said, rows))
+
+
+def test_numbers_are_standardised_and_names_that_are_rare_are_unknown() -> None:
+    x = np.array([[1, 5], [3, 5], [np.nan, 5], [np.inf, 5]] * 3, np.float32)
+    names = np.array(["b"] * RARE + ["a"] * RARE + ["rare"] * 2, object)[:, None]
+    encoding = learned({"x": x, "name": names}, signature())
+    assert encoding.vocabularies == [("a", "b")]
+    assert encoding.named({"x": x[:4], "name": np.array([["a"], ["b"], ["rare"], ["?"]], object)}).tolist() == [
+        [1],
+        [2],
+        [0],
+        [0],
+    ]
+    assert encoding.numeric({"x": x[:4], "name": names[:4]}).tolist() == [[-1, 0], [1, 0], [0, 0], [10, 0]]
+
+
+def test_lone_surrogates_are_unknown() -> None:
+    names = np.array(["\ud800"] * RARE + ["a"] * RARE, object)[:, None]
+    assert learned({"x": np.ones((2 * RARE, 2)), "name": names}, signature()).vocabularies == [("a",)]
+
+
+def test_the_gradients_are_added_in_one_order_by_any_number_of_processes() -> None:
+    assert [processes(most) for most in (1, 2, 3, 4, 7, 8, 1_000)] == [1, 2, 2, 4, 4, 8, 8]
+
+    class Sum(str):
+        def add_(self, other: str) -> "Sum":
+            return Sum(f"({self}{other})")
+
+    whole = added(Sum, 0, SHARDS)
+    halves = [added(Sum, half * SHARDS // 2, SHARDS // 2) for half in (0, 1)]
+    assert whole == halves[0].add_(halves[1]) == "(((01)(23))((45)(67)))"
+
+
+def test_the_newest_checkpoint_up_to_the_budget_counts(tmp_path: Path) -> None:
+    rows = {"x": np.ones((8, 2), np.float32), "name": np.full((8, 1), "n", object)}
+    encoding = learned(rows, signature())
+    encoded = Encoded(encoding.numeric(rows), encoding.named(rows), np.ones(8, np.float32))
+    made = job_files.of(encoded, encoding, Parameters(), seed=1)
+    weights = job_files.begun(tmp_path, made, 9).weights
+    for epoch in (3, 7):
+        job_files.keep(tmp_path, made, State(epoch, 2 * epoch, weights + epoch, weights, weights))
+    (tmp_path / "notes.npz").write_bytes(b"no checkpoint")
+    assert [job_files.begun(tmp_path, made, budget).epoch for budget in (2, 3, 6, 7, 100)] == [0, 3, 3, 7, 7]
+    assert (job_files.begun(tmp_path, made, 7).weights == weights + 7).all()
+    job_files.write(tmp_path, made, encoded)
+    again, found = job_files.read(tmp_path)
+    pairs = zip(tuple[Any, ...](found), tuple[Any, ...](encoded), strict=True)
+    assert again == made
+    assert all(np.array_equal(one, other) for one, other in pairs)

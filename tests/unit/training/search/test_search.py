@@ -1,0 +1,200 @@
+"""Halving: one answer for any number of workers and however it was broken off; no process outlives its parent."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import REFUSED, USAGE, Fatal
+from tests.unit.training.labelled_rows import SIGNATURE, rows, settings
+from training.recipes import Fitted, Params
+from training.recipes.trees import Trees
+from training.search import halving, shared_rows
+from training.search.final_fit import together, train
+from training.search.halving import Searched
+from training.search.search import search
+
+TRAINING, VALIDATION = rows(600), rows(300, seed=2)
+
+
+def searched(folder: Path, recipe: Any = None, **stated: Any) -> Searched:
+    return search(TRAINING, VALIDATION, SIGNATURE, settings(**stated), recipe or Trees(), folder)
+
+
+class Dying(Trees):
+    """Trees over which processes die, so many times, on the way to the second rung."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        super().__init__()
+        self._told, self._times = folder, times
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._told, self._times)
+
+    def fit(self, rows: Any, signature: Any, params: Params, budget: int, folder: Path, **how: Any) -> Any:
+        if budget == 8 and len(list(self._told.glob("death-*"))) < self._times:
+            (self._told / f"death-{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(rows, signature, params, budget, folder, **how)
+
+
+class Refusing(Trees):
+    def fit(self, *_: Any, **__: Any) -> Any:
+        raise Fatal("no", "this way", USAGE)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    return searched(tmp_path_factory.mktemp("unbroken"))
+
+
+def test_the_best_goes_on_from_rung_to_rung(unbroken: Searched) -> None:
+    assert [(rung.budget, len(rung.trials), len(rung.kept)) for rung in unbroken.rungs] == [(4, 4, 2), (8, 2, 1), (30, 1, 1)]
+    first = {one.trial: one.score for one in unbroken.rungs[0].trials}
+    assert unbroken.rungs[0].kept == tuple(sorted(first, key=lambda trial: -first[trial])[:2])
+    assert unbroken.best.score == max(one.score for rung in unbroken.rungs for one in rung.trials)
+    assert unbroken.best.parameters == unbroken.trials[unbroken.best.trial].parameters
+    assert (unbroken.spent, unbroken.unstopped) == (4 * 4 + 2 * 4 + 22, 4 * 30)
+    assert (unbroken.best.budget, unbroken.best.score) in unbroken.curve
+    assert unbroken.best.score > 0.75
+
+
+def test_the_result_is_a_json_document(unbroken: Searched) -> None:
+    document = msgspec.to_builtins(unbroken)
+    assert list(document) == ["metric", "rungs", "trials", "best", "spent", "unstopped"]
+    assert msgspec.json.decode(msgspec.json.encode(unbroken), type=Searched) == unbroken
+    assert document["best"].keys() == {"trial", "parameters", "budget", "score"}
+
+
+def test_any_number_of_workers_finds_the_same(unbroken: Searched, tmp_path: Path) -> None:
+    assert [searched(tmp_path / str(count), workers=count) for count in (2, 4)] == [unbroken] * 2
+
+
+def test_trial_0_has_what_is_stated_and_the_others_draw_the_rest(tmp_path: Path) -> None:
+    found = searched(tmp_path, parameters={"num_leaves": 5}, search={"trials": 3, "rungs": [2]})
+    assert [tried.parameters["num_leaves"] for tried in found.trials] == [5, 5, 5]
+    assert found.trials[0].parameters == Trees().parameters({"num_leaves": 5})
+    assert len({tried.parameters["learning_rate"] for tried in found.trials}) == 3
+    assert (found.spent, found.unstopped) == (6, 6)
+
+
+def test_one_trial_is_no_search(tmp_path: Path) -> None:
+    found = searched(tmp_path, search={"trials": 1, "rungs": [2, 4]})
+    assert (found.best.trial, found.best.parameters, len(found.curve)) == (0, Trees().parameters({}), 2)
+
+
+def test_a_search_goes_on_from_what_is_there(unbroken: Searched, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    recipe = Trees()
+    searched(tmp_path, search={"trials": 4, "rungs": [4, 8], "reduction": 2})
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("scores/*/*.json")}
+    assert len(kept) == 6
+    found = search(TRAINING, VALIDATION, SIGNATURE, settings(), recipe, tmp_path, lambda *at: told.append(at))
+    assert found == unbroken
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert told == sorted(told)
+    assert told[-1] == (unbroken.spent, unbroken.spent)
+
+
+def test_scores_of_other_rows_or_another_seed_are_not_taken(tmp_path: Path) -> None:
+    before = searched(tmp_path, search={"trials": 1, "rungs": [4]})
+    after = search(rows(600, seed=3), VALIDATION, SIGNATURE, settings(search={"trials": 1, "rungs": [4]}), Trees(), tmp_path)
+    reseeded = searched(tmp_path, seed=1, search={"trials": 1, "rungs": [4]})
+    assert len({found.best.score for found in (before, after, reseeded)}) == 3
+    assert searched(tmp_path, search={"trials": 1, "rungs": [4]}) == before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trial_whose_process_dies_is_repeated(workers: int, unbroken: Searched, tmp_path: Path) -> None:
+    assert searched(tmp_path, Dying(tmp_path, 2), workers=workers) == unbroken
+
+
+def test_a_trial_whose_process_dies_again_and_again_is_named(unbroken: Searched, tmp_path: Path) -> None:
+    with pytest.raises(Fatal) as raised:
+        searched(tmp_path, Dying(tmp_path, 9))
+    first = unbroken.rungs[1].trials[0].trial
+    assert str(raised.value) == f"the process of trial {first} died 3 times on the way to 8, last by signal 9"
+    assert (raised.value.exit_code, len(list(tmp_path.glob("death-*")))) == (REFUSED, 3)
+
+
+def test_what_a_recipe_refuses_is_told_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=r"^no$") as raised:
+        searched(tmp_path, Refusing(), workers=2)
+    assert (raised.value.hint, raised.value.exit_code) == ("this way", USAGE)
+    assert not multiprocessing.active_children()
+
+
+@given(st.dictionaries(st.integers(0, 50), st.sampled_from([0.1, 0.5, 0.9]), min_size=1), st.integers(1, 9))
+def test_of_equal_scores_the_lower_trial_goes_on(scores: dict[int, float], keep: int) -> None:
+    kept = halving.rung(3, scores, keep).kept
+    assert len(kept) == min(keep, len(scores))
+    stopped = [trial for trial in scores if trial not in kept]
+    assert all((scores[one], -one) > (scores[other], -other) for one in kept for other in stopped)
+    assert halving.rung(3, dict(reversed(scores.items())), keep) == halving.rung(3, scores, keep)
+
+
+def test_the_best_is_taken_where_it_was_best() -> None:
+    rungs = [halving.rung(3, {0: 0.5, 1: 0.9, 2: 0.9}, 2), halving.rung(9, {1: 0.9, 2: 0.8}, 1)]
+    assert halving.best(rungs) == (1, 3, 0.9)
+    assert halving.best([*rungs, halving.rung(27, {1: 0.95}, 1)]) == (1, 27, 0.95)
+
+
+@given(st.integers(1, 99), st.integers(1, 6), st.integers(2, 9))
+def test_rungs_shrink_to_one_at_least(trials: int, rungs: int, reduction: int) -> None:
+    sizes = halving.sizes(trials, rungs, reduction)
+    assert len(sizes) == rungs
+    assert all(after >= 1 and 0 <= after * reduction - before < reduction for before, after in pairwise(sizes))
+
+
+def test_rows_are_shared_as_they_are(tmp_path: Path) -> None:
+    digest = shared_rows.write(TRAINING, tmp_path)
+    found = shared_rows.read(tmp_path)
+    for name, tensor in TRAINING.tensors.items():
+        assert found.tensors[name].dtype == tensor.dtype
+        assert np.array_equal(found.tensors[name], tensor, equal_nan=tensor.dtype.kind == "f")
+    assert found.outcomes.tolist() == TRAINING.outcomes.tolist()
+    assert found.places.time_ms.tolist() == TRAINING.places.time_ms.tolist()
+    assert shared_rows.write(TRAINING, tmp_path) == digest != shared_rows.write(VALIDATION, tmp_path)
+
+
+def test_the_model_is_trained_on_both_parts_and_goes_on(unbroken: Searched, tmp_path: Path) -> None:
+    def made(folder: str, budget: int) -> Fitted:
+        best = msgspec.structs.replace(unbroken.best, budget=budget)
+        return train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, tmp_path / folder)
+
+    both = together(TRAINING, VALIDATION)
+    assert (len(both), len(both.values)) == (900, 900)
+    alone = Trees().fit(both, SIGNATURE, unbroken.best.parameters, 30, tmp_path / "alone", seed=2013)
+    made("resumed", 7)
+    assert made("resumed", 30).onnx() == made("unbroken", 30).onnx() == alone.onnx()
+
+
+def test_workers_end_with_their_parent_and_the_search_goes_on(unbroken: Searched, tmp_path: Path) -> None:
+    """The parent is killed as soon as the first score is kept."""
+    command = [sys.executable, "-m", "tests.unit.training.search.test_search", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"scored\n"
+        children = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+    assert len(children) > 2  # two workers, and what starts them
+    assert list(tmp_path.glob("scores/4/*.json"))
+    assert not psutil.wait_procs(children, timeout=60)[1]
+    assert searched(tmp_path) == unbroken
+
+
+if __name__ == "__main__":
+    told = partial(print, "scored", flush=True)
+    search(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), Path(sys.argv[1]), lambda *_: told())

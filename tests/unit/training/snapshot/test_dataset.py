@@ -1,0 +1,192 @@
+"""A snapshot as an artifact: same bytes, same digest; it comes back to the byte, and hostile contents are refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from model_registry.channels import retention
+from model_registry.channels.retention import Rules
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
+from model_registry.oci import digests, manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.signing import referrers
+from model_registry.stores.oci_layout import LayoutStore
+from tests.support.publishing import copied, records, snapshot
+from tests.unit.model_registry.conftest import MakePackage, make_package, promote, push_versions, store
+from training.snapshot import dataset
+from training.snapshot.dataset import DATASET_TYPE
+from training.snapshot.files import MANIFEST, Copied, verified
+
+__all__ = ["copied", "make_package", "records", "store"]
+
+
+@pytest.fixture
+def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
+    return push_versions(store, make_package, "1.0.0", "2.0.0")
+
+
+def blobs(store: LayoutStore) -> set[str]:
+    return {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+
+
+def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
+) -> None:
+    made = dataset.push(store, versions["1.0.0"], records, copied)
+    there = blobs(store)
+    (records / "events/flights/0.parquet").unlink()
+    assert dataset.push(store, versions["1.0.0"], records, copied) == made, "no file is read for what is stored"
+    assert blobs(store) == there
+    assert dataset.of_version(store, versions["1.0.0"]) == made
+    assert dataset.pull(store, made, tmp_path / "back") == copied
+    assert verified(tmp_path / "back", copied.frozen) == copied
+    assert sorted(path.relative_to(tmp_path / "back").as_posix() for path in (tmp_path / "back").rglob("*.*")) == sorted(
+        [*copied.files, MANIFEST]
+    )
+    with pytest.raises(NotFound, match="has no dataset"):
+        dataset.of_version(store, versions["2.0.0"])
+    with pytest.raises(Refused, match="is there already"):
+        dataset.pull(store, made, tmp_path / "back")
+
+
+def test_the_same_snapshot_elsewhere_has_the_same_digest_and_beside_two_versions_the_same_layers(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path, make_package: MakePackage
+) -> None:
+    made = dataset.push(store, versions["1.0.0"], records, copied)
+    other = LayoutStore(tmp_path / "elsewhere")
+    (tmp_path / "again").mkdir()
+    digest = push_versions(other, lambda name, **more: make_package(f"again/{name}", **more), "1.0.0")["1.0.0"]
+    assert digest == versions["1.0.0"]
+    assert dataset.push(other, digest, tmp_path / "again-records", snapshot(tmp_path / "again-records")) == made
+    before = blobs(store)
+    beside = dataset.push(store, versions["2.0.0"], records, copied)
+    assert beside != made
+    assert manifest.parse(store.manifest(beside)).layers == manifest.parse(store.manifest(made)).layers
+    assert len(blobs(store) - before) == 2, "its manifest, and the list of what belongs to the version"
+
+
+def test_a_file_that_changed_since_it_was_copied_is_not_stored(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied
+) -> None:
+    (records / "events/flights/0.parquet").write_bytes(b"1" * 5_000)
+    with pytest.raises(Corrupt, match="has digest"):
+        dataset.push(store, versions["1.0.0"], records, copied)
+    with pytest.raises(NotFound):
+        dataset.of_version(store, versions["1.0.0"])
+    with pytest.raises(Corrupt, match="of another snapshot"):
+        dataset.push(store, versions["1.0.0"], records, msgspec.structs.replace(copied, digest="sha256:x"))
+    (records / "events/flights/0.parquet").unlink()
+    with pytest.raises(Unreachable, match="snapshot"):
+        dataset.push(store, versions["1.0.0"], records, copied)
+    with pytest.raises(NotFound):
+        dataset.push(store, f"sha256:{9:064x}", records, copied)
+
+
+def test_a_damaged_blob_leaves_nothing_behind(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
+) -> None:
+    made = dataset.push(store, versions["1.0.0"], records, copied)
+    blob = store._path / "blobs" / "sha256" / copied.files["labels/outcomes/0.parquet"].sha256
+    blob.write_bytes(b"x" * blob.stat().st_size)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Corrupt, match="has digest"):
+        dataset.pull(store, made, tmp_path / "empty" / "back")
+    assert list((tmp_path / "empty").iterdir()) == []
+    with pytest.raises(Refused, match="at most 100 are read"):
+        dataset.pull(store, made, tmp_path / "empty" / "back", max_bytes=100)
+
+
+def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) -> Descriptor:
+    """A layer that is stored, and what a manifest says of it."""
+    described = manifest.content("application/x", content)
+    with (store._path / "blobs" / "sha256" / digests.hex_of(described.digest)).open("wb") as file:
+        file.write(content)
+    return msgspec.structs.replace(described, annotations={manifest.TITLE: path}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("../outside.parquet", "no file of a dataset"),
+        ("/etc/passwd", "no file of a dataset"),
+        ("events/../0.parquet", "leads out of the folder"),
+        ("events/flights/0.parquet/x", "no file of a dataset"),
+        ("events/flights/0.exe", "no file of a dataset"),
+        ("events/FLIGHTS/0.parquet", "stands in the way"),
+        ("", "leads out of the folder"),
+        ("events/more/0.parquet", "names other files"),
+        (MANIFEST, "two files of one name"),
+    ],
+)
+def test_files_that_no_dataset_has_are_refused(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path, path: str, fault: str
+) -> None:
+    made = manifest.parse(store.manifest(dataset.push(store, versions["1.0.0"], records, copied)))
+    hostile = referrers.build(store, versions["1.0.0"], DATASET_TYPE, (*made.layers, layer(store, path)), {})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Corrupt, match=fault):
+        dataset.pull(store, referrers.refer(store, hostile).digest, tmp_path / "empty" / "back")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_manifests_that_say_something_else_are_refused(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
+) -> None:
+    digest = versions["1.0.0"]
+    made = manifest.parse(store.manifest(dataset.push(store, digest, records, copied)))
+    described, files = [one for one in made.layers if one.annotations[manifest.TITLE] == MANIFEST], made.layers[:-1]
+    assert len(described) == 1
+    renamed = msgspec.structs.replace(copied, digest=f"sha256:{1:064x}")
+    wrong = {
+        "without a manifest": files,
+        "no valid document": (*files, layer(store, MANIFEST, b"{")),
+        "names other files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
+        "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
+        "of at most": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
+    }
+    for fault, layers in wrong.items():
+        pushed = referrers.refer(store, referrers.build(store, digest, DATASET_TYPE, layers, {}))
+        with pytest.raises(Corrupt, match=fault):
+            dataset.pull(store, pushed.digest, tmp_path / "back")
+    with pytest.raises(Corrupt, match="no dataset"):
+        dataset.pull(store, digest, tmp_path / "back")
+
+
+def test_too_many_files_are_told_before_any_is_stored(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "MAX_FILES", 3)
+    with pytest.raises(Refused, match="it has at most 3") as refused:
+        dataset.push(store, versions["1.0.0"], records, copied)
+    assert refused.value.hint == "set snapshot.keep: false"
+
+
+def test_a_dataset_that_is_never_listed_is_told(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied
+) -> None:
+    class Forgetful(LayoutStore):
+        """Others overwrite the list of referrers each time."""
+
+        def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+            """Nothing stays."""
+
+    with pytest.raises(Conflict, match="overwritten by others"):
+        dataset.push(Forgetful(store._path), versions["1.0.0"], records, copied)
+
+
+def test_it_stays_and_goes_with_its_version(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
+) -> None:
+    kept = dataset.push(store, versions["2.0.0"], records, copied)
+    theirs = snapshot(tmp_path / "theirs", b"theirs")
+    gone = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", theirs)
+    for version in ("1.0.0", "2.0.0"):
+        promote(store, version)
+    found = retention.survey(store)
+    going = retention.manifests(store, retention.plan(found, Rules(revisions=1)))
+    store.delete(going, expect=found.tags, grace_seconds=0)
+    assert not {digests.hex_of(gone), *(file.sha256 for file in theirs.files.values())} & blobs(store)
+    assert dataset.pull(store, kept, tmp_path / "back") == copied

@@ -1,0 +1,301 @@
+"""Events and what came true of them, joined and split: every rule for what does not count, and every refusal."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Message
+
+from model_registry.package.signature import Argmax, Decision, InputField, Output, Signature, TensorInput
+from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.kafka.reader import Batch
+from scorer.decoding import decoder_factory
+from tests.unit.scorer.minimal import minimal
+from training.settings import Training
+from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
+from training.snapshot.join_labels import Joined, join, known, split
+
+DAY = 86_400_000
+NOW = 1_700_000_000_000
+EVENTS, LABELS = "in", "labels"
+DECISION = Decision(0.5, "late", "on time")
+FIELDS = (InputField("a", "float32"), InputField("carrier", "string", required=False, default=""))
+SIGNATURE = Signature(
+    tuple(TensorInput(field.name, field.dtype, (field,)) for field in FIELDS), (Output(None, "y", 1),), decision=DECISION
+)
+Record = tuple[float, bytes | None, bytes | None]
+"""Days before the freeze, key and value."""
+
+
+def event(number: int, days: float, **changes: Any) -> Record:
+    return days, None, json.dumps({"id": f"e{number}", "a": float(number), "carrier": "UA", **changes}).encode()
+
+
+def label(number: int, outcome: object, days: float = 0.5) -> Record:
+    return days, b"e%d" % number, None if outcome is None else json.dumps({"label": outcome}).encode()
+
+
+def training(**sections: Any) -> Training:
+    stated = {"scorer": "scorer.yaml", "snapshot": {"at_least": 3}} | sections
+    return Training.model_validate(stated)
+
+
+class Bench:
+    """Writes a snapshot of these records, by partition, and joins it."""
+
+    def __init__(self, folder: Path, events: Sequence[Sequence[Record]], labels: Sequence[Sequence[Record]]) -> None:
+        self.folder = folder
+        spans = {EVENTS: [(0, len(each)) for each in events]}, {LABELS: [(0, len(each)) for each in labels]}
+        self.frozen = Frozen(NOW, "cluster", {EVENTS: "1", LABELS: "2"}, *spans)
+        records: dict[str, int] = {}
+        kinds: tuple[tuple[Kind, str, Sequence[Sequence[Record]]], ...]
+        kinds = (("events", EVENTS, events), ("labels", LABELS, labels))
+        for kind, topic, partitions in kinds:
+            for number, mine in enumerate(partitions):
+                path = path_of(kind, (topic, number))
+                file = PartitionFile(folder / path, 1 << 16)
+                file.add(batch(topic, number, mine))
+                file.close()
+                records[path] = file.records
+        finish(folder, self.frozen, records)
+
+    def joined(self, settings: Training | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
+        stated: dict[str, Any] = {"input": {"id": "id"}, "labels": {"topic": LABELS}} | scorer
+        made = minimal(**stated)
+        decoder = decoder_factory.decoder(made, signature)
+        return join(self.folder, self.frozen, made, settings or training(), signature, decoder)
+
+
+def batch(topic: str, partition: int, records: Sequence[Record]) -> Batch:
+    found = [
+        Message(topic, partition, at, key, value, None, timestamp=(1, round(NOW - days * DAY)))
+        for at, (days, key, value) in enumerate(records)
+    ]
+    return Batch((topic, partition), list(range(len(found))), found)
+
+
+def numbers(joined: Joined) -> list[int]:
+    return [int(number) for number in joined.rows.tensors["a"][:, 0]]
+
+
+def both(*more: Record) -> list[Record]:
+    """Labels of the events 0 and 1, one of each class, and these."""
+    return [label(0, "on time"), label(1, "late"), *more]
+
+
+FIRST = [event(0, 80), event(1, 79)]
+
+
+def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) -> None:
+    events = [[event(2, 40), event(4, 20)], [event(0, 20), event(3, 30), event(1, 50, carrier="AA")]]
+    labels = [[label(n, n % 2) for n in range(5)]]
+    joined = Bench(tmp_path, events, labels).joined()
+    assert numbers(joined) == [1, 2, 3, 4, 0]
+    assert joined.rows.outcomes.tolist() == [1, 0, 1, 0, 0]
+    assert joined.rows.tensors["carrier"][:, 0].tolist() == ["AA", "UA", "UA", "UA", "UA"]
+    places = joined.rows.places
+    assert (places.topics, places.partition.tolist(), places.offset.tolist()) == ((EVENTS,), [1, 0, 1, 0, 1], [2, 0, 1, 1, 0])
+    assert places.time_ms.tolist() == [NOW - days * DAY for days in (50, 40, 30, 20, 20)]
+    assert [json.loads(value)["id"] for value in joined.rows.values] == ["e1", "e2", "e3", "e4", "e0"]
+    assert (joined.mature, joined.coverage, joined.classes) == (5, 1.0, ("on time", "late"))
+
+
+def test_events_that_do_not_count_are_counted_by_why(tmp_path: Path) -> None:
+    events = [
+        *FIRST,
+        event(2, 90.001),
+        event(3, 0.999),
+        event(4, -1),
+        event(5, 1, a="x"),
+        (1.5, None, None),
+        (1.5, b"k", b"{"),
+        event(6, 1),
+        event(7, 90),
+    ]
+    joined = Bench(tmp_path, [events], [both(*(label(n, 1) for n in range(2, 8)))]).joined()
+    assert numbers(joined) == [7, 0, 1, 6]
+    assert joined.left_out.counts == {
+        "before-window": 1,
+        "immature": 1,
+        "after-freeze": 1,
+        "tombstone": 1,
+        "wrong-type": 1,
+        "malformed": 1,
+    }
+    assert joined.left_out.first["wrong-type"].startswith(f"{EVENTS}[0]@5: ")
+    assert joined.labels.counts == {"without-event": 4}
+
+
+def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
+    events = [*FIRST, event(2, 50), event(3, 40), event(4, 0.1), event(5, 95)]
+    joined = Bench(tmp_path, [events], [both(label(5, 1))]).joined()
+    assert (joined.mature, len(joined.rows), joined.coverage) == (4, 2, 0.5)
+    assert joined.summary() == {
+        "mature": 4,
+        "labelled": 2,
+        "coverage": 0.5,
+        "classes": {"on time": 1, "late": 1},
+        "left_out": {"counts": {"immature": 1, "before-window": 1}, "first": {}},
+        "labels": {"counts": {"without-event": 1}, "first": {}},
+    }
+
+
+def test_the_newest_label_of_an_id_counts_and_conflicts_are_counted(tmp_path: Path) -> None:
+    events = [*FIRST, *(event(n, 50 - n) for n in range(2, 8))]
+    here = both(
+        label(2, 0), label(2, 1), label(3, 1), label(3, "late"), label(4, 1), label(4, None), label(5, None), label(5, 0)
+    )
+    there = [label(6, 0, days=3), label(7, 1)]
+    last = [label(6, 1, days=2), label(7, 0, days=9)]
+    joined = Bench(tmp_path, [events], [here, there, last]).joined()
+    assert dict(zip(numbers(joined), joined.rows.outcomes.tolist(), strict=True)) == {0: 0, 1: 1, 2: 1, 3: 1, 5: 0, 6: 1, 7: 1}
+    assert joined.labels.counts == {"replaced": 6, "conflicting": 3, "withdrawn": 1}
+    assert joined.mature == 8
+
+
+def test_a_label_counts_whatever_its_time_is(tmp_path: Path) -> None:
+    early, late = label(0, 0, days=89), label(1, 1, days=-5)
+    assert len(Bench(tmp_path, [FIRST], [[early, late]]).joined().rows) == 2
+
+
+def test_labels_that_cannot_be_used_are_counted_by_why(tmp_path: Path) -> None:
+    wrong = [label(0, "purple"), label(0, 2), label(1, []), (0.5, b"e1", b"{"), (0.5, None, None), label(77, "purple")]
+    joined = Bench(tmp_path, [FIRST], [both(*wrong)]).joined()
+    assert joined.rows.outcomes.tolist() == [0, 1]
+    assert joined.labels.counts == {
+        "unknown-class": 2,
+        "no-value": 1,
+        "not-json": 1,
+        "tombstone-without-id": 1,
+        "without-event": 1,
+    }
+    assert joined.labels.first["unknown-class"] == f"{LABELS}[0]@2"
+
+
+def test_of_events_with_one_id_the_newest_counts(tmp_path: Path) -> None:
+    events = [[*FIRST, event(2, 60, a=1.0), event(2, 50, a=2.0)], [event(2, 55, a=3.0)]]
+    joined = Bench(tmp_path, events, [both(label(2, 1))]).joined()
+    assert numbers(joined) == [0, 1, 2]
+    assert (joined.mature, joined.left_out.counts) == (3, {"replaced": 2})
+
+
+def test_ids_in_headers_and_positions_name_events_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [FIRST], [[(0.5, b"local/in/0/0", b'{"label": 0}'), (0.5, b"local/in/0/1", b'{"label": true}')]])
+    assert bench.joined(input={"id": "header:ce_id"}).rows.outcomes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("wrong", [3, 2])
+def test_a_schema_that_changed_for_more_than_half_of_the_events_is_told(wrong: int, tmp_path: Path) -> None:
+    changed = [(30.0, None, b'{"id": "e9", "b": 1}')] * (wrong - 1) + [(30.0, None, b"{")]
+    bench = Bench(tmp_path, [[*FIRST, *changed]], [both()])
+    if wrong == 2:
+        assert bench.joined().left_out.counts == {"missing-field": 1, "malformed": 1}
+        return
+    with pytest.raises(Fatal) as raised:
+        bench.joined()
+    assert str(raised.value).startswith("3 of 5 events cannot be decoded, 2 of them missing-field, the first at in[0]@2: ")
+    assert (raised.value.exit_code, "did their schema change?" in raised.value.hint) == (REFUSED, True)
+
+
+def test_a_snapshot_without_events_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="has no event to learn from; left out: immature 1") as raised:
+        Bench(tmp_path, [[event(0, 0.5)]], [both()]).joined()
+    assert raised.value.exit_code == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ([label(0, 1), label(1, 1)], "the snapshot has no event of class 'on time' among 2 labelled ones"),
+        ([label(9, 1)], "the snapshot has no event of class 'on time' or of class 'late' among 0 labelled ones"),
+    ],
+)
+def test_a_class_without_an_event_is_named(labels: list[Record], told: str, tmp_path: Path) -> None:
+    with pytest.raises(Fatal) as raised:
+        Bench(tmp_path, [FIRST], [labels]).joined()
+    assert str(raised.value).startswith(told)
+    assert raised.value.exit_code == REFUSED
+
+
+def test_classes_are_the_configured_ones_else_those_that_the_signature_decides() -> None:
+    undecided = Signature(SIGNATURE.inputs, SIGNATURE.outputs)
+    argmax = Signature(SIGNATURE.inputs, (Output(None, "y"),), labels=("no", "yes"), decision=Argmax())
+    configured = minimal(labels={"topic": LABELS, "classes": ["off", "on"]})
+    assert known(minimal(), SIGNATURE).names == ("on time", "late")
+    assert known(minimal(), argmax).names == ("no", "yes")
+    assert known(minimal(), undecided).names == ("0", "1")
+    assert known(configured, SIGNATURE).names == ("off", "on")
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        (["a", "b", "c"], "training knows two classes, and there are 3: a, b, c"),
+        (["late", "on time"], "labels.classes are ['late', 'on time'], and the signature's are ['on time', 'late']"),
+    ],
+)
+def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], told: str) -> None:
+    with pytest.raises(Fatal) as raised:
+        known(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
+    assert (str(raised.value), raised.value.exit_code) == (told, USAGE)
+
+
+def spread(days: Iterable[float]) -> tuple[list[Record], list[Record]]:
+    """Events of these ages in days, and labels of both classes in turn."""
+    ages = list(days)
+    return [event(n, age) for n, age in enumerate(ages)], [label(n, n % 2) for n in range(len(ages))]
+
+
+def test_parts_are_split_by_time_to_the_millisecond(tmp_path: Path) -> None:
+    millisecond = 1 / DAY
+    ages = [60, 50, 29, 29 - millisecond, 20, 15, 15 - millisecond, 1]
+    events, labels = spread(ages)
+    parts = split(Bench(tmp_path, [events], [labels]).joined(), training())
+    found = [[round((NOW - time) / DAY, 9) for time in part.places.time_ms.tolist()] for part in parts]
+    assert found == [[60, 50, 29], [round(29 - millisecond, 9), 20, 15], [round(15 - millisecond, 9), 1]]
+    assert [part.outcomes.tolist() for part in parts] == [[0, 1, 0], [1, 0, 1], [0, 1]]
+
+
+def test_too_few_rows_are_refused_with_counts(tmp_path: Path) -> None:
+    events, labels = spread([60, 50, 28, 20, 14, 1])
+    joined = Bench(tmp_path, [[*events, event(9, 0.1)]], [labels]).joined()
+    with pytest.raises(Fatal) as raised:
+        split(joined, training(snapshot={"at_least": 7}))
+    told = "6 labelled events are too few (training 2, validation 2, hold-out 2); snapshot.at_least is 7"
+    assert str(raised.value) == f"{told}; events left out: immature 1; labels: none"
+    assert raised.value.exit_code == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("ages", "told"),
+    [
+        ([60, 50, 28, 20, 14], "the part hold-out (14d) has no event of class 'late' among 1 labelled ones"),
+        ([60, 50, 28, 27, 26, 25], "the part hold-out (14d) has no event of class 'on time' or of class 'late' among 0"),
+        ([60, 28, 20, 14, 10], "the part training has no event of class 'late' among 1 labelled ones"),
+    ],
+)
+def test_a_class_that_vanished_from_a_part_is_named(ages: list[float], told: str, tmp_path: Path) -> None:
+    events, labels = spread(ages)
+    joined = Bench(tmp_path, [events], [labels]).joined()
+    with pytest.raises(Fatal) as raised:
+        split(joined, training())
+    assert str(raised.value).startswith(told)
+    assert (raised.value.exit_code, "training " in str(raised.value)) == (REFUSED, True)
+
+
+def test_a_damaged_snapshot_is_not_joined(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [FIRST], [both()])
+    path = tmp_path / path_of("labels", (LABELS, 0))
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(Fatal, match="is not as it was written"):
+        bench.joined()
+
+
+def test_fields_from_headers_keys_and_times_are_read_as_the_scorer_reads_them(tmp_path: Path) -> None:
+    field = InputField("at", "float64", source="time")
+    inputs = (*SIGNATURE.inputs, TensorInput("at", "float64", (field,)))
+    joined = Bench(tmp_path, [FIRST], [both()]).joined(signature=Signature(inputs, SIGNATURE.outputs, decision=DECISION))
+    assert np.array_equal(joined.rows.tensors["at"][:, 0], joined.rows.places.time_ms)

@@ -1,0 +1,107 @@
+"""Scores of a version: by its own signature, its own decoder and ONNX Runtime, as a scorer would have given them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model_registry import package
+from model_registry.package import Package
+from publisher.errors import REFUSED, Fatal
+from tests.support.models import LINEAR, classifier, linear, linear_package
+from tests.support.models import package as made
+from tests.unit.scorer.minimal import minimal
+from tests.unit.training.hold_out import rows
+from training.snapshot.rows import Beside, Rows
+from training.validation_gate.score_holdout import AT_A_TIME, scored
+
+PROBABILITIES = {**LINEAR, "output": {"tensor": "probabilities", "index": 1}}
+
+
+def held_out(*events: dict[str, Any] | bytes) -> Rows:
+    values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    return rows(np.zeros(len(events)), np.arange(len(events)), values)
+
+
+def version(folder: Path, signature: dict[str, Any], write: Callable[[Path], None] | None = None) -> Package:
+    return package.read(made(folder, write or (lambda path: linear(path, 0.1)), signature))
+
+
+def test_scores_and_decisions_are_those_of_the_model(tmp_path: Path) -> None:
+    found, told = scored(
+        package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"a": 1, "b": 2}, {"a": 3, "b": 2})
+    )
+    assert found.scores == pytest.approx([0.3, 0.5])
+    assert (found.positive.tolist(), told.counts) == ([False, True], {})
+
+
+def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Path) -> None:
+    fields = ["c", {"name": "a", "required": False, "default": 7.0}]
+    other = version(tmp_path / "m", {**LINEAR, "inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}]})
+    assert scored(other, minimal(), held_out({"b": 1, "c": 2}, {"a": 1, "c": 2}))[0].scores == pytest.approx([0.9, 0.3])
+
+
+def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_path: Path) -> None:
+    events: list[dict[str, Any] | bytes] = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
+    found, told = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
+    assert np.isnan(found.scores).tolist() == [False, True, True, False, True]
+    assert found.positive.tolist() == [False, False, False, True, False]
+    assert told.counts == {"missing-field": 2, "malformed": 1}
+    assert told.first["missing-field"].startswith("in[0]@1: ")
+
+
+def test_rows_are_scored_in_batches_in_their_order(tmp_path: Path) -> None:
+    events = [{"a": at, "b": 0} for at in range(AT_A_TIME + 20)]
+    found, _ = scored(package.read(linear_package(tmp_path / "m", 1.0)), minimal(), held_out(*events))
+    assert found.scores.tolist() == list(range(AT_A_TIME + 20))
+
+
+def test_without_a_decision_half_is_the_threshold(tmp_path: Path) -> None:
+    plain = version(tmp_path / "m", {**LINEAR, "decision": None})
+    assert scored(plain, minimal(), held_out({"a": 4.9, "b": 0}, {"a": 5.1, "b": 0}))[0].positive.tolist() == [False, True]
+
+
+def test_the_probability_of_the_second_class_is_the_score(tmp_path: Path) -> None:
+    found, _ = scored(
+        version(tmp_path / "m", PROBABILITIES, classifier), minimal(), held_out({"a": 0, "b": 0}, {"a": 0, "b": 1})
+    )
+    assert found.scores == pytest.approx([0.5, 1 / (1 + np.exp(-1))])
+
+
+def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -> None:
+    fields = ["a", {"name": "b", "from": "header:b"}]
+    reading = version(tmp_path / "m", {**LINEAR, "inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}]})
+    without = held_out({"a": 1})
+    with pytest.raises(Fatal, match="reads field 'b' from header:b, which the rows were joined without") as raised:
+        scored(reading, minimal(), without)
+    assert raised.value.exit_code == REFUSED
+    having = Rows(without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]]))
+    assert scored(reading, minimal(), having)[0].scores == pytest.approx([0.5])
+
+
+@pytest.mark.parametrize(
+    ("signature", "told"),
+    [
+        ({**LINEAR, "output": {"tensor": "probabilities"}, "decision": None}, "scores none of 1 held-out events: its score is"),
+        (
+            {**LINEAR, "output": {"tensor": "probabilities"}, "labels": ["a", "b"], "decision": {"argmax": True}},
+            "decides among 'a', 'b', by the largest of a row",
+        ),
+    ],
+)
+def test_a_version_whose_score_is_not_one_number_is_refused(signature: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(Fatal) as raised:
+        scored(version(tmp_path / "m", signature, classifier), minimal(), held_out({"a": 0, "b": 0}))
+    assert (told in str(raised.value), raised.value.exit_code) == (True, REFUSED)
+
+
+def test_a_version_that_scores_nothing_and_one_that_cannot_be_loaded_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=r"scores none of 1 held-out events: missing-field 1; the first in\[0\]@0"):
+        scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"c": 0}))
+    golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 9.0, "tolerance": 1e-5}]
+    wrong = package.read(made(tmp_path / "n", lambda path: linear(path, 0.1), LINEAR, golden))
+    with pytest.raises(Fatal, match="version n is refused: golden example 1 must score 9"):
+        scored(wrong, minimal(), held_out({"a": 0, "b": 0}))

@@ -1,0 +1,55 @@
+"""Fields of events whose values part the hold-out: of JSON by path, of other formats by the signature."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model_registry.package.signature import InputField, Output, Signature, TensorInput
+from publisher.errors import USAGE, Fatal
+from tests.unit.scorer.minimal import minimal
+from tests.unit.training.hold_out import rows
+from training.snapshot.rows import Rows
+from training.validation_gate.slices import LEAST_ROWS, MOST_SLICES, by_field, large
+
+FIELDS = tuple(InputField(name, "float32") for name in ("a", "b"))
+SIGNATURE = Signature((TensorInput("x", "float32", FIELDS),), (Output(None, "y"),))
+
+
+def held_out(events: list[Any]) -> Rows:
+    values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    return rows(np.zeros(len(events)), np.arange(len(events)), values)
+
+
+def test_values_of_json_events_are_read_at_their_paths() -> None:
+    events = [{"carrier": "UA", "at": {"gate": 3}}, {"carrier": None}, {"carrier": "null"}, {"at": {"gate": [1]}}, b"{"]
+    found = by_field(held_out(events), minimal(), SIGNATURE, ("carrier", "at.gate"))
+    assert {name: column.tolist() for name, column in found.items()} == {
+        "carrier": ["UA", "null", "null", "null", "null"],
+        "at.gate": ["3", "null", "null", "[1]", "null"],
+    }
+    assert by_field(held_out(events), minimal(), SIGNATURE, ()) == {}
+
+
+def test_values_of_formats_without_names_are_those_of_the_signature() -> None:
+    plain = replace(held_out([b"", b""]), tensors={"x": np.array([[1.0, 2.5], [3.0, 4.5]], np.float32)})
+    settings = minimal(input={"format": "float32"})
+    assert by_field(plain, settings, SIGNATURE, ("b",))["b"].tolist() == ["2.5", "4.5"]
+    with pytest.raises(Fatal, match=r"float32 have no names, and the signature has no field 'carrier'") as raised:
+        by_field(plain, settings, SIGNATURE, ("carrier",))
+    assert raised.value.exit_code == USAGE
+
+
+def test_a_field_that_no_event_has_is_refused() -> None:
+    with pytest.raises(Fatal, match="no held-out event has a field 'carier'"):
+        by_field(held_out([{"carrier": "UA"}]), minimal(), SIGNATURE, ("carier",))
+
+
+def test_slices_have_enough_rows_and_are_not_too_many() -> None:
+    column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
+    assert large(column) == ["a", "c"]
+    many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
+    with pytest.raises(Fatal, match=f"'n' has {MOST_SLICES + 1} values with 1,000 rows and more"):
+        by_field(many, minimal(), SIGNATURE, ("n",))
