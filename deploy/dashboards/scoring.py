@@ -210,7 +210,7 @@ ROLLOUT = [
 DEAD_LETTERS = [
     lines(
         "Dead letters by reason",
-        'The reasons are explained in scorer/README.md, "Dead letters".',
+        "The reasons are explained in scorer/docs/dead-letters.md.",
         "ops",
         [(f"sum by (reason) ({rate('scorer_dead_letters_total')})", "{{reason}}")],
         stacked=True,

@@ -58,7 +58,7 @@ def _write(
 ) -> Drafted:
     found = safety.check(stated, None, domains)
     if fault := tensors.unfed(found.inputs):
-        raise Refused(fault, "see model_registry/README.md for what events can feed")
+        raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
     model, changes = _without_zipmap(stated, found, folder, scratch)
     found = found if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []

@@ -75,7 +75,7 @@ def prepare(
         return Prepared(found, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
     if fault := tensors.unfed(model.inputs):
-        raise Refused(fault, "see model_registry/README.md for what events can feed")
+        raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
     if odd := tensors.unread(model.outputs):
         raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)

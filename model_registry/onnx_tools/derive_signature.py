@@ -21,7 +21,7 @@ class Underivable(SignatureError):
     """A model whose signature has to be written. `skeleton` is what is known of it, as JSON; `todo` what is to be filled in."""
 
     def __init__(self, todo: Sequence[str], skeleton: str) -> None:
-        super().__init__("; ".join(todo), "model_registry/README.md describes signature.json")
+        super().__init__("; ".join(todo), "model_registry/docs/signature.md describes signature.json")
         self.todo = tuple(todo)
         self.skeleton = skeleton
 

@@ -20,4 +20,4 @@ def hint(path: Path) -> str:
     """Name the exporter for a file that is not ONNX."""
     suffix = path.suffix.lower()
     remedy = next((text for suffixes, text in _EXPORTERS if suffix in suffixes), None)
-    return f"{remedy}; recipes: model_registry/README.md" if remedy else "export the model again"
+    return f"{remedy}; recipes: model_registry/docs/your-own-model.md" if remedy else "export the model again"

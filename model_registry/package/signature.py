@@ -212,7 +212,7 @@ class Signature:
             raise SignatureError(f"signature.json is no JSON: {error}") from None
         except ValidationError as error:
             raise SignatureError(
-                validation.fault(error, "signature.json"), "model_registry/README.md describes signature.json"
+                validation.fault(error, "signature.json"), "model_registry/docs/signature.md describes signature.json"
             ) from None
         return cls(
             inputs=tuple(tensor.read() for tensor in found.inputs),

@@ -1,6 +1,6 @@
 """What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) and a passed
 comparison are required, whether the moves of the channel must be signed, and the digests that are never loaded, even if signed.
-model_registry/README.md describes it. A key is for both versions and moves, unless its `use` names one of them.
+model_registry/docs/signing.md describes it. A key is for both versions and moves, unless its `use` names one of them.
 
 Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
 end, UTC): what only it signed has to be signed again by its successor before then.
@@ -110,4 +110,4 @@ def _load(path: Path) -> Any:
 
 
 def _fail(path: Path, what: str) -> NoReturn:
-    raise BadFile(f"the policy {path}: {what}", "model_registry/README.md describes the policy file")
+    raise BadFile(f"the policy {path}: {what}", "model_registry/docs/signing.md describes the policy file")

@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 @dataclass
 class Report:
     """Counts of records, a field each: those named in FAULTS are faults, the others are told. Each audit adds its own counts,
-    with a line below each for the tables of publisher/AUDIT.md."""
+    with a line below each for the tables of publisher/docs/audit.md."""
 
     title: ClassVar[str] = "audit"
     positions: ClassVar[str] = "topic/partition/offset"

@@ -66,7 +66,7 @@ def audit(
 ) -> None:
     """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG).
 
-    Exit code 1 where anything was. publisher/AUDIT.md tells each count."""
+    Exit code 1 where anything was. publisher/docs/audit.md tells each count."""
     if path is None and not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     with cli_view.progress() as progress:

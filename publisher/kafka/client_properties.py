@@ -1,7 +1,7 @@
 """Decides for each property of librdkafka 2.16 whether `extra` may state it, and whether its value may be printed.
 
 The one table of `kafka.extra`, of a relay's `source.extra` and `destination.extra`, and of `publisher audit -X`: the loader of
-settings, `scorer config` and the page `scorer/SETTINGS.md` read it. Properties that are not in it are rejected.
+settings, `scorer config` and the page `scorer/docs/settings.md` read it. Properties that are not in it are rejected.
 """
 
 import difflib
@@ -273,7 +273,7 @@ def _fault(key: str, value: object) -> str | None:
         return f"must not be set: {reason}; take it out"
     if key not in ALLOWED | SECRET:
         near = difflib.get_close_matches(key, ALLOWED | SECRET, n=1, cutoff=0.5)
-        nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/SETTINGS.md lists the properties"
+        nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/docs/settings.md lists the properties"
         return f"no property of the Kafka client has this name; {nearest}"
     if key in LOWEST and not _at_least(LOWEST[key][0], value):
         return f"must be {LOWEST[key][0]} or more: {LOWEST[key][1]}"

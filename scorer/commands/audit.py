@@ -26,7 +26,7 @@ def audit(
 ) -> None:
     """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was.
 
-    publisher/AUDIT.md tells each count."""
+    publisher/docs/audit.md tells each count."""
     if regions and (flags or start or end):
         raise typer.BadParameter("--set, --from and --to are of one region; leave them out")
     window = time_window(start, end)

@@ -105,5 +105,5 @@ def signature_of(ref: str) -> tuple[str, Signature]:
         version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
         name, signature = version.name, package.signature_of(store, version)
     if signature is None:
-        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: model_registry/README.md describes it", REFUSED)
+        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: model_registry/docs/signature.md describes it", REFUSED)
     return name, signature

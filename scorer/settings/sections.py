@@ -26,7 +26,7 @@ class InputSettings(Section):
     topics: list[TopicName] = Field(min_length=1)
     """The topics that events are read from."""
     format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf", "bytes"] = "json"
-    """How an event is written; `scorer/README.md` tells each."""
+    """How an event is written; `scorer/docs/formats.md` describes each."""
     schema_file: Path | None = None
     """The schema of `avro` or `protobuf` events that come without a registry: `.avsc`, `.proto`, or a descriptor set."""
     message: str | None = Field(default=None, min_length=1)

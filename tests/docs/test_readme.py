@@ -21,8 +21,10 @@ from tests.integration.scorer.rig import until
 from tests.support.environment import ROOT
 from tests.support.shared_broker import Broker
 
-README, SCORER, MODELS = "README.md", "scorer/README.md", "model_registry/README.md"
-ROLLOUTS = "scorer/ROLLOUTS.md"
+README, OWN_MODEL = "README.md", "model_registry/docs/your-own-model.md"
+PRODUCE, READ, PERFORMANCE = (f"scorer/docs/{name}.md" for name in ("produce-events", "read-scores", "performance"))
+ROLLOUTS, PLANS = "scorer/docs/rollouts.md", "scorer/docs/rollout-plans.md"
+SIGNATURE, CHANNELS = "model_registry/docs/signature.md", "model_registry/docs/channels.md"
 KAFKA, REGISTRY = "127.0.0.1:9092", "registry.example.com"
 RUN = "scorer run scorer.yaml"
 IDENTITY = "2013-09-01-UA-1545-EWR-0516"
@@ -131,16 +133,16 @@ def workers_serve(reader: Reader, version: str) -> bool:
 def test_the_quickstart_the_producer_and_the_consumer_work(reader: Reader) -> None:
     scorer = reader.quickstart()
     until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
-    reader.python(pages.blocks(SCORER)["produce"])
-    identity, _, version = reader.python(pages.blocks(SCORER)["consume"]).split()
+    reader.python(pages.blocks(PRODUCE)["produce"])
+    identity, _, version = reader.python(pages.blocks(READ)["consume"]).split()
     assert (identity, version) == (IDENTITY, "1.0.0")
     reader.shell("model-registry promote oci:./registry/flight-delay --to 2.0.0")
     until(lambda: workers_serve(reader, "2.0.0"), "2.0.0")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 50)))
-    reader.shell(line_of(SCORER, "emit", "scorer emit"))
-    records = [json.loads(line) for line in reader.start(line_of(SCORER, "tail", "scorer tail")).lines(51)]
+    reader.shell(line_of(PRODUCE, "emit", "scorer emit"))
+    records = [json.loads(line) for line in reader.start(line_of(READ, "tail", "scorer tail")).lines(51)]
     assert [record["version"] for record in records].count("2.0.0") == 50
-    assert set(records[0]) == set(json.loads(pages.blocks(SCORER)["score"]))
+    assert set(records[0]) == set(json.loads(pages.blocks(READ)["score"]))
     assert scorer.close() == 0
 
 
@@ -154,7 +156,7 @@ def test_the_second_terminal_of_the_quickstart_moves_versions(reader: Reader) ->
 def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
     reader.quickstart()
     until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
-    emit = line_of(SCORER, "emit", "scorer emit")
+    emit = line_of(PRODUCE, "emit", "scorer emit")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
     reader.shell(emit)
     compare, name, run, judge, *moves, explain, rollback = lines(ROLLOUTS, "rollout")
@@ -175,11 +177,11 @@ def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
     reader.quickstart()
     until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
-    reader.shell(line_of(SCORER, "emit", "scorer emit"))
-    plan = pages.blocks(ROLLOUTS)["plan"].replace("cost: 3x", "cost: 1000x").replace("psi: 0.2", "psi: 9")  # of few events
+    reader.shell(line_of(PRODUCE, "emit", "scorer emit"))
+    plan = pages.blocks(PLANS)["plan"].replace("cost: 3x", "cost: 1000x").replace("psi: 0.2", "psi: 9")  # of few events
     plan = plan.replace(", brier: {margin: 0.005, within: 48h}", "")  # there are no labels
     (reader.folder / "plan.yaml").write_text(plan)
-    run, start, status, *asks, abort, verify = lines(ROLLOUTS, "controller")
+    run, start, status, *asks, abort, verify = lines(PLANS, "controller")
     controller = reader.start(run)
     reader.shell(start)
     until(lambda: "shadow 20 %" in reader.shell(status) and "moved" in reader.shell(f"{status} --json"), "the shadow")
@@ -196,33 +198,33 @@ def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
 def test_kcat_writes_and_reads_what_the_page_says(reader: Reader) -> None:
     reader.quickstart()
     (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines()) + b"\n")
-    reader.shell(f"{line_of(SCORER, 'emit', 'kcat -P')} < event")
-    (record,) = reader.start(line_of(SCORER, "tail", "kcat -C")).lines(1)
+    reader.shell(f"{line_of(PRODUCE, 'emit', 'kcat -P')} < event")
+    (record,) = reader.start(line_of(READ, "tail", "kcat -C")).lines(1)
     assert json.loads(record)["status"] == "scored"
 
 
 def test_versions_tell_producers_their_schemas_and_what_they_would_break(reader: Reader) -> None:
     for line in lines(README, "quickstart")[:-2]:
         reader.shell(line)
-    schema, broken = lines(SCORER, "contract")
+    schema, broken = lines(PRODUCE, "contract")
     assert "flight_id" in reader.shell(schema)
     reader.shell(broken, code=1)
-    for line in lines(SCORER, "bench"):
+    for line in lines(PERFORMANCE, "bench"):
         reader.shell(line)
-    reader.shell(*lines(MODELS, "push"))
+    reader.shell(*lines(SIGNATURE, "push"))
 
 
 def test_a_model_of_ones_own_is_served(reader: Reader, unique: str) -> None:
-    (reader.folder / "train.py").write_text(pages.blocks(MODELS)["scikit-learn"] + pages.blocks(MODELS)["package"])
-    for line in lines(MODELS, "wine"):
+    (reader.folder / "train.py").write_text(pages.blocks(OWN_MODEL)["scikit-learn"] + pages.blocks(OWN_MODEL)["package"])
+    for line in lines(OWN_MODEL, "wine"):
         reader.shell(line)
-    configuration = reader.ours(pages.blocks(MODELS)["wine-configuration"])
+    configuration = reader.ours(pages.blocks(OWN_MODEL)["wine-configuration"])
     exchanged = configuration.replace("wines", f"{unique}.wines").replace("name: wine", f"name: {unique}")
     (reader.folder / "wine.yaml").write_text(exchanged)
-    check, run = lines(MODELS, "wine-serve")
+    check, run = lines(OWN_MODEL, "wine-serve")
     reader.shell(check)
     reader.start(run)
-    emit, tail = lines(MODELS, "wine-score")
+    emit, tail = lines(OWN_MODEL, "wine-score")
     reader.shell(emit)
     records = [json.loads(line) for line in reader.start(tail).lines(3)]
     assert {record["model"] for record in records} == {"wine"}
@@ -257,7 +259,7 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     reader.shell(f"model-registry push ./flight-delay-1.3.0 {source}:1.3.0 && model-registry promote {source} --to 1.3.0")
     reader.shell("scorer check scorer.yaml --create")
     reader.start(RUN)
-    typed = lines(MODELS, "registry")
+    typed = lines(CHANNELS, "registry")
     watch = reader.start(next(line for line in typed if " watch " in line))
     until(lambda: "behind revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
     said = {line.split()[1]: reader.shell(line) for line in typed if " watch " not in line}

@@ -27,7 +27,8 @@ from tests.docs import pages, reference
 from tests.support.environment import ROOT
 from tests.support.every_setting import setting_names
 
-SCORER = (ROOT / "scorer" / "README.md").read_text()
+READ_SCORES, SIGNATURE = "scorer/docs/read-scores.md", "model_registry/docs/signature.md"
+LENGTHS, OWN_MODEL = "model_registry/docs/batches-and-lengths.md", "model_registry/docs/your-own-model.md"
 
 
 @pytest.mark.parametrize("part", list(reference.PARTS), ids=":".join)
@@ -70,27 +71,27 @@ def test_every_field_of_an_audits_report_is_told(report: type[Report]) -> None:
 
 
 def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
-    section = SCORER.partition("### Dead letters")[2].partition("\n## ")[0]
+    section = (ROOT / "scorer/docs/dead-letters.md").read_text().partition("\n## ")[0]
     assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)) == {reason.value for reason in Reason}
     assert {name for name in headers.NAMES if f"`{name}`" not in section} == set()
 
 
 def test_the_example_of_a_score_has_the_fields_of_the_record() -> None:
-    record = json.loads(pages.blocks("scorer/README.md")["score"])
+    record = json.loads(pages.blocks(READ_SCORES)["score"])
     assert {*record, "fallback"} == set(re.findall(r"^\| `(\w+)` \|", reference.score_record(), re.MULTILINE))
 
 
 def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
-    output = OutputSettings.model_validate(yaml.safe_load(pages.blocks("scorer/README.md")["carry"])["output"])
-    (example,) = re.findall(r'`"carried": (\{.+\})`', SCORER)
+    output = OutputSettings.model_validate(yaml.safe_load(pages.blocks(READ_SCORES)["carry"])["output"])
+    (example,) = re.findall(r'`"carried": (\{.+\})`', (ROOT / READ_SCORES).read_text())
     event = json.loads('{"amount": 12.5, "items": [], "after": {"id": "c-1"}}')
     found = {one.name: one.fitted(followed(event, one.path)) for one in output.carry}
     assert found == json.loads(example)
-    assert f"{LONGEST:,} bytes" in SCORER
+    assert f"{LONGEST:,} bytes" in (ROOT / READ_SCORES).read_text()
 
 
 def test_the_signature_and_the_golden_example_fit_each_other() -> None:
-    blocks = pages.blocks("model_registry/README.md")
+    blocks = pages.blocks(SIGNATURE) | pages.blocks(LENGTHS) | pages.blocks("model_registry/docs/text-models.md")
     example = json.loads(blocks["golden"])
     assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
     given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
@@ -102,7 +103,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
     varying = Signature.parse(blocks["lengths"])
     assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
-    page = (ROOT / "model_registry" / "README.md").read_text()
+    page = (ROOT / LENGTHS).read_text()
     buckets = sorted({bucket(length, 512) for length in range(65)})
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page
     assert f"at most {MOST_STEPS:,} tokens" in page
@@ -114,7 +115,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
 
 
-@pytest.mark.parametrize("page", ["README.md", "model_registry/README.md"])
+@pytest.mark.parametrize("page", ["README.md", OWN_MODEL])
 def test_configurations_name_only_settings_that_exist(page: str) -> None:
     found = [text for name, text in pages.blocks(page).items() if name.endswith("configuration")]
     assert found

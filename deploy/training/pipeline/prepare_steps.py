@@ -67,7 +67,7 @@ def _stated(path: Path) -> Signature:
     try:
         return Signature.parse(path.read_bytes())
     except (OSError, Refused) as error:
-        raise Fatal(f"signature {path}: {error}", "see model_registry/README.md", USAGE) from None
+        raise Fatal(f"signature {path}: {error}", "see model_registry/docs/signature.md", USAGE) from None
 
 
 def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:

@@ -18,7 +18,7 @@ from scorer.rollout.canary_analysis.verdict import BRIER
 MOST_BYTES = 100_000
 MOST_STEPS = 50
 WEEK = 7 * 86_400
-HINT = "see the plan in scorer/ROLLOUTS.md"
+HINT = "see the plan in scorer/docs/rollouts.md"
 
 
 def _duration(given: Any) -> Any:
@@ -128,7 +128,7 @@ class Rules(Section):
 
 
 class Plan(Section):
-    """A whole plan; see scorer/ROLLOUTS.md."""
+    """A whole plan; see scorer/docs/rollouts.md."""
 
     candidate: str = Field(min_length=1, max_length=128)
     steps: tuple[Step, ...] = Field(min_length=1, max_length=MOST_STEPS)

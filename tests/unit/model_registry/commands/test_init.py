@@ -58,7 +58,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     events = [{"id": f"e{n}", "distance": 100 * n, "leg": {"depDelay": n or None}, "carrier": "UA"} for n in range(8)]
     written(folder / "flights.jsonl", events)
-    (line,) = pages.lines("model_registry/README.md", "init")
+    (line,) = pages.lines("model_registry/docs/your-own-model.md", "init")
     said = run(*line.split()[1:]).stdout
     made = folder / "late-1.0.0"
     gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
