@@ -19,7 +19,7 @@ VERBS = {
     "schema": "scorer.commands.schema:schema",
     "bench": "scorer.commands.bench:bench",
     "console": "scorer.commands.console:console",
-    "explain": "scorer.commands.explain:explain",
+    "lineage": "scorer.commands.lineage:lineage",
     "promote": "scorer.commands.promote:promote",
     "rollback": "scorer.commands.promote:rollback",
     "rollout": "scorer.commands.rollout:app",

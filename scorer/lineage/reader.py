@@ -77,7 +77,7 @@ class Explainer:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._reader = TopicReader(settings.kafka, f"{settings.name}.explain")
+        self._reader = TopicReader(settings.kafka, f"{settings.name}.lineage")
         self._as_json = formats.as_json(settings)
         self._ids = event_formats.id_reader(settings)
         self._skipped = SkippedRecords(log)

@@ -159,7 +159,7 @@ def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
     emit = line_of(PRODUCE, "emit", "scorer emit")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
     reader.shell(emit)
-    compare, name, run, judge, *moves, explain, rollback = lines(ROLLOUTS, "rollout")
+    compare, name, run, judge, *moves, lineage, rollback = lines(ROLLOUTS, "rollout")
     reader.shell(compare, code=None)  # whether it passes is the model's
     reader.shell(name)
     shadow = reader.start(run)
@@ -169,7 +169,7 @@ def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
     until(lambda: "pairs of 3,000" in reader.shell(f"{judge} 2>&1", code=1), "pairs, which are too few")
     for line in moves:
         reader.shell(line)
-    until(lambda: '"score"' in reader.shell(f"{explain} --json", code=None), "the first event's answer")
+    until(lambda: '"score"' in reader.shell(f"{lineage} --json", code=None), "the first event's answer")
     reader.shell(rollback)
 
 

@@ -47,10 +47,10 @@ GROUPS = (
     "shadow",
     "start",
     "compare",
-    "explain",
+    "lineage",
 )
 CANARY = "5%"
-QUESTIONS = 9  # to `scorer explain`
+QUESTIONS = 9  # to `scorer lineage`
 WIDTH = 160  # of tables that go into a file
 
 
@@ -68,7 +68,7 @@ class Sizes:
     in_turn: int = 5
     pictures: int = 6_000
     compared: int = 1_000_000
-    explained: int = 10_000_000
+    traced: int = 10_000_000
     shadow_rates: tuple[float, ...] = (1_000.0, 5_000.0)
     shadow_share: int = 20
     rounds: int = 9
@@ -232,11 +232,11 @@ class Bench:
         self._stage.fill("bench.compared", self._stage.workload.events(count))
         return [self._repeated(lambda: verbs.compared(self._stage, "bench.compared", count))]
 
-    def _explain(self) -> Any:
-        """`scorer explain` of events by their positions among many that are scored."""
-        count = self._sizes.explained
-        self._stage.fill("bench.explained", self._stage.workload.events(count))
-        return [spread(verbs.explained(self._stage, "bench.explained", count, QUESTIONS))]
+    def _lineage(self) -> Any:
+        """`scorer lineage` of events by their positions among many that are scored."""
+        count = self._sizes.traced
+        self._stage.fill("bench.traced", self._stage.workload.events(count))
+        return [spread(verbs.traced(self._stage, "bench.traced", count, QUESTIONS))]
 
 
 def main() -> int:

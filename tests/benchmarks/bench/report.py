@@ -18,7 +18,7 @@ COUNTED = (
     "swap",
     "shadow",
     "compare",
-    "explain",
+    "lineage",
 )
 """Groups whose rows say how many events were missing or answered twice."""
 

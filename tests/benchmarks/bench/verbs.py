@@ -31,18 +31,18 @@ def compared(stage: Stage, source: str, events: int) -> Figures:
     }
 
 
-def explained(stage: Stage, source: str, events: int, questions: int) -> list[Figures]:
-    """`scorer explain` by positions all over a topic whose events are scored: each command from its start to its end."""
-    name = stage.make("explain", "exactly-once", source=source, scores={})
+def traced(stage: Stage, source: str, events: int, questions: int) -> list[Figures]:
+    """`scorer lineage` by positions all over a topic whose events are scored: each command from its start to its end."""
+    name = stage.make("lineage", "exactly-once", source=source, scores={})
     with stage.scorer(name) as running:
         for tenth in range(1, 11):
             running.until(lambda part=tenth: stage.written(f"{name}.scores") >= events * part // 10, "the scores", 0.1)  # type: ignore[misc]
-    return [_explained(stage, name, source, events * number // (questions + 1)) for number in range(1, questions + 1)]
+    return [_traced(stage, name, source, events * number // (questions + 1)) for number in range(1, questions + 1)]
 
 
-def _explained(stage: Stage, name: str, source: str, number: int) -> Figures:
+def _traced(stage: Stage, name: str, source: str, number: int) -> Figures:
     place = {"topic": source, "partition": number % PARTITIONS, "offset": number // PARTITIONS}
-    verb = [executable("scorer"), "explain", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
+    verb = [executable("scorer"), "lineage", f"{name}.yaml", "/".join(map(str, place.values())), "--json"]
     began = time.monotonic()
     done = subprocess.run(stage.cores.pinned(*verb), cwd=stage.folder, capture_output=True, check=True)
     seconds, told = time.monotonic() - began, orjson.loads(done.stdout)

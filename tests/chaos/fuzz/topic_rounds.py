@@ -69,7 +69,7 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     drain(played, positions, [scorer, scorer_b])
     for command, codes in ALLOWED.items():
         judge(played, rig.run("scorer", *command, code=None), " ".join(command), codes)
-    explain(played, rig)
+    trace_lineage(played, rig)
     for name in ("status", "audit"):
         done = subprocess.run([*relay_rig.program, name, str(relay_rig.path)], capture_output=True, text=True, check=False)
         judge(played, done, f"publisher {name}", {0, 1})
@@ -153,10 +153,10 @@ def judge(played: Played, done: subprocess.CompletedProcess[str], name: str, cod
         played.findings.append(f"{name} prints terminal escapes")
 
 
-def explain(played: Played, rig: Rig) -> None:
+def trace_lineage(played: Played, rig: Rig) -> None:
     for partition in range(PARTITIONS):
-        done = rig.run("scorer", "explain", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
-        judge(played, done, "explain", {0})
+        done = rig.run("scorer", "lineage", "scorer.yaml", f"{rig.events_topic}/{partition}/0", "--json", code=None)
+        judge(played, done, "lineage", {0})
 
 
 def answered(rig: Rig) -> set[str]:

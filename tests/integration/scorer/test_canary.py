@@ -64,9 +64,9 @@ def answer_by_shares(rig: Rig, digest: str, percent: int, revision: int, start: 
     return records
 
 
-def explain_the_share(rig: Rig, record: dict[str, Any], digest: str) -> None:
+def check_lineage_of_canary_score(rig: Rig, record: dict[str, Any], digest: str) -> None:
     """Of a record that was scored while each arm had half of the keys."""
-    last = json.loads(rig.run("scorer", "explain", "scorer.yaml", record["id"], "--recompute", "--json").stdout)
+    last = json.loads(rig.run("scorer", "lineage", "scorer.yaml", record["id"], "--recompute", "--json").stdout)
     bucket = xxh64(f"k{int(record['id'][1:]) % KEYS}".encode(), int(digest[7:23], 16)) % 10_000
     assert (last["cut_over"]["bucket"], last["cut_over"]["shares"]) == (bucket, {"champion": 50, "canary": 50})
     assert (last["model"]["digest"], last["recomputed"]["same"]) == (record["digest"], True)
@@ -85,7 +85,7 @@ def fail_harmlessly(rig: Rig, start: int) -> None:
     assert {r.get("fallback") for r in records if r["arm"] == "canary"} <= {"score-not-finite", "breaker"}
     assert all(record["score"] == 2.0 * float(record["id"][1:]) for record in records)
     failed = next(record["id"] for record in records if record["arm"] == "canary")
-    why = json.loads(rig.run("scorer", "explain", "scorer.yaml", failed, "--json").stdout)
+    why = json.loads(rig.run("scorer", "lineage", "scorer.yaml", failed, "--json").stdout)
     assert (why["model"]["version"], why["instead_of"]) == ("1.0.0", {"version": "3.0.0", "digest": digest})
 
 
@@ -110,7 +110,7 @@ def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends
     swaps = [swap for swap in rig.swaps() if swap["revision"] == 3]
     assert {(swap["role"], swap["version"]) for swap in swaps} == {("champion", "1.0.0"), ("canary", "2.0.0")}
     assert {json.dumps(swap["shares"]) for swap in swaps} == {'{"champion": 50, "canary": 50}'}
-    explain_the_share(rig, records[-1], digest)
+    check_lineage_of_canary_score(rig, records[-1], digest)
 
     golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
     rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")

@@ -1,4 +1,4 @@
-"""Scores in Avro and in Protobuf, on the real broker: a shadow writes them, and judge, labels and explain read them."""
+"""Scores in Avro and in Protobuf, on the real broker: a shadow writes them, and judge, labels and lineage read them."""
 
 import json
 import struct
@@ -42,7 +42,7 @@ def roles(rig: Rig, topic: str) -> dict[str, tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(("format_", "registered"), [("avro", True), ("protobuf", True), ("protobuf", False)])
-def test_a_rollout_is_judged_labelled_and_explained(
+def test_a_rollout_is_judged_labelled_and_traced(
     make_rig: MakeRig, schema_registry: SchemaRegistry, format_: str, registered: bool
 ) -> None:
     rig = stocked(make_rig, format_, schema_registry.url if registered else None)
@@ -62,7 +62,7 @@ def test_a_rollout_is_judged_labelled_and_explained(
     labelled(rig)
     of_judge(rig)
     of_labels(rig)
-    of_explain(rig)
+    of_lineage(rig)
     of_what_is_no_score(rig)
 
 
@@ -118,8 +118,8 @@ def of_labels(rig: Rig) -> None:
     assert version["matrix"] == counts
 
 
-def of_explain(rig: Rig) -> None:
-    found = json.loads(rig.run("scorer", "explain", "scorer.yaml", "e7", "--recompute", "--json").stdout)
+def of_lineage(rig: Rig) -> None:
+    found = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e7", "--recompute", "--json").stdout)
     answer, again = found["answer"], found["recomputed"]
     assert (answer["score"], answer["decision"], answer["version"], answer["role"]) == (
         pytest.approx(0.07),
@@ -129,7 +129,7 @@ def of_explain(rig: Rig) -> None:
     )
     assert (again["same"], again["score"]) == (True, answer["score"])
     (dead,) = rig.dead()
-    letter = json.loads(rig.run("scorer", "explain", "scorer.yaml", dead["source"], "--recompute", "--json").stdout)
+    letter = json.loads(rig.run("scorer", "lineage", "scorer.yaml", dead["source"], "--recompute", "--json").stdout)
     assert (letter["answer"]["reason"], letter["recomputed"]["same"]) == ("malformed", True)
 
 

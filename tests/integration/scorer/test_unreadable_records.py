@@ -29,7 +29,7 @@ def test_unreadable_records_end_no_scorer_and_no_command(make_rig: MakeRig) -> N
     assert scorer.metric("scorer_unreadable_records_total") > len(KINDS), "one of the group's commits, and the swaps"
     write(rig, rig.scores_topic, b"k")
     write(rig, f"{rig.name}.swaps", b"k")
-    for check in (of_status, of_explain, of_tail, of_audit, of_rollout):
+    for check in (of_status, of_lineage, of_tail, of_audit, of_rollout):
         check(rig)
     assert scorer.stop() == 0, scorer.said
 
@@ -52,17 +52,17 @@ def of_status(rig: Rig) -> None:
     assert (found["scorer"], found["state"]) == (f"{rig.name}.a", "running")
 
 
-def of_explain(rig: Rig) -> None:
+def of_lineage(rig: Rig) -> None:
     score = next(each for each in scores(rig) if each["source"]["partition"] == 0)
     place = "{topic}/{partition}/{offset}".format(**score["source"])
-    done = rig.run("scorer", "explain", "scorer.yaml", place, "--json")
+    done = rig.run("scorer", "lineage", "scorer.yaml", place, "--json")
     found = json.loads(done.stdout)
     assert found["answer"]["score"] == score["score"]
     assert [line for line in found["not_known"] if "unreadable records" in line], found["not_known"]
     assert f"{rig.name}.swaps[0]@" in done.stderr
     (dead,) = rig.dead()
     for flags in ((), ("--json",)):
-        said = rig.run("scorer", "explain", "scorer.yaml", dead["source"], *flags).stdout
+        said = rig.run("scorer", "lineage", "scorer.yaml", dead["source"], *flags).stdout
         assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set(said)
         assert "[31m" in said
 
