@@ -97,6 +97,18 @@ def time_window(start: str | None, end: str | None, last: str | None = None) -> 
     return window
 
 
+def share(text: str | float) -> float:
+    """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter unless it is from 0 to 1."""
+    given = str(text)  # Typer passes the default as a number
+    try:
+        value = float(given[:-1]) / 100 if given.endswith("%") else float(given)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise typer.BadParameter(f"{given!r} is not a share; write 5% or 0.05")
+    return value
+
+
 def _since(last: str, *, alone: bool) -> TimeWindow:
     if not alone:
         raise typer.BadParameter("give --last, or --from and --to")

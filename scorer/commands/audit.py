@@ -7,11 +7,9 @@ import typer
 
 from publisher.audit import cli_view, region_audit_io, scorer_audit
 from publisher.audit.region_audit_io import Side
-from publisher.audit.scorer_audit import Plan
 from publisher.runtime.command_line import Config, From, Json, Set, To, time_window
-from publisher.runtime.time_range import ALWAYS, TimeWindow
-from scorer.scores import formats
-from scorer.settings import Settings, load
+from scorer.observability.audit_plan import audit_plan
+from scorer.settings import load
 
 
 def audit(
@@ -35,21 +33,8 @@ def audit(
         raise typer.BadParameter("two of the configurations have the same region")
     with cli_view.progress() as progress:
         report = (
-            region_audit_io.audit([Side(each.region, each.kafka, plan(each)) for each in scorers], progress)
+            region_audit_io.audit([Side(each.region, each.kafka, audit_plan(each)) for each in scorers], progress)
             if regions
-            else scorer_audit.audit(scorers[0].kafka, plan(scorers[0], window), progress)
+            else scorer_audit.audit(scorers[0].kafka, audit_plan(scorers[0], window), progress)
         )
     cli_view.show(report, as_json)
-
-
-def plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
-    """Every topic that the settings name, and the group's committed offsets; inputs of the window only."""
-    return Plan(
-        settings.input.topics,
-        [settings.output.topic],
-        [settings.dead_letter.topic],
-        [settings.swaps_topic],
-        settings.name,
-        *window,
-        as_json=formats.as_json(settings),
-    )

@@ -22,22 +22,19 @@ from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digests import of_bytes
-from model_registry.package import Package, binary_fields, field_sources
-from model_registry.package.event_tree import placed
-from model_registry.package.json_path import Step
-from model_registry.package.signature import InputField, Signature
+from model_registry.package import Package, field_sources
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
 from scorer import backends
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
-from scorer.commands.check import pulled
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchParts
+from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import in_words
-from scorer.schema_export.example_records import WrittenRecord, record
+from scorer.schema_export.example_records import WrittenRecord, example_event, record
 from scorer.settings import Settings, load
 from scorer.worker.score_batch import Scoring
 from scorer.worker.score_records import Target
@@ -116,7 +113,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 def measure(settings: Settings, folder: Package | None) -> Report:
     """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
     try:
-        found = folder or pulled(settings)[0]
+        found = folder or pull_version(settings)[0]
         parsed = found.signature is None or field_sources.inside(found.signature).fields or settings.output.carry
         stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
         settings = settings.model_copy(update={"input": stated})
@@ -128,7 +125,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()
-    events = [example.event for example in found.golden] or [example(signature)]
+    events = [example.event for example in found.golden] or [example_event(signature)]
     curve, points = _measured(settings, servable, [record(signature, event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
     return Report(
@@ -143,22 +140,6 @@ def measure(settings: Settings, folder: Package | None) -> Report:
         max(point.events_per_second for point in points),
         in_words(),
     )
-
-
-def example(signature: Signature) -> dict[str, Any]:
-    """An event that this signature can be fed from."""
-    values = {"string": "a", "bool": False}
-    found: dict[tuple[Step, ...], Any] = {}
-    for tensor in signature.fed:
-        value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
-        found |= {field.steps: _example(field, value) for field in tensor.fields}
-    return placed(found.items())
-
-
-def _example(field: InputField, value: Any) -> Any:
-    if field.raw:
-        return binary_fields.to_base64(b"a" if field.dtype == "string" else bytes(binary_fields.size(field)))
-    return [value] * field.array if field.array else value
 
 
 def _measured(

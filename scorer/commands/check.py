@@ -12,12 +12,8 @@ import typer
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from model_registry.channels import channel
-from model_registry.channels.channel import Resolution
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
-from model_registry.package import Package
-from model_registry.signing.admission import admission
 from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
@@ -32,7 +28,7 @@ from scorer.decoding.types import decode_patiently
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
-from scorer.models.registry_access import open_cache, open_source
+from scorer.models.registry_access import open_cache, open_source, pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import in_words
 from scorer.observability import foreign_members
@@ -69,7 +65,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
         found = yield from _broker(settings, admin, create, partitions)
     try:
-        package, resolution = pulled(settings)
+        package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
         moves.check(open_source(settings), settings.model.tag, resolution, datetime.now(UTC))
         servable = make(package, resolution, tried_loader(settings), settings)
@@ -165,14 +161,6 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
             f"lower it to {settings.kafka.session_timeout_ms} for group {settings.name}, or use group_protocol: classic",
         )
     return Finding("group protocol", True, f"consumer, session {session} ms")
-
-
-def pulled(settings: Settings) -> tuple[Package, Resolution]:
-    """The version that the channel names, admitted and in the cache. Raises RegistryError."""
-    store, cache = open_source(settings), open_cache(settings.model)
-    resolution = channel.resolve(store, settings.model.tag)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
-    return cache.fetch(store, resolution.digest, version=resolution.version), resolution
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:

@@ -17,33 +17,21 @@ from model_registry import package
 from model_registry.oci.digests import of_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, share, talk, time_window
 from scorer.backends import ModelRefused
-from scorer.commands.check import pulled
-from scorer.commands.labels import TITLES, number
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment
 from scorer.evaluation.comparison_report import Comparison, Limits, differences, judge
+from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
 from scorer.models.loaded_model import LoadedModel
+from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
 
 NEWEST = 100_000  # events, where nobody says which
 USUAL = Limits()
 SHOWN = 60  # characters of a score, an event or an error
-
-
-def fraction(given: str | float) -> float:
-    """A share as people write it: 0.05 or 5%. Raises BadParameter."""
-    text = str(given)  # the default comes as a number
-    try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise typer.BadParameter(f"{text!r} is no share; write 5% or 0.05")
-    return value
 
 
 def compare(
@@ -59,9 +47,9 @@ def compare(
         int | None, typer.Option(help=f"The newest so many; {NEWEST:,} where no time is given, else all.", min=1)
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Share of events that only the candidate dead-letters.", parser=fraction)
+        float, typer.Option(help="Share of events that only the candidate dead-letters.", parser=share)
     ] = USUAL.errors,
-    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=fraction)] = USUAL.flips,
+    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=share)] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_cost: Annotated[
         float | None, typer.Option(help="Time an event, as a multiple of the champion's.", min=0.0, show_default="any")
@@ -95,7 +83,7 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
         name = str(folder)
     else:
         model = settings.model.model_copy(update={"tag": wanted})
-        found, resolution = pulled(settings.model_copy(update={"model": model}))
+        found, resolution = pull_version(settings.model_copy(update={"model": model}))
         name = f"{found.name}:{resolution.version}@{resolution.digest}"
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(found)
@@ -161,9 +149,9 @@ def _labelled(found: Assessment) -> list[RenderableType]:
     """The figures of both by label, and what the candidate has more of."""
     apart = differences(found)
     made = _table(f"by what came true of {found.labelled:,} events", "", "champion", "candidate", "difference")
-    for name, title in zip(FIGURES, TITLES, strict=True):
+    for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):
         if name in apart:
-            made.add_row(title, *(number(getattr(each, name)) for each in found.versions), f"{apart[name]:+.4g}")
+            made.add_row(title, *(format_figure(getattr(each, name)) for each in found.versions), f"{apart[name]:+.4g}")
     return [made, f"labels of other events: {found.unmatched:,}; labels that do not count: {found.refused.counts.total():,}"]
 
 

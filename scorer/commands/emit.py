@@ -18,10 +18,10 @@ from model_registry import suggestions
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.command_line import Config, Json, Set, print_data, talk
 from publisher.runtime.interruption import counted
-from scorer.commands.emitted_counts import Confirmations
-from scorer.commands.emitted_records import Template
-from scorer.commands.event_lines import Line, events, kind_of
-from scorer.commands.event_writer import EventWriter
+from scorer.emit.delivery_counts import Confirmations
+from scorer.emit.event_lines import Line, events, kind_of
+from scorer.emit.event_writer import EventWriter
+from scorer.emit.record_template import Template
 from scorer.settings import load
 
 SHOW_SECONDS = 0.2  # between two updates of the progress bar

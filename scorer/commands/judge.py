@@ -4,31 +4,27 @@ nothing."""
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import orjson
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from model_registry.commands.output import short
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import FINDING
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, print_json, share, talk, time_window
 from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
 from publisher.runtime.time_range import TimeWindow, seconds
-from scorer.commands.compare import fraction
-from scorer.commands.labels import NOTHING
 from scorer.evaluation.join_labels import labels_topic
 from scorer.rollout.canary_analysis import contestants
-from scorer.rollout.canary_analysis.analysis_report import DROPPED, Judgement, Margins
+from scorer.rollout.canary_analysis.analysis_report import Judgement, Margins
+from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
 from scorer.rollout.canary_analysis.analyzer import Watch, spans
 from scorer.rollout.canary_analysis.bake_time import Bake, Sight
 from scorer.rollout.canary_analysis.contestants import Named, Rivals
@@ -55,9 +51,9 @@ def judge(
         str | None, typer.Option(help="A version (a tag or a digest).", show_default="the shadow's newest, or the canary")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Share of events that the candidate fails, less the champion's.", parser=fraction)
+        float, typer.Option(help="Share of events that the candidate fails, less the champion's.", parser=share)
     ] = USUAL.errors,
-    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=fraction)] = USUAL.flips,
+    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=share)] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_brier: Annotated[
         float | None, typer.Option(help="Squared error by labels, less the champion's.", min=0.0, show_default="not judged")
@@ -87,7 +83,7 @@ def judge(
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
         found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):
-        print_data(as_json, found.to_dict(), lambda: shown(found.to_dict()))
+        print_data(as_json, found.to_dict(), lambda: analysis_tables(found.to_dict()))
     if not as_json:
         talk.print(said(found))
     if found.verdict.decision is not Decision.PROMOTE:
@@ -141,7 +137,7 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
                 sys.stdout.buffer.write(printable_json(orjson.dumps(found.to_dict())) + b"\n")
                 sys.stdout.flush()
             elif live.console.is_terminal:
-                live.update(Group(shown(found.to_dict()), said(found)), refresh=True)
+                live.update(Group(analysis_tables(found.to_dict()), said(found)), refresh=True)
             if verdict.decision is not Decision.HOLD:
                 return found
 
@@ -150,59 +146,6 @@ def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
     rules = margins.rules(decided=watch.tally.decided)
     cells = watch.cells(time.monotonic())
     return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(watch.sample)], reasons=watch.reasons())
-
-
-def shown(told: Mapping[str, Any]) -> Group:
-    """Of a judgement as a document: versions, rules, decisions that flip, and what is not in the figures."""
-    parts: list[RenderableType] = [_rules(told)]
-    if any(each["champion"] != each["candidate"] for each in told["decisions"]):
-        parts.append(_flips(told["decisions"]))
-    parts.append(_counts(told))
-    return Group(*parts)
-
-
-def _rules(told: Mapping[str, Any]) -> Table:
-    sides = (told["champion"], told["candidate"])
-    champion, candidate = (f"{each['version']} {short(each['digest'])}".strip() for each in sides)
-    title = f"candidate {candidate} beside champion {champion}, as far as it is worse"
-    made = _table(title, "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
-    for each in told["rules"]:
-        estimate, margin = each["estimate"], each["margin"]
-        figures = (_number(value) for value in (estimate, each["low"], each["high"], margin))
-        made.add_row(each["rule"], *figures, f"{each['pairs']:,}", f"{each['cells']:,}")
-    for name, value in told["drift"].items():
-        if value is not None:
-            made.add_row(name, _number(value))
-    return made
-
-
-def _flips(decisions: Sequence[Mapping[str, Any]]) -> Table:
-    counts = {(each["champion"], each["candidate"]): each["events"] for each in decisions}
-    names = sorted({name for pair in counts for name in pair}, key=str)
-    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
-    for before in names:
-        made.add_row(str(before), *(f"{counts.get((before, after), 0):,}" for after in names))
-    return made
-
-
-def _counts(told: Mapping[str, Any]) -> Table:
-    made = _table("", "not in these figures", "")
-    for name, count in told["dropped"].items():
-        made.add_row(DROPPED.get(name, name), f"{count:,}")
-    if told["behind_seconds"] is not None:
-        made.add_row("seconds behind", f"{told['behind_seconds']:.1f}")
-    return made
-
-
-def _table(title: str, *columns: str) -> Table:
-    made = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
-    for column in made.columns[1:]:
-        column.justify = "right"
-    return made
-
-
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.4g}"
 
 
 def said(found: Judgement) -> Text:

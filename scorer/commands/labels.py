@@ -13,10 +13,8 @@ from publisher.runtime.command_line import Config, From, Json, Last, Set, To, pr
 from scorer.evaluation import calibration_plot, join_labels, quality_report
 from scorer.evaluation.assessment import FIGURES, Assessment, Quality
 from scorer.evaluation.decision_output import UNKNOWN
+from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.settings import load
-
-NOTHING = "\N{EN DASH}"
-TITLES = ("accuracy", "AUC", "Brier", "calibration error", "mean error", "RMSE")
 
 
 def labels(
@@ -71,14 +69,9 @@ def shown(found: Assessment) -> Group:
 def figures(versions: Sequence[Quality]) -> RenderableType:
     """A row each version; columns that none has a figure for are left out."""
     used = [k for k, name in enumerate(FIGURES) if any(getattr(each, name) is not None for each in versions)]
-    columns = ("version", "labels", *(TITLES[k] for k in used))
-    return table(
-        columns, [(named(each), f"{each.labels:,}", *(number(getattr(each, FIGURES[k])) for k in used)) for each in versions]
-    )
-
-
-def number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.5g}"
+    columns = ("version", "labels", *(FIGURE_TITLES[k] for k in used))
+    rows = [(named(each), f"{each.labels:,}", *(format_figure(getattr(each, FIGURES[k])) for k in used)) for each in versions]
+    return table(columns, rows)
 
 
 def named(each: Quality) -> str:

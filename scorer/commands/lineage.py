@@ -70,9 +70,9 @@ def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -
         Away: A model server is unavailable.
     """
     from scorer.backends import ModelRefused
-    from scorer.commands.check import pulled
     from scorer.crash_isolation.trial_load import tried_loader
     from scorer.lineage.recompute import recompute
+    from scorer.models.registry_access import pull_version
 
     if explanation.answer is None:
         raise Fatal(
@@ -80,7 +80,7 @@ def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -
             "`scorer status` shows how far the scorers have read",
         )
     model = settings.model.model_copy(update={"tag": explanation.answer.digest})
-    package, _ = pulled(settings.model_copy(update={"model": model}))
+    package, _ = pull_version(settings.model_copy(update={"model": model}))
     try:
         loaded = tried_loader(settings)(package)
     except ModelRefused as error:

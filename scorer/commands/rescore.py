@@ -12,8 +12,8 @@ from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from publisher.runtime.interruption import counted
 from scorer.backends import ModelRefused
-from scorer.commands.check import pulled
 from scorer.crash_isolation.trial_load import tried_loader
+from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.rescore import job as jobs
 from scorer.rescore.job import Job, Summary
@@ -97,12 +97,12 @@ def _tagged(settings: Settings, version: str | None) -> Settings:
 
 
 def _resolved(settings: Settings, version: str) -> str:
-    return pulled(_tagged(settings, version))[1].digest
+    return pull_version(_tagged(settings, version))[1].digest
 
 
 def _loaded(settings: Settings, version: str | None) -> Servable:
     """The version, checked as a scorer checks it; its records are for the topic of corrections. Raises RegistryError, Fatal."""
-    package, resolution = pulled(_tagged(settings, version))
+    package, resolution = pull_version(_tagged(settings, version))
     try:
         return make(package, resolution, tried_loader(settings), jobs.correcting_settings(settings))
     except ModelRefused as error:

@@ -13,13 +13,13 @@ from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
 from publisher.runtime.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
-from scorer.commands.rollout_view import shown, told
 from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
 from scorer.rollout.controller.decide import Next
-from scorer.rollout.controller.event_log import SILENT_SECONDS, Ledger, Rollout
+from scorer.rollout.controller.event_log import Ledger, Rollout
 from scorer.rollout.controller.log_records import Verb
 from scorer.rollout.controller.reproduce_verdict import Verification
+from scorer.rollout.controller.rollout_tables import rollout_document, rollout_tables, silence_warning
 from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
@@ -54,7 +54,7 @@ def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = F
     settings = load(path, flags or []).settings
     with log_topic.reading(settings) as ledger:
         rollout = _found(ledger, name)
-        print_data(as_json, told(rollout), lambda: shown(rollout, time.time()))
+        print_data(as_json, rollout_document(rollout), lambda: rollout_tables(rollout, time.time()))
 
 
 def _found(ledger: Ledger, name: str | None) -> Rollout:
@@ -101,8 +101,8 @@ def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
     log_topic.ask(settings, rollout, verb, options.actor(), reason)
     step = rollout.at()
     talk.print(f"asked to {verb} {rollout.id}" + ("" if step is None else f", which is at the step {step}"), markup=False)
-    if (silent := rollout.silent(time.time())) > SILENT_SECONDS:
-        talk.print(f"no controller has told anything for {silent:.0f} s: is scorer rollout run there?", markup=False)
+    if warning := silence_warning(rollout, time.time()):
+        talk.print(warning, markup=False)
 
 
 @app.command()

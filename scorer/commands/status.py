@@ -18,9 +18,9 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set, print_data, talk
-from scorer.commands.tail import read_to_end
-from scorer.console.scorer_fold import RUNNING, Heard, ScorersFold
+from scorer.console.scorer_fold import RUNNING, Heard, last_states
 from scorer.observability.foreign_members import HINT, foreign, in_words
+from scorer.observability.output_topics import read_to_end
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")
@@ -36,7 +36,8 @@ def status(
 ) -> None:
     """Show the scorers: who runs, which version, how far behind."""
     settings = load(path, flags or []).settings
-    found, now = scorers(settings), time.time()
+    now = time.time()
+    found = last_states(read_to_end(settings, settings.status_topic), now)
     foreign = foreign_members(settings)
     rows = [msgspec.to_builtins(heard.status) | {"state": heard.state(now)} for heard in found]
     value = {"scorers": rows, "foreign_members": None if foreign is None else [member._asdict() for member in foreign]}
@@ -52,14 +53,6 @@ def foreign_members(settings: Settings) -> list[GroupMember] | None:
         return foreign(described(kafka.admin(settings.kafka, f"{settings.name}.status"), settings.name), settings.name)
     except KafkaException:
         return None
-
-
-def scorers(settings: Settings) -> list[Heard]:
-    """The last word of every scorer, by name. Raises Fatal where the topic cannot be read."""
-    fold, now = ScorersFold(), time.time()
-    for message in read_to_end(settings, settings.status_topic):
-        fold.hear(message.key(), message.value(), now)
-    return [heard for _, heard in sorted(fold.last.items())]
 
 
 def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) -> Table:

@@ -1,7 +1,9 @@
 """The scorers as they tell of themselves: the last word of each, and how fast it goes. Folded, without a clock of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from confluent_kafka import Message
 
 from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
@@ -81,6 +83,14 @@ class ScorersFold:
         for heard in self.live(now):
             for p in heard.status.partitions:
                 yield (p.topic, p.partition), p.lag
+
+
+def last_states(messages: Iterable[Message], now: float) -> list[Heard]:
+    """Return the last state of every scorer in records of the status topic, sorted by name; `now` in Unix seconds."""
+    fold = ScorersFold()
+    for message in messages:
+        fold.hear(message.key(), message.value(), now)
+    return [state for _, state in sorted(fold.last.items())]
 
 
 def _after(before: Heard | None, status: ScorerStatus, heard: float) -> Heard:

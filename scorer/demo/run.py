@@ -10,10 +10,7 @@ import orjson
 
 from publisher.audit import scorer_audit as audit_topics
 from publisher.errors import Fatal
-from scorer.commands.audit import plan
-from scorer.commands.status import scorers
-from scorer.commands.tail import lines as tail
-from scorer.commands.tail import read_to_end
+from scorer.console.scorer_fold import last_states
 from scorer.demo import flights
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options
 from scorer.demo.processes import Feed
@@ -21,6 +18,8 @@ from scorer.demo.sandbox import MORE_FLIGHTS, Stage, going_on, stage
 from scorer.demo.score_reader import Arrivals, LiveReader, now_ms
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
+from scorer.observability.audit_plan import audit_plan
+from scorer.observability.output_topics import read_lines, read_to_end
 from scorer.settings import Settings
 
 PARTITIONS = 6
@@ -102,7 +101,9 @@ class Demo:
             )
 
         def shared_out() -> bool:
-            owned = [len(s.status.partitions) for s in scorers(self.settings) if s.state(time.time()) == "running"]
+            now = time.time()
+            states = last_states(read_to_end(self.settings, self.settings.status_topic), now)
+            owned = [len(each.status.partitions) for each in states if each.state(now) == "running"]
             return owned == [PARTITIONS // len(REPLICAS)] * len(REPLICAS)
 
         self.wait_for("both scorers to share the partitions", shared_out)
@@ -125,7 +126,7 @@ class Demo:
         self.wait_for("the first scores", lambda: self.seen() >= count)
         feed.finish()
         self.view.command("scorer tail scorer.yaml --from-beginning --events 1")
-        for record in islice(tail(self.settings, from_beginning=True), 1):
+        for record in islice(read_lines(self.settings, from_beginning=True), 1):
             self.view.say(record.decode())
         return count
 
@@ -166,7 +167,7 @@ class Demo:
         """From a second read from the start, by the audit; joined with how the flights ended."""
         self.view.step("7. Reading everything back from the start, read_committed, and counting")
         settings = self.settings
-        report = audit_topics.audit(settings.kafka, plan(settings))
+        report = audit_topics.audit(settings.kafka, audit_plan(settings))
         cut_over = {}
         for message in read_to_end(settings, settings.swaps_topic):
             swap = orjson.loads(message.value() or b"{}")

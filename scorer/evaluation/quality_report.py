@@ -1,10 +1,20 @@
-"""An assessment as a document. Pure."""
+"""Quality figures for reports: as a JSON document, and as text. Pure."""
 
 from dataclasses import asdict
 from typing import Any
 
 from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.label_columns import Place
+
+DASH = "\N{EN DASH}"
+"""Printed for a figure that is not known."""
+FIGURE_TITLES = ("accuracy", "AUC", "Brier", "calibration error", "mean error", "RMSE")
+"""The titles of `assessment.FIGURES`, in their order."""
+
+
+def format_figure(value: float | None, digits: int = 5) -> str:
+    """Format a figure with this many significant digits, or as a dash if it is None."""
+    return DASH if value is None else f"{value:.{digits}g}"
 
 
 def to_dict(found: Assessment) -> dict[str, Any]:

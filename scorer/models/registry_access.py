@@ -1,7 +1,13 @@
 """The registry's repository that a scorer takes its versions from, and where it keeps them, as the settings name both."""
 
+from datetime import UTC, datetime
+
 from model_registry.cache import Cache
+from model_registry.channels import channel
+from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
+from model_registry.package import Package
+from model_registry.signing.admission import admission
 from model_registry.signing.keys import PrivateKey, read_password, read_private
 from model_registry.stores import Store, StoreOptions, open_store
 from scorer.settings import Settings
@@ -26,3 +32,15 @@ def move_key(settings: Settings) -> PrivateKey | None:
 def open_cache(model: ModelSettings) -> Cache:
     """The versions on this machine's disk, as the settings bound them."""
     return Cache(model.cache, max_bytes=model.cache_bytes, max_version_bytes=model.max_bytes)
+
+
+def pull_version(settings: Settings) -> tuple[Package, Resolution]:
+    """Resolve `model.tag`, check the version against the policy, and return it from the cache or the registry.
+
+    Raises:
+        RegistryError: The version does not exist, is not admitted or cannot be pulled.
+    """
+    store, cache = open_source(settings), open_cache(settings.model)
+    resolution = channel.resolve(store, settings.model.tag)
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
+    return cache.fetch(store, resolution.digest, version=resolution.version), resolution

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from model_registry.package import binary_fields, field_sources
-from model_registry.package.event_tree import look_up
+from model_registry.package.event_tree import look_up, placed
+from model_registry.package.json_path import Step
 from model_registry.package.signature import InputField, Signature
 
 
@@ -47,3 +48,19 @@ def _text(one: InputField, value: Any) -> bytes:
     if one.raw:
         return binary_fields.from_base64(value)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)
+
+
+def example_event(signature: Signature) -> dict[str, Any]:
+    """Return an event with a valid value for every field of the signature."""
+    values = {"string": "a", "bool": False}
+    fields: dict[tuple[Step, ...], Any] = {}
+    for tensor in signature.fed:
+        value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
+        fields |= {field.steps: _example_value(field, value) for field in tensor.fields}
+    return placed(fields.items())
+
+
+def _example_value(field: InputField, value: Any) -> Any:
+    if field.raw:
+        return binary_fields.to_base64(b"a" if field.dtype == "string" else bytes(binary_fields.size(field)))
+    return [value] * field.array if field.array else value

@@ -32,7 +32,7 @@ from publisher.kafka.reader import Batch
 from publisher.relay import checkpoints
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, Sighting
 from publisher.runtime.terminal import PlainConsole
-from scorer.commands import rollout_view, status, tail
+from scorer.commands import status
 from scorer.console import records as shown
 from scorer.console.scorer_fold import ScorersFold
 from scorer.console.state import State
@@ -41,10 +41,12 @@ from scorer.dead_letters import headers as dead_letters
 from scorer.dead_letters import parse as dead_letter_parser
 from scorer.dead_letters.parse import Unfit
 from scorer.evaluation.label_record import Label, Unusable, reader
+from scorer.observability import output_topics
 from scorer.observability.status_record import ScorerStatus
 from scorer.rescore import selection
 from scorer.rescore.job_progress import Progress
 from scorer.rollout.canary_analysis import answer_records as judged
+from scorer.rollout.controller import rollout_tables
 from scorer.rollout.controller.event_log import Ledger
 from scorer.scores import avro_record, protobuf_record
 from scorer.settings import load
@@ -240,7 +242,7 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
 def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
     if (record := selection.read(value, bytes)) is not None:
         selection.Selection().takes(record)
-    lines = list(tail.scores([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
+    lines = list(output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
     assert all(b"\n" not in line for line in lines)
     assert orjson.loads(b"[%b]" % b",".join(lines))
 
@@ -284,8 +286,8 @@ def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> 
     for key, value in told_:
         ledger.hear(key, value)
     for rollout in ledger.rollouts.values():
-        orjson.dumps(rollout_view.told(rollout))
-        drawn(rollout_view.shown(rollout, NOW))
+        orjson.dumps(rollout_tables.rollout_document(rollout))
+        drawn(rollout_tables.rollout_tables(rollout, NOW))
 
 
 @hostile
@@ -345,7 +347,7 @@ def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tupl
     message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
     shown.letter(message, headers)
     judged.letter(headers)
-    orjson.loads(tail.dead_letter(message))
+    orjson.loads(output_topics.dead_letter_line(message))
     with contextlib.suppress(Unfit):
         dead_letter_parser.read(message, NoIds(), 0)
 

@@ -14,12 +14,11 @@ from onnx import TensorProto, helper
 from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.package.signature import Signature
-from scorer.commands import bench
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedParts
 from scorer.models.loaded_model import LoadedModel, loader
-from scorer.schema_export.example_records import record
+from scorer.schema_export.example_records import example_event, record
 from tests.support import models
 from tests.unit.scorer.minimal import minimal
 
@@ -142,7 +141,7 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
 
 def test_examples_of_a_signature_are_events_of_it() -> None:
     signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
-    event = bench.example(signature)
+    event = example_event(signature)
     written = record(signature, event)
     assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8
     found = ListedParts([written.key], [written.time], [written.headers])

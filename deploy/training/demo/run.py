@@ -20,8 +20,6 @@ from confluent_kafka.admin import NewTopic
 from model_registry.oci import digests
 from publisher.audit import scorer_audit as audit_topics
 from scorer import topics
-from scorer.commands.audit import plan
-from scorer.commands.tail import read_to_end
 from scorer.demo import flights
 from scorer.demo.options import Options
 from scorer.demo.processes import Feed
@@ -29,6 +27,8 @@ from scorer.demo.run import KEPT_FLIGHTS, OLD, PARTITIONS, Demo
 from scorer.demo.sandbox import MORE_FLIGHTS, Stage, stage
 from scorer.demo.score_reader import LiveReader, now_ms
 from scorer.demo.view import View
+from scorer.observability.audit_plan import audit_plan
+from scorer.observability.output_topics import read_to_end
 from scorer.settings import load
 from training.demo import bulk_produce, generate_history
 from training.demo.generate_history import History
@@ -172,7 +172,7 @@ class Training(Demo):
         """Everything is read back from the start."""
         self.view.step("8. Reading everything back from the start, read_committed, and counting")
         version, repository = document["version"], self.options.repository
-        report = audit_topics.audit(self.settings.kafka, plan(self.settings))
+        report = audit_topics.audit(self.settings.kafka, audit_plan(self.settings))
         verified = self.shell.run("model-registry", "verify", f"{repository}:{version}", "--policy", "policy.yaml")
         moves = self.shell.run("model-registry", "history", f"{repository}:prod")["moves"]
         scores = Counter(orjson.loads(m.value() or b"{}")["version"] for m in read_to_end(self.settings, "flights.scores"))

@@ -20,10 +20,9 @@ from model_registry.signing.policy import read
 from model_registry.signing.signatures import TrustedKey
 from model_registry.stores import Store
 from publisher.errors import USAGE, Fatal
-from scorer.commands.check import pulled
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Unsuited
-from scorer.models.registry_access import open_source
+from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
 from training.pipeline.step_results import Counted, Plan, Pushed, Rows
@@ -161,7 +160,7 @@ class Run:
     def version(self, digest: str) -> Package:
         """A version of the repository, admitted by the scorer's policy. Raises RegistryError."""
         model = self.settings.model.model_copy(update={"tag": digest})
-        return pulled(self.settings.model_copy(update={"model": model}))[0]
+        return pull_version(self.settings.model_copy(update={"model": model}))[0]
 
     def draw(self, name: str, picture: str) -> None:
         """Keep a picture, the text of an SVG, in the run's folder; nothing where there is nothing to see. Raises Fatal (3)."""

@@ -12,12 +12,12 @@ from jsonschema import Draft202012Validator
 from model_registry.package.event_tree import placed
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature, SignatureError
-from scorer.commands.bench import example
 from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.types import Unsuited
 from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.example_records import example_event
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import (
     MIXED,
@@ -221,7 +221,7 @@ def test_the_schemas_of_nested_events() -> None:
 
 
 def test_an_example_has_its_fields_at_their_paths() -> None:
-    event = example(NESTED)
+    event = example_event(NESTED)
     assert event["items"][:2] == [None, {"word": "a", "size": 1}]
     assert JsonDecoder(NESTED, None, 10_000).decode([json.dumps(event).encode()]).rows == [0]
 

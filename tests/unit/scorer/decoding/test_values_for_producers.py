@@ -6,11 +6,10 @@ import jsonschema
 import pytest
 
 from model_registry.package import binary_fields
-from scorer.commands.bench import example
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedParts
 from scorer.schema_export.compatibility import breaks
-from scorer.schema_export.example_records import record
+from scorer.schema_export.example_records import example_event, record
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
@@ -65,7 +64,7 @@ def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.T
 
 def test_an_example_becomes_the_record_that_is_read() -> None:
     for signature, format_ in ((MIXED, "json"), (WHOLE, "bytes")):
-        written = record(signature, example(signature))
+        written = record(signature, example_event(signature))
         parts = ListedParts([written.key], [written.time], [written.headers])
         found = decoder_factory.decoder(settings_of(format_, id="header:ce_id"), signature).decode([written.value], parts)
         assert (found.rows, found.rejected) == ([0], {})

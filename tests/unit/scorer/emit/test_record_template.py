@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from publisher.errors import Fatal
-from scorer.commands.emitted_records import MAX_TIME, Record, Template, filled, key_of, time_of, value_of
-from scorer.commands.event_lines import Line
+from scorer.emit.event_lines import Line
+from scorer.emit.record_template import MAX_TIME, Record, Template, filled, key_of, time_of, value_of
 
 
 def test_the_key_is_a_template_over_the_event() -> None:

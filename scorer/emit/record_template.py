@@ -12,7 +12,7 @@ import orjson
 from model_registry.package import binary_fields, json_path
 from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
-from scorer.commands.event_lines import Line
+from scorer.emit.event_lines import Line
 
 MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
 

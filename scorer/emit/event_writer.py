@@ -14,8 +14,8 @@ from publisher.kafka.acls import WRITE, Right
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOT_WRITTEN, REFUSED
 from publisher.runtime.interruption import Interruption
-from scorer.commands.emitted_counts import Confirmations
-from scorer.commands.emitted_records import Record
+from scorer.emit.delivery_counts import Confirmations
+from scorer.emit.record_template import Record
 from scorer.settings import Settings
 from scorer.topics import describe
 

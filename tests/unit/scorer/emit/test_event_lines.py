@@ -5,7 +5,7 @@ import io
 import pytest
 
 from publisher.errors import USAGE, Fatal
-from scorer.commands.event_lines import Kind, events, kind_of
+from scorer.emit.event_lines import Kind, events, kind_of
 
 
 def read(data: bytes, kind: Kind = "object", skip: int = 0) -> list[tuple[int, bytes]]:

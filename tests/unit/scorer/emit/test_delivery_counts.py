@@ -1,6 +1,6 @@
 """What became of the events of emit, and the line from which another run continues."""
 
-from scorer.commands.emitted_counts import Confirmations, Counts
+from scorer.emit.delivery_counts import Confirmations, Counts
 
 
 def given(*lines: int, skipped: int = 0) -> Confirmations:

@@ -1,0 +1,19 @@
+"""The topics and the consumer group of a scorer that `publisher.audit` counts."""
+
+from publisher.audit.scorer_audit import Plan
+from publisher.runtime.time_range import ALWAYS, TimeWindow
+from scorer.scores import formats
+from scorer.settings import Settings
+
+
+def audit_plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
+    """Return what to audit: all topics of the settings, the group's committed offsets, and the inputs of the time window."""
+    return Plan(
+        settings.input.topics,
+        [settings.output.topic],
+        [settings.dead_letter.topic],
+        [settings.swaps_topic],
+        settings.name,
+        *window,
+        as_json=formats.as_json(settings),
+    )
