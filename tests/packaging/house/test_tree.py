@@ -18,8 +18,9 @@ from tests.support.environment import ROOT
 
 PACKAGES = {"scorer", "publisher", "model_registry"}
 """The last is what the second and the third share, which must not depend on each other."""
-TOP = {"pyproject.toml", "README.md", "LICENSE", *PACKAGES, "deploy", "tests", "Dockerfile"}
-DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
+PAGES = {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
+TOP = {"pyproject.toml", "LICENSE", *PAGES, *PACKAGES, "deploy", "tests", "Dockerfile"}
+DOT_FILES = {".ci", ".dockerignore", ".gitignore", ".pre-commit-config.yaml"}
 HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
 """A path that exists on somebody's machine only."""
 REQUIREMENTS = ("cpu", "gpu", "training", "network", "test", "gpu-test", "sbom", "compiler")
