@@ -15,7 +15,7 @@ from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.dependencies import MODEL_SERVERS, Away
 from publisher.runtime.watchdog import BROKEN
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 
 class ModelRefused(Exception):

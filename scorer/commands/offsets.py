@@ -13,7 +13,7 @@ from publisher.kafka.topics import Bounds, Topics
 from publisher.runtime.command_line import Config, Json, Set, print_data, table
 from scorer import topics
 from scorer.settings import Settings, load
-from scorer.settings.shadowing import Shadowing
+from scorer.settings.shadow_worker import ShadowWorkerSettings
 
 SECONDS = 10.0
 
@@ -40,7 +40,7 @@ def offsets(
     """Show where the consumer group stands, or move it on purpose."""
     settings = load(path, flags or []).settings
     if shadow:
-        settings = Shadowing.of(settings)
+        settings = ShadowWorkerSettings.from_scorer(settings)
     admin = connect(settings.kafka, f"{settings.name}.offsets")
     found = move(settings, admin, to, topic, partition) if to else standing(settings, admin)
     print_data(as_json, {"offsets": [row._asdict() for row in found]}, lambda: table(Standing._fields, found))
@@ -64,7 +64,7 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
     topics.describe(admin, settings.kafka, acls.to_read(*settings.input.topics))
     with answered("see the broker's log", "the group was not moved: "):
         if live := groups.members(settings.name):
-            running = "scorer run --shadow" if isinstance(settings, Shadowing) else "the scorers"
+            running = "scorer run --shadow" if isinstance(settings, ShadowWorkerSettings) else "the scorers"
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", f"stop {running} first", REFUSED)
         chosen = [s for s in standing(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
         if not chosen:

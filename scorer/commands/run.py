@@ -30,14 +30,14 @@ def run(
     from publisher.runtime import logs
     from scorer.service import cpu_limit, gpu_assignment, shadow_worker_main, supervisor, worker_main
     from scorer.settings import load
-    from scorer.settings.shadowing import Shadowing
+    from scorer.settings.shadow_worker import ShadowWorkerSettings
 
     if share is not None and not shadow:
         raise Fatal(f"--share {share} is a share of what a shadow scores", "say --shadow, or leave it out", USAGE)
     sampled = [] if share is None else [f"shadow.share={share.strip().removesuffix('%').rstrip()}"]
     settings = load(path, [*(flags or []), *sampled]).settings
     if shadow:
-        settings = Shadowing.of(settings)
+        settings = ShadowWorkerSettings.from_scorer(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
     gpus = gpu_assignment.of_workers(settings.model)
     default = cpu_limit.allowed() if settings.model.device == "cpu" else len(gpus) or 1

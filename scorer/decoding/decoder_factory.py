@@ -10,7 +10,7 @@ from scorer.decoding.key_header_fields import ElsewhereDecoder
 from scorer.decoding.passthrough_fields import CarryingDecoder, Path, PathReader
 from scorer.decoding.types import Decoder, Unsuited
 from scorer.settings import Settings
-from scorer.settings.sections import SCHEMA_FORMATS
+from scorer.settings.input import SCHEMA_FORMATS
 
 WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
 

@@ -8,7 +8,7 @@ from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from scorer.scores.answer import Answer
-from scorer.settings.fallback import FallbackSettings
+from scorer.settings.model import FallbackSettings
 
 FALLBACK = "fallback"  # the status of its answers
 

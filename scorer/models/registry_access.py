@@ -11,7 +11,7 @@ from model_registry.signing.admission import admission
 from model_registry.signing.keys import PrivateKey, read_password, read_private
 from model_registry.stores import Store, StoreOptions, open_store
 from scorer.settings import Settings
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
 

@@ -19,7 +19,7 @@ from publisher.transactions.protocol import Counters
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import bus
 from scorer.native.load import native
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 

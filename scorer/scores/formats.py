@@ -90,10 +90,10 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
     from httpx2 import TransportError
 
     from scorer.settings import registry_properties
-    from scorer.settings.sections import SchemaRegistrySettings
+    from scorer.settings.input import SchemaRegistrySettings
 
     settings = SchemaRegistrySettings.model_validate_json(registry)
-    opened = registry_properties.opened(SchemaRegistryClient, settings.client)
+    opened = registry_properties.open_client(SchemaRegistryClient, settings.client)
     try:
         with opened as client:
             number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))

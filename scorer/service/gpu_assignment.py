@@ -14,7 +14,7 @@ from typing import Literal
 from publisher.errors import USAGE, Fatal
 from scorer.backends import BackendMissing
 from scorer.backends.onnx import gpu
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from scorer.models.version_manager import VersionManager
 from scorer.observability.liveness import Progress
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
 from scorer.settings import Settings
-from scorer.settings.shadowing import Shadowing
+from scorer.settings.shadow_worker import ShadowWorkerSettings
 from scorer.worker.context import now_ms
 
 
@@ -56,7 +56,7 @@ def reporter(
             tag=settings.model.tag,
             aspired_revision=aspired,
             instance=instance,
-            shadow=isinstance(settings, Shadowing),
+            shadow=isinstance(settings, ShadowWorkerSettings),
         )
 
     return StatusReporter(producer, settings.status_topic, status, replaced)

@@ -1,4 +1,4 @@
-"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/runtime/configuration.py."""
+"""The settings of a scorer. `publisher.runtime.configuration` reads and merges them."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -14,25 +14,15 @@ from publisher.kafka import security
 from publisher.kafka.clients import KafkaSettings
 from publisher.runtime import configuration
 from publisher.runtime.configuration import Configuration, Loaded, Name, SettingsError
+from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS, BatchingSettings
 from scorer.settings.carry import check_source
+from scorer.settings.input import SCHEMA_FORMATS, InputSettings, SchemaRegistrySettings
 from scorer.settings.labels import LabelSettings
-from scorer.settings.sections import (
-    DEADLINE_TARGETS,
-    LONGEST_DEADLINE_MS,
-    SCHEMA_FORMATS,
-    SHORTEST_DEADLINE_MS,
-    TARGET_MS,
-    BatchingSettings,
-    DeadLetterSettings,
-    HttpSettings,
-    InputSettings,
-    ModelSettings,
-    OutputSettings,
-    RolloutSettings,
-    SchemaRegistrySettings,
-    TracingSettings,
-)
-from scorer.settings.shadow import ShadowSection
+from scorer.settings.model import DEADLINE_TARGETS, LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, ModelSettings
+from scorer.settings.observability import HttpSettings, TracingSettings
+from scorer.settings.output import DeadLetterSettings, OutputSettings
+from scorer.settings.rollout import RolloutSettings
+from scorer.settings.shadow import ShadowSettings
 
 
 class Settings(Configuration):
@@ -41,7 +31,7 @@ class Settings(Configuration):
     model_config = SettingsConfigDict(env_prefix="SCORER_")
 
     name: Name
-    """The consumer group; `<name>.status` and `<name>.swaps` are its topics."""
+    """The name of the scorer: its consumer group, and the prefix of its topics `<name>.status` and `<name>.swaps`."""
     kafka: KafkaSettings
     input: InputSettings
     schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
@@ -49,17 +39,17 @@ class Settings(Configuration):
     dead_letter: DeadLetterSettings
     model: ModelSettings
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    """`at-least-once` has a lower latency, and repeats about a second of answers after a crash."""
+    """`at-least-once` has a lower latency, and repeats about one second of scores after a crash."""
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
-    shadow: ShadowSection = ShadowSection()
+    shadow: ShadowSettings = ShadowSettings()
     rollout: RolloutSettings = RolloutSettings()
     region: Name = "local"
-    """Stands in every score."""
+    """The region of the scorer, a field of every score."""
     replica: Name = Field(default_factory=socket.gethostname)
-    """`<name>.<replica>` owns partitions and transactions; default: the host name."""
+    """The name of this instance. `<name>.<replica>` owns its partitions and transactions; default: the host name."""
 
     @model_validator(mode="before")
     @classmethod
@@ -72,53 +62,57 @@ class Settings(Configuration):
     @model_validator(mode="before")
     @classmethod
     def _deadline_from_target(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """A model that does not answer in many latency targets does not answer."""
+        """Set the default of `model.deadline_ms` to a multiple of the latency target."""
         model, batching = values.get("model"), values.get("batching")
         if not isinstance(model, dict) or "deadline_ms" in model:
             return values
         try:
-            target = float(batching["latency_target_ms"]) if isinstance(batching, dict) else TARGET_MS
-        except (KeyError, TypeError, ValueError):  # not set, or no number, which is told elsewhere
-            target = TARGET_MS
+            target = float(batching["latency_target_ms"]) if isinstance(batching, dict) else DEFAULT_LATENCY_TARGET_MS
+        except (KeyError, TypeError, ValueError):  # not set, or not a number, which its own validation reports
+            target = DEFAULT_LATENCY_TARGET_MS
         derived = min(max(DEADLINE_TARGETS * target, SHORTEST_DEADLINE_MS), LONGEST_DEADLINE_MS)
         return {**values, "model": {**model, "deadline_ms": derived}}
 
     @model_validator(mode="after")
-    def _each_topic_once(self) -> "Settings":
-        """A topic that is written to and read, or written to as two things, would feed on itself or mix what must not be."""
-        uses = [(f"input.topics[{at}]", topic) for at, topic in enumerate(self.input.topics)]
-        uses += [("output.topic", self.output.topic), ("dead_letter.topic", self.dead_letter.topic)]
-        uses += [("name (its status topic)", self.status_topic), ("name (its topic of swaps)", self.swaps_topic)]
-        uses += [("dead_letter.topic (its topic of what was replayed)", self.replayed_topic)]
-        uses += [("labels.topic", self.labels.topic)] if self.labels.topic else []
-        uses += [("name (its topic of rollouts)", self.rollouts_topic)]
-        uses += [("output.topic (its topic of corrections)", self.corrections_topic)]
-        uses += [("output.topic (its topic of the shadow)", self.shadow_topic)]
+    def _topics_are_distinct(self) -> "Settings":
+        """Reject a topic with two uses: the scorer would read its own output, or mix records of different kinds."""
+        uses = [
+            *((f"input.topics[{index}]", topic) for index, topic in enumerate(self.input.topics)),
+            ("output.topic", self.output.topic),
+            ("dead_letter.topic", self.dead_letter.topic),
+            ("name (its status topic)", self.status_topic),
+            ("name (its swaps topic)", self.swaps_topic),
+            ("dead_letter.topic (its topic of replayed dead letters)", self.replayed_topic),
+            *([("labels.topic", self.labels.topic)] if self.labels.topic else []),
+            ("name (its rollouts topic)", self.rollouts_topic),
+            ("output.topic (its corrections topic)", self.corrections_topic),
+            ("output.topic (its shadow topic)", self.shadow_topic),
+        ]
         first: dict[str, str] = {}
         for key, topic in uses:
             if first.setdefault(topic, key) != key:
-                raise ValueError(f"{first[topic]} and {key} are the same topic, {topic}; give each a topic of its own")
+                raise ValueError(f"{first[topic]} and {key} are the same topic, {topic}; use a separate topic for each")
         return self
 
     @model_validator(mode="after")
-    def _formats_suffice(self) -> "Settings":
+    def _schema_is_configured(self) -> "Settings":
         check_source(self.output.carry, self.input.format)
         if self.input.format not in SCHEMA_FORMATS:
             return self
         both = self.input.schema_file and self.schema_registry.url and self.output.format not in SCHEMA_FORMATS
         if both or not (self.input.schema_file or self.schema_registry.url):
             raise ValueError(
-                f"input.format {self.input.format} needs a schema: give either schema_registry.url or input.schema_file"
+                f"input.format {self.input.format} needs a schema: set either schema_registry.url or input.schema_file"
             )
         return self
 
     @property
     def owner(self) -> str:
-        """`<name>.<replica>`: client.id, and within the group the owner that committed offsets and status records name."""
+        """`<name>.<replica>`: the client.id, and the owner in committed offsets and status records."""
         return f"{self.name}.{self.replica}"
 
     def transactional_prefix(self, owner: str) -> str:
-        """What the transactional ids of an owner in this group begin with."""
+        """Return the prefix of an owner's transactional ids."""
         return f"{self.name}/scorer/{owner.removeprefix(self.name + '.')}"
 
     @property
@@ -155,22 +149,30 @@ class Settings(Configuration):
 
     @property
     def offsets_command(self) -> str:
-        """What shows the group's offsets, and moves them."""
+        """The command that shows and moves the group's offsets."""
         return "scorer offsets CONFIG"
 
     @property
     def answer_topics(self) -> tuple[str, ...]:
-        """What a batch's transaction writes to, beside the offsets."""
+        """The topics that a batch's transaction writes to, besides the offsets."""
         return self.output.topic, self.dead_letter.topic, self.swaps_topic
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:
-    """Read and merge file (or what stands for one), environment (`SCORER_...`) and `--set` flags. Raises SettingsError."""
+    """Read and merge the file, the environment (`SCORER_...`) and `--set` flags.
+
+    Args:
+        path: the file, or its content.
+        flags: `key=value` pairs, which override environment and file.
+
+    Raises:
+        SettingsError: The configuration is not valid.
+    """
     return configuration.load(Settings, path, flags, _absolute)
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
-    """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    """Make relative paths absolute: a file's from its folder, those of environment and flags from the working directory."""
     model: Any = values.get("model")
     if not isinstance(model, dict):
         model = {}

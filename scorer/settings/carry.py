@@ -1,4 +1,4 @@
-"""A field of the event that stands in its score (`output.carry`): how a configuration names it, and which values it has."""
+"""Event fields that are copied into score records (`output.carry`): how they are configured, and which values they take."""
 
 import math
 import re
@@ -11,14 +11,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Va
 from model_registry.package import json_path
 
 TYPES = ("string", "long", "double", "boolean")
-"""What a carried value may be in Avro's language. `long` has 64 bits."""
+"""The types of a carried value, by their Avro names. `long` has 64 bits."""
 LONGEST = 1_024  # bytes of a string in UTF-8
 LONGEST_NAME = 200  # characters
-MOST = 32
+MAX_FIELDS = 32
 MIN_LONG, MAX_LONG = -(1 << 63), (1 << 63) - 1
-MAX_WHOLE = (1 << 64) - 1  # that JSON libraries read as a whole number
+MAX_WHOLE = (1 << 64) - 1  # the largest number that JSON libraries read as an integer
 SOURCES = ("json", "avro", "protobuf")
-"""Formats of events that fields are carried from."""
+"""The event formats whose fields can be carried."""
 KEYS = ("path", "as", "type")
 WRITTEN = "write its path, or {path: after.id, as: customer, type: string}"
 SCHEMA_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -30,8 +30,13 @@ Row = Sequence[Scalar]
 
 @dataclass(frozen=True, slots=True)
 class CarriedField:
-    """`path` is where the value stands in an event, `name` what it is called in the record. `type` is one of TYPES, or None for
-    any of them."""
+    """A field of the event that is copied into its score record.
+
+    Attributes:
+        path: where the event holds the value.
+        name: the name of the value in the record.
+        type: one of TYPES; None allows any of them.
+    """
 
     path: tuple[json_path.Step, ...]
     name: str
@@ -39,35 +44,35 @@ class CarriedField:
 
     @classmethod
     def read(cls, raw: Any) -> "CarriedField":
-        """A path, or a map of `path`, `as` and `type`. Raises ValueError, which says what may stand there."""
+        """Parse a path, or a map of `path`, `as` and `type`. Raises ValueError if it is neither."""
         if isinstance(raw, cls):
             return raw
-        told = {"path": raw} if isinstance(raw, str) else raw
-        if not isinstance(told, dict) or not isinstance(told.get("path"), str):
-            raise ValueError(f"this is no carried field; {WRITTEN}")  # noqa: TRY004 - told by pydantic
-        if unknown := [str(key) for key in told if key not in KEYS]:
-            raise ValueError(f"{unknown[0]!r} is no key of a carried field; {WRITTEN}")
-        path, type_ = json_path.of_object(told["path"]), told.get("type")
+        entry = {"path": raw} if isinstance(raw, str) else raw
+        if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+            raise ValueError(f"this is not a carried field; {WRITTEN}")  # noqa: TRY004 - pydantic reports ValueError
+        if unknown := [str(key) for key in entry if key not in KEYS]:
+            raise ValueError(f"{unknown[0]!r} is not a key of a carried field; {WRITTEN}")
+        path, type_ = json_path.of_object(entry["path"]), entry.get("type")
         if type_ is not None and type_ not in TYPES:
-            raise ValueError(f"type {type_!r} is none of {', '.join(TYPES)}")
-        name = told.get("as")
+            raise ValueError(f"type {type_!r} is not one of {', '.join(TYPES)}")
+        name = entry.get("as")
         if name is None:
             name = path[0] if len(path) == 1 else json_path.written(path)
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not (name + json_path.written(path)).isprintable():
-            raise ValueError(f"{name!r:.100} is no name; give one of 1 to {LONGEST_NAME} printable characters with `as`")
+            raise ValueError(f"{name!r:.100} is not a name; give one of 1 to {LONGEST_NAME} printable characters with `as`")
         return cls(path, name, type_)
 
     def written(self) -> dict[str, str | None]:
-        """What `read` reads as this field."""
+        """Return the field in the form that `read` parses."""
         return {"path": json_path.written(self.path), "as": self.name, "type": self.type}
 
     @property
     def words(self) -> str:
-        """The path, and what has to stand there."""
+        """The path and the expected type, for messages."""
         return f"{json_path.written(self.path)!r} ({self.type or 'string, number or boolean'})"
 
     def fitted(self, value: Any) -> Scalar:
-        """The value as it is carried; None for what is no scalar of the type, or too long."""
+        """Return the value to carry; None if it is not a scalar of the type, or is too long."""
         if isinstance(value, bool):
             return value if self.type in (None, "boolean") else None
         if isinstance(value, str):
@@ -94,36 +99,36 @@ def _is_short(text: str) -> bool:
 
 
 def check_record(fields: Sequence[CarriedField], format_: str) -> None:
-    """Raises ValueError where the fields cannot stand in one record of this format."""
+    """Raise ValueError if one record of this format cannot hold the fields."""
     seen: dict[str, CarriedField] = {}
     for one in fields:
         where = f"{json_path.written(one.path)!r}"
         key = one.name if format_ == "json" else one.name.replace("_", "").lower()
         if key in seen:
-            alike = "" if one.name == seen[key].name else " but for case and underscores"
-            raise ValueError(f"{where} has the name of {json_path.written(seen[key].path)!r}{alike}; say another with `as`")
+            alike = "" if one.name == seen[key].name else ", except for case and underscores"
+            raise ValueError(f"{where} has the name of {json_path.written(seen[key].path)!r}{alike}; give another with `as`")
         seen[key] = one
         if format_ == "json":
             continue
         if one.type is None:
-            raise ValueError(f"{where} has no type, which {format_} needs; say one of {', '.join(TYPES)} with `type`")
+            raise ValueError(f"{where} has no type, which {format_} needs; give one of {', '.join(TYPES)} with `type`")
         if not SCHEMA_NAME.fullmatch(one.name):
-            hint = "say one of letters, digits and _ with `as`"
-            raise ValueError(f"{where}: {one.name!r:.100} is no name of a field in {format_}; {hint}")
+            hint = "give one of letters, digits and _ with `as`"
+            raise ValueError(f"{where}: {one.name!r:.100} is not a field name in {format_}; {hint}")
 
 
 def check_source(fields: Sequence[CarriedField], format_: str) -> None:
-    """Raises ValueError where events of this format have no fields to carry."""
+    """Raise ValueError if events of this format have no fields to carry."""
     if fields and format_ not in SOURCES:
-        known = f"{', '.join(SOURCES[:-1])} and {SOURCES[-1]}"
-        raise ValueError(f"output.carry takes fields from {known} events, and input.format is {format_}; leave carry out")
+        formats = f"{', '.join(SOURCES[:-1])} and {SOURCES[-1]}"
+        raise ValueError(f"output.carry takes fields from {formats} events, and input.format is {format_}; leave carry out")
 
 
-def _checked(fields: list[CarriedField], info: ValidationInfo) -> list[CarriedField]:
+def _check_format(fields: list[CarriedField], info: ValidationInfo) -> list[CarriedField]:
     check_record(fields, info.data.get("format", "json"))
     return fields
 
 
-One = Annotated[CarriedField, BeforeValidator(CarriedField.read), PlainSerializer(CarriedField.written)]
-CarriedFields = Annotated[list[One], Field(max_length=MOST), AfterValidator(_checked)]
-"""The setting. It stands behind `format`, the format of the record."""
+CarriedFieldSetting = Annotated[CarriedField, BeforeValidator(CarriedField.read), PlainSerializer(CarriedField.written)]
+CarriedFields = Annotated[list[CarriedFieldSetting], Field(max_length=MAX_FIELDS), AfterValidator(_check_format)]
+"""The type of the setting. Its validation reads `format`, which must be declared before it."""

@@ -1,4 +1,4 @@
-"""Where true outcomes are told (`labels`): the topic, and what of its records is the event's id and what the outcome."""
+"""The settings of labels (`labels`): the topic of true outcomes, and where a record holds the event's id and the outcome."""
 
 from typing import Annotated
 
@@ -11,27 +11,32 @@ KEY, HEADER = "record:key", "header:"
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def _place(text: str) -> str:
-    """Raises ValueError."""
+def _check_id(text: str) -> str:
+    """Return the location of the id. Raises ValueError if it is not the key, a header or a path."""
     if text == KEY or (text.startswith(HEADER) and text != HEADER):
         return text
     return json_path.canonical(text)
 
 
 class LabelSettings(Section):
+    """The topic of true outcomes, and how its records are read."""
+
     topic: TopicName | None = None
-    """A topic of JSON objects that tell what came true. The newest of an id counts, however late; a null value withdraws it."""
-    id: Annotated[str, AfterValidator(_place)] = Field(default=KEY, min_length=1)
-    """Where a label has its event's id: `record:key`, `header:NAME`, or the path of a field."""
+    """The topic of true outcomes, as JSON objects. The newest label of an id counts, however late it is. A null value withdraws
+    the label."""
+    id: Annotated[str, AfterValidator(_check_id)] = Field(default=KEY, min_length=1)
+    """Where a label holds the id of its event: `record:key`, `header:NAME`, or the path of a field."""
     value: Annotated[str, AfterValidator(json_path.canonical)] = "label"
-    """The path of the outcome: a decision's name, true or false, or a number (0 and 1 are the first and the second class)."""
+    """The path of the outcome: the name of a decision, true or false, or a number (0 is the first class and 1 the second)."""
     classes: list[Class] = Field(default=[], max_length=1_000)
-    """All classes, in the order of the score's numbers; a high single score says the second. Empty: what the scores decide."""
+    """All classes, in the order of the score's numbers. A single score is the probability of the second class. If empty, the
+    classes are the decisions of the scores."""
     max_events: int = Field(default=200_000, ge=1_000, le=5_000_000)
-    """How many scores and labels the console keeps to join; of more, those whose ids hash low."""
+    """How many scores and labels the console keeps for the join. Beyond it the console keeps a sample, chosen by the hash of
+    the id."""
 
     @model_validator(mode="after")
     def _distinct(self) -> "LabelSettings":
         if len(set(self.classes)) != len(self.classes) or len(self.classes) == 1:
-            raise ValueError("classes are at least two, each once; or leave them out")
+            raise ValueError("classes must be at least two, each once; or leave them out")
         return self

@@ -1,5 +1,7 @@
-"""Decides for each property of Confluent's schema registry client whether `schema_registry.extra` may state it, and whether its
-value may be printed. Properties that are not in the table are rejected."""
+"""Which properties of Confluent's schema registry client `schema_registry.extra` may set, and which values may be printed.
+
+Properties that are not listed are rejected.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -11,7 +13,7 @@ from publisher.runtime.configuration import nearest
 
 Client = TypeVar("Client")
 
-_FUNCTION = "it takes a function of a program, not a value"
+_FUNCTION = "its value is a Python function"
 REJECTED: Mapping[str, str] = MappingProxyType(
     {
         "url": "`schema_registry.url` sets it",
@@ -55,7 +57,7 @@ URLS = ("bearer.auth.issuer.endpoint.url", "proxy")
 
 
 def check(extra: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the properties. Raises ValueError with every property that must not be stated, and why; never with a value."""
+    """Return the properties. Raises ValueError, naming every property that must not be set and why, but no values."""
     faults = [text for key in sorted(extra) if (text := _fault(key, extra[key])) is not None]
     if faults:
         raise ValueError("; ".join(faults))
@@ -63,21 +65,21 @@ def check(extra: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def check_url(url: str) -> str:
-    """Return the URL. Raises ValueError if it has no host or its port is no number, as with a password that is not escaped."""
+    """Return the URL. Raises ValueError if it has no host or no valid port, as with a password that is not escaped."""
     try:
         parts = urlsplit(url)
         if parts.hostname and parts.port != 0:
             return url
     except ValueError:
-        pass  # its text may repeat a part of a password
+        pass  # its message may hold a part of a password
     raise ValueError("not a URL with a host; escape special characters of a password, such as %2F for /")
 
 
 def _fault(key: str, value: object) -> str | None:
     if key in REJECTED:
-        return f"{key} must not be set: {REJECTED[key]}; take it out"
+        return f"{key} must not be set: {REJECTED[key]}; leave it out"
     if key not in ALLOWED | SECRET:
-        return f"{key} is no property of the schema registry's client; {nearest(key, sorted(ALLOWED | SECRET))}"
+        return f"{key} is not a property of the schema registry client; {nearest(key, sorted(ALLOWED | SECRET))}"
     if key in URLS:
         try:
             check_url(str(value))
@@ -86,13 +88,13 @@ def _fault(key: str, value: object) -> str | None:
     return None
 
 
-def opened(
+def open_client(
     make: Callable[[dict[str, str | int | float | bool]], Client], properties: dict[str, str | int | float | bool]
 ) -> Client:
-    """Return the client that `make` makes of these properties.
+    """Return the client that `make` creates from these properties.
 
     Raises:
-        Fatal: with code 2 if they do not fit together, or name a file that cannot be read.
+        Fatal: The properties contradict each other, or name a file that cannot be read (exit code 2).
     """
     try:
         return make(properties)

@@ -1,14 +1,16 @@
-"""How a shadow works (`shadow`): which share of the keys it scores, and how far behind it may be."""
+"""The settings of a shadow (`shadow`): the share of the keys that it scores, and its lag limit."""
 
 from pydantic import Field
 
 from publisher.runtime.configuration import Listen, Section
 
 
-class ShadowSection(Section):
+class ShadowSettings(Section):
+    """The share of the keys that a shadow scores, its lag limit, and its address."""
+
     share: int = Field(default=20, ge=1, le=100)
-    """The percent of the keys that `scorer run --shadow` scores; `--share` sets it."""
+    """The percentage of the keys that `scorer run --shadow` scores. The option `--share` overrides it."""
     max_lag_seconds: float = Field(default=60.0, ge=1)
-    """A shadow that is further behind (s) goes on at the end of the partition, and counts what it left out."""
+    """The lag limit of a shadow (s). Beyond it the shadow skips to the end of the partition and counts the skipped events."""
     listen: Listen = "127.0.0.1:9664"
-    """Where a shadow serves what a scorer does at `http.listen`."""
+    """The address of `/livez`, `/readyz` and `/metrics` of a shadow."""

@@ -10,7 +10,7 @@ from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch
 from scorer.models.servable import Canary
 from scorer.models.traffic_split import Split
-from scorer.settings.shadow import ShadowSection
+from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import REFUSED, Arms, Assigning
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Sampling(Assigning):
     """For one shadow."""
 
-    def __init__(self, quarantine: Quarantine, settings: ShadowSection) -> None:
+    def __init__(self, quarantine: Quarantine, settings: ShadowSettings) -> None:
         super().__init__(quarantine)
         self._settings = settings
         self._sampled: tuple[str, int] | None = None

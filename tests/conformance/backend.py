@@ -12,7 +12,7 @@ import pytest
 from model_registry.package import Package
 from scorer import backends
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.integration.backends import models
 from tests.integration.backends.models import Tensors
 from tests.integration.backends.servers import ModelServer

@@ -24,7 +24,7 @@ from scorer.models.servable import Servable
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
-from scorer.settings.sections import InputSettings
+from scorer.settings.input import InputSettings
 from scorer.worker.score_batch import Scoring
 from scorer.worker.score_records import Target
 from tests.unit.scorer.decoding.formats import (

@@ -22,7 +22,7 @@ from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.types import Decoder
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.support import models
 
 SHAPE = (3, 8, 8)

@@ -21,7 +21,7 @@ from scorer.decoding.passthrough_fields import followed
 from scorer.decoding.types import Reason
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
-from scorer.settings.sections import OutputSettings
+from scorer.settings.output import OutputSettings
 from tests.benchmarks.bench import plot
 from tests.docs import pages, reference
 from tests.support.environment import ROOT

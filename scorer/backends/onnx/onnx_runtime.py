@@ -32,7 +32,7 @@ from scorer.backends.onnx.batch_buckets import CANDIDATES
 from scorer.backends.onnx.batch_buckets import choose as choose_buckets
 from scorer.backends.onnx.gpu import Gpu
 from scorer.backends.onnx.run_timeout import RunWatch, cpu_time, wall_time
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
 try:

@@ -17,7 +17,7 @@ from model_registry.package.signature import Signature
 from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.remote.model_repository import Named, place, read_remote
 from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from scorer.decoding.schema_formats.varints import message_path
 from scorer.decoding.tensors import Row
 from scorer.decoding.types import Poison, Reason
 from scorer.settings import Settings
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame

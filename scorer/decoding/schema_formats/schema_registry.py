@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import silent_registry
 from scorer.decoding.types import LookUpsPending, Poison, Reason
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
 LARGEST_ID = 2**31 - 1

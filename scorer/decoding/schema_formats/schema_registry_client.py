@@ -12,7 +12,7 @@ from model_registry.untrusted_input import documents
 from scorer.decoding.schema_formats.schema_references import Reference, Referenced, resolve
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId
 from scorer.settings import registry_properties
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")
@@ -46,7 +46,7 @@ class RegistryClient:
     """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
-        self._session = registry_properties.opened(_Session, settings.client)
+        self._session = registry_properties.open_client(_Session, settings.client)
         self._good: int | None = None  # an id that was answered
 
     def schema(self, schema_id: SchemaId) -> Schema:

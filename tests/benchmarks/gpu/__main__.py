@@ -26,7 +26,7 @@ from rich.table import Table
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.benchmarks.findings import Finding
 from tests.benchmarks.gpu import table
 from tests.benchmarks.gpu.faults import faults

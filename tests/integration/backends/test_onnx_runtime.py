@@ -2,7 +2,7 @@
 
 import pytest
 
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.conformance.backend import BackendConformance, Place
 from tests.integration.backends import models
 

@@ -18,7 +18,7 @@ from scorer import backends, cli
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.types import Decoded
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
 KILLS_CANDIDATE, CANDIDATE = -666.0, "2.0.0"

@@ -12,7 +12,7 @@ from publisher.relay.status import RelayState
 from publisher.transactions.protocol import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.packaging.deploy.manifests import of_kind, rendered
 
 

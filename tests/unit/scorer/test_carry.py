@@ -44,49 +44,49 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("carry", "said"),
+    ("carry", "message"),
     [
         (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: what stands at character 2"),
         (["[0].x"], "'[0].x': a path begins with a name, for an event is an object"),
-        ([3], "this is no carried field; write its path, or {path: after.id, as: customer, type: string}"),
-        ([{"path": "x", "typ": "long"}], "'typ' is no key of a carried field"),
-        ([{"path": "x", "type": "float"}], "type 'float' is none of string, long, double, boolean"),
-        ([{"path": "x", "as": ""}], "'' is no name; give one of 1 to 200 printable characters with `as`"),
-        ([{"path": "x", "as": "\ud800"}], "is no name"),
+        ([3], "this is not a carried field; write its path, or {path: after.id, as: customer, type: string}"),
+        ([{"path": "x", "typ": "long"}], "'typ' is not a key of a carried field"),
+        ([{"path": "x", "type": "float"}], "type 'float' is not one of string, long, double, boolean"),
+        ([{"path": "x", "as": ""}], "'' is not a name; give one of 1 to 200 printable characters with `as`"),
+        ([{"path": "x", "as": "\ud800"}], "is not a name"),
         ([r'"\ud800"'], "is no name"),
         (
             ["a", {"path": "b", "as": "a"}],
-            "output.carry (built in): Value error, 'b' has the name of 'a'; say another with `as`",
+            "output.carry (built in): Value error, 'b' has the name of 'a'; give another with `as`",
         ),
         ([f"f{number}" for number in range(33)], "at most 32 items"),
     ],
 )
-def test_what_cannot_be_carried_is_refused(carry: Any, said: str) -> None:
+def test_invalid_carried_field_is_rejected(carry: Any, message: str) -> None:
     with pytest.raises(SettingsError) as error:
         configured(carry)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("output", ["avro", "protobuf"])
 @pytest.mark.parametrize(
-    ("carry", "said"),
+    ("carry", "message"),
     [
-        (["amount"], "'amount' has no type, which {} needs; say one of string, long, double, boolean with `type`"),
-        ([{"path": "after.id", "type": "long"}], "'after.id' is no name of a field in {}; say one of letters, digits and _"),
+        (["amount"], "'amount' has no type, which {} needs; give one of string, long, double, boolean with `type`"),
+        ([{"path": "after.id", "type": "long"}], "'after.id' is not a field name in {}; give one of letters, digits and _"),
         (
             [{"path": "a_b", "type": "long"}, {"path": "aB", "type": "long"}],
-            "'aB' has the name of 'a_b' but for case and underscores",
+            "'aB' has the name of 'a_b', except for case and underscores",
         ),
     ],
 )
-def test_a_record_with_types_needs_types_and_names(output: str, carry: Any, said: str) -> None:
+def test_typed_record_needs_type_and_field_name(output: str, carry: Any, message: str) -> None:
     with pytest.raises(SettingsError) as error:
         configured(carry, output)
-    assert said.format(output) in str(error.value)
+    assert message.format(output) in str(error.value)
 
 
 @pytest.mark.parametrize("format_", ["json-array", "json-envelope", "float32"])
-def test_formats_without_paths_carry_nothing(format_: str) -> None:
+def test_format_without_paths_rejects_carry(format_: str) -> None:
     with pytest.raises(SettingsError) as error:
         configured(["a"], input_format=format_)
     assert f"output.carry takes fields from json, avro and protobuf events, and input.format is {format_}" in str(error.value)

@@ -4,7 +4,7 @@ import pytest
 
 from publisher.kafka.acls import READ, WRITE
 from scorer import topics
-from scorer.settings.shadowing import Shadowing
+from scorer.settings.shadow_worker import ShadowWorkerSettings
 from tests.unit.scorer.minimal import minimal
 
 
@@ -36,7 +36,7 @@ def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_d
 
 def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:
     settings = minimal(shadow={"share": 5, "listen": "127.0.0.1:7"}, replica="a")
-    shadow = Shadowing.of(settings)
+    shadow = ShadowWorkerSettings.from_scorer(settings)
     assert topics.required(shadow) == {
         "in": frozenset({READ}),
         "out.shadow": frozenset({WRITE}),

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scorer.settings.sections import TARGET_MS
+from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS
 from tests.support.processes import command
 
 FIELDS: dict[str, list[object]] = {
@@ -74,7 +74,7 @@ def prepare(folder: Path) -> None:
             target=environment["OUT_TOPIC"],
             workload=workload,
             delivery=DELIVERY[environment["MODE"]],
-            target_ms=LATENCY_MS if environment.get("PROFILE") == "latency" else TARGET_MS,
+            target_ms=LATENCY_MS if environment.get("PROFILE") == "latency" else DEFAULT_LATENCY_TARGET_MS,
         )
     )
     run("scorer", "check", "scorer.yaml", "--create", folder=folder)

@@ -11,7 +11,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.runtime import configuration
 from publisher.runtime.configuration import Configuration, SettingsError, flatten, shown
 from scorer.settings import Settings, registry_properties
-from scorer.settings.shadowing import Shadowing
+from scorer.settings.shadow_worker import ShadowWorkerSettings
 from tests.support import canary
 from tests.support.canary import CANARY, FORMS, URL, is_secret, is_section, merged, nested, places, seen_in
 from tests.unit.publisher.relay.test_settings import GIVEN as RELAY
@@ -137,5 +137,5 @@ def test_every_form_of_the_canary_is_another_text() -> None:
 def test_a_name_that_is_too_long_for_its_shadow_is_a_fault_of_the_settings() -> None:
     settings = configuration.load(Settings, merged(SCORER, SECRETS[Settings] | {"name": "n" * 95})).settings
     with pytest.raises(SettingsError, match="name: ") as refusal:
-        Shadowing.of(settings)
+        ShadowWorkerSettings.from_scorer(settings)
     assert seen_in(str(refusal.value)) == []

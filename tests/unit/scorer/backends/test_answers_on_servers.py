@@ -14,7 +14,7 @@ from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.remote import oip_codec, tf_codec
 from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.scores.outputs import Scores
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.support import detector
 from tests.unit.scorer.backends import test_shapes_on_servers as servers
 

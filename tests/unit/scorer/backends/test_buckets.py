@@ -18,7 +18,7 @@ from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
 from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.onnx_runtime import OnnxModel
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.support import models
 from tests.support.graphs import Graph
 

@@ -16,7 +16,7 @@ from scorer import backends
 from scorer.backends import ModelRefused
 from scorer.decoding import decoder_factory
 from scorer.models.loaded_model import loader
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.support import models
 from tests.unit.scorer.decoding.schema_events import settings_of
 from tests.unit.scorer.minimal import minimal

@@ -15,7 +15,7 @@ from scorer import backends
 from scorer.backends import Model, ModelRefused
 from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.models.length_bucketing import Runs
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, Channel
 
 INPUTS = [

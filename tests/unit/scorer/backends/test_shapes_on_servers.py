@@ -16,7 +16,7 @@ from scorer import backends
 from scorer.backends import ModelRefused
 from scorer.backends.remote import oip_codec, tf_codec
 from scorer.backends.remote.remote_model import RemoteBackend
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 SHAPE = (3, 8, 8)
 INPUTS = [

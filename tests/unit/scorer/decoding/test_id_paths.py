@@ -58,7 +58,11 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
         ("json", "a..b", "'a..b' is no path: what stands at character 2 is none of: names between dots"),
         ("json", "order id", "'order id' is no path: what stands at character 6"),
         ("json", "[0].id", "'[0].id': a path begins with a name, for an event is an object"),
-        ("json-envelope", "meta.id", "format json-envelope has the id beside the features: a name, and no path as 'meta.id'"),
+        (
+            "json-envelope",
+            "meta.id",
+            "format json-envelope has the id beside the features; give a name, not the path 'meta.id'",
+        ),
     ],
 )
 def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, said: str) -> None:

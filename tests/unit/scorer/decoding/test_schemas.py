@@ -18,7 +18,7 @@ from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
 from scorer.decoding.schema_formats.schema_lookup import RegistrySource
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
 from scorer.decoding.types import Decoded, Poison, Reason
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 from tests.support.environment import ROOT
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import PROTO, avro_encoder, configured, settings_of

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from scorer.models.constant_fallback import Constant, unlike
-from scorer.settings.fallback import FallbackSettings
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import FallbackSettings, ModelSettings
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 53), 1 << 53)
 rows = st.lists(numbers, min_size=1, max_size=4)
@@ -50,15 +49,15 @@ def test_what_is_shaped_otherwise_is_told(ours: Any, shown: Any, why: str) -> No
 
 
 @pytest.mark.parametrize("score", [float("nan"), [1.0, float("inf")], True, {"a": None}, [], {}, [0.0] * 10_001])
-def test_what_is_no_score_is_refused(score: Any) -> None:
+def test_fallback_score_that_is_not_a_score_is_rejected(score: Any) -> None:
     with pytest.raises(ValidationError, match="score"):
         FallbackSettings(score=score)
 
 
-def test_a_fallback_is_for_model_servers_and_has_a_score() -> None:
+def test_fallback_needs_model_servers_and_decision_needs_score() -> None:
     with pytest.raises(ValidationError, match="onnx-runtime runs in the scorer"):
         ModelSettings(source="oci:./r", fallback=FallbackSettings(score=0))
-    with pytest.raises(ValidationError, match="give score too"):
+    with pytest.raises(ValidationError, match="set score too"):
         FallbackSettings(decision="review")
     assert Constant.of(FallbackSettings()) is None
     assert FallbackSettings.model_validate(FallbackSettings().model_dump()) == FallbackSettings()

@@ -82,8 +82,8 @@ def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: P
         ("dead_letter.topic=in", ("input.topics[0]", "dead_letter.topic")),
         ("dead_letter.topic=out", ("output.topic", "dead_letter.topic")),
         ("output.topic=n.status", ("output.topic", "name (its status topic)")),
-        ("dead_letter.topic=n.swaps", ("dead_letter.topic", "name (its topic of swaps)")),
-        ("output.topic=in.dead.replayed", ("output.topic", "dead_letter.topic (its topic of what was replayed)")),
+        ("dead_letter.topic=n.swaps", ("dead_letter.topic", "name (its swaps topic)")),
+        ("output.topic=in.dead.replayed", ("output.topic", "dead_letter.topic (its topic of replayed dead letters)")),
         ("input.topics=[in,in]", ("input.topics[0]", "input.topics[1]")),
     ],
 )

@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 
 from publisher.transactions.protocol import Counters
 from scorer.observability.metrics import Metrics
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 
 def test_batches_are_counted_by_label() -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from publisher.errors import Fatal
 from scorer.service.gpu_assignment import select
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 
 DRIVER = """
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int cuDeviceGetCount(int *count) {
 PROGRAM = """
 import os, sys
 from scorer.service import gpu_assignment, supervisor
-from scorer.settings.sections import ModelSettings
+from scorer.settings.model import ModelSettings
 from publisher.errors import Fatal
 from tests.unit.scorer.minimal import minimal
 
@@ -140,8 +140,8 @@ def test_a_device_that_is_not_visible_is_named() -> None:
     ("settings", "message"),
     [
         ({"devices": [0]}, "devices are GPUs and device is cpu"),
-        ({"device": "cuda", "devices": []}, "names no GPU"),
-        ({"device": "cuda", "devices": [0, 1, 0]}, "one of them twice"),
+        ({"device": "cuda", "devices": []}, "devices is empty or has a GPU twice"),
+        ({"device": "cuda", "devices": [0, 1, 0]}, "list each GPU once"),
         ({"device": "cuda", "devices": [-1]}, "greater than or equal to 0"),
     ],
 )

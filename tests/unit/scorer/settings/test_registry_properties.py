@@ -12,8 +12,8 @@ from scorer.decoding.schema_formats import schema_lookup
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, SchemaId
 from scorer.decoding.schema_formats.schema_registry_client import RegistryClient
 from scorer.settings import load, registry_properties
+from scorer.settings.input import SchemaRegistrySettings
 from scorer.settings.registry_properties import ALLOWED, SECRET
-from scorer.settings.sections import SchemaRegistrySettings
 from tests.support.canary import CANARY, URL, merged, seen_in
 from tests.unit.scorer.minimal import STATED
 

@@ -15,7 +15,7 @@ from scorer.backends import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.servable import Canary, Servable
 from scorer.models.traffic_split import Split
-from scorer.settings.shadow import ShadowSection
+from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import Arms
 from scorer.worker.score_batch import Scored
 from scorer.worker.score_records import Target
@@ -130,7 +130,7 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     events = batch(values_of(2_000))
     servable = SimpleNamespace(resolution=SimpleNamespace(identity="it@3"))
     candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, servable))
-    sampling = Sampling(quarantine(), ShadowSection(share=30))
+    sampling = Sampling(quarantine(), ShadowSettings(share=30))
     arms = sampling.arms(events, candidate)
     assert arms is not None
     assert arms.sampled is not None
@@ -142,11 +142,11 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     refused = sampling.arms(events, Canary(DIGEST, percent, candidate.split, None, "2.0.0"))
     assert refused is not None
     assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
-    lethal = Sampling(quarantine("it@3"), ShadowSection()).arms(events, candidate)
+    lethal = Sampling(quarantine("it@3"), ShadowSettings()).arms(events, candidate)
     assert lethal is not None
     assert (lethal.candidate, lethal.why) == (None, "refused")
 
 
 def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
-    sampling = Sampling(quarantine(), ShadowSection(max_lag_seconds=5))
+    sampling = Sampling(quarantine(), ShadowSettings(max_lag_seconds=5))
     assert sampling.too_late({("in", 0): 5.0, ("in", 1): 5.1, ("in", 2): 0.0}) == [("in", 1)]

@@ -16,7 +16,7 @@ from scorer.decoding.types import LookUpsPending
 from scorer.models.constant_fallback import FALLBACK
 from scorer.models.servable import Canary
 from scorer.models.traffic_split import Split
-from scorer.settings.fallback import FallbackSettings
+from scorer.settings.model import FallbackSettings
 from scorer.worker.score_batch import Scored
 from tests.unit.scorer.consumer.group import end, event
 from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped

@@ -16,7 +16,7 @@ from scorer.decoding.schema_formats.schema_id_headers import frame, reference
 from scorer.decoding.schema_formats.schema_lookup import RegistrySource
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
 from scorer.decoding.types import Decoded, Poison
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, avro_record, settings_of
 

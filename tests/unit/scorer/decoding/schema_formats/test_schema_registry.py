@@ -19,7 +19,7 @@ from scorer.decoding.schema_formats.schema_registry import (
     SchemaId,
 )
 from scorer.decoding.types import LookUpsPending, Poison
-from scorer.settings.sections import SchemaRegistrySettings
+from scorer.settings.input import SchemaRegistrySettings
 
 GOOD = Schema("avro", "{}")
 

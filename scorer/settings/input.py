@@ -1,0 +1,75 @@
+"""The settings of the events that a scorer reads (`input`) and of their schemas (`schema_registry`)."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from model_registry.package import json_path
+from publisher.runtime.configuration import Section, TopicName
+from scorer.settings import registry_properties
+
+NAMELESS_FORMATS = ("json-array", "float32", "bytes")
+"""Formats whose events have no named fields."""
+SCHEMA_FORMATS = ("avro", "protobuf")
+"""Formats whose events need a schema."""
+
+
+class InputSettings(Section):
+    """The topics that events are read from, and how an event is decoded."""
+
+    topics: list[TopicName] = Field(min_length=1)
+    """The topics to read events from."""
+    format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf", "bytes"] = "json"
+    """The format of an event; `scorer/docs/formats.md` describes each."""
+    schema_file: Path | None = None
+    """The schema of `avro` or `protobuf` events without a schema registry: an `.avsc` or `.proto` file, or a descriptor set."""
+    message: str | None = Field(default=None, min_length=1)
+    """The Protobuf message of an event, if `schema_file` has several."""
+    id: Annotated[str, AfterValidator(json_path.canonical)] = Field(default="header:ce_id", min_length=1)
+    """The path of an event's id (`after.id`, `"a.b"`), or `header:ce_id`. An event without an id gets
+    `<region>/<topic>/<partition>/<offset>`."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where a group without committed offsets starts. A partition that is added later is always read from its beginning."""
+    tombstones: Literal["dead-letter", "skip"] = "dead-letter"
+    """What to do with an event whose value is null."""
+    max_event_bytes: int = Field(default=1_000_000, ge=1)
+    """The largest event (bytes). A larger one is dead-lettered (`oversize`)."""
+    expanded_bytes: int = Field(default=268_435_456, ge=1_048_576, le=2_000_000_000)
+    """The largest decompressed record batch (bytes). A larger one is dead-lettered as a whole (`unreadable-batch`)."""
+
+    @property
+    def id_field(self) -> str | None:
+        """The path of the event field that holds the id, or None if only the header does."""
+        return None if self.id == "header:ce_id" else self.id
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "InputSettings":
+        if self.format in NAMELESS_FORMATS and self.id_field:
+            raise ValueError(f"format {self.format} has no named fields, so there is no id at {self.id!r}; use header:ce_id")
+        if self.format == "json-envelope" and len(json_path.parse(self.id)) > 1:
+            raise ValueError(f"format json-envelope has the id beside the features; give a name, not the path {self.id!r}")
+        if self.schema_file and self.format not in SCHEMA_FORMATS:
+            raise ValueError(f"format {self.format} has no schema; leave schema_file out")
+        if self.message and not (self.schema_file and self.format == "protobuf"):
+            raise ValueError("message selects a message of a Protobuf schema_file; leave it out")
+        return self
+
+
+class SchemaRegistrySettings(Section):
+    """The schema registry and the properties of its client."""
+
+    url: Annotated[str, AfterValidator(registry_properties.check_url)] | None = Field(default=None, pattern=r"^https?://")
+    """The URL of the schema registry for `avro` and `protobuf` (Confluent's API)."""
+    extra: Annotated[dict[str, str | int | float | bool], AfterValidator(registry_properties.check)] = Field(
+        default_factory=dict, repr=False
+    )
+    """Properties of Confluent's client: TLS, credentials, timeouts. Secrets are never printed."""
+
+    @property
+    def client(self) -> dict[str, str | int | float | bool]:
+        """The properties of Confluent's client; `extra` overrides the timeouts.
+
+        The timeouts are short because the scoring thread waits for the response."""
+        timeouts = {"timeout": 3, "max.retries": 1, "retries.wait.ms": 200}
+        return {"url": self.url or "", **timeouts, **self.extra}

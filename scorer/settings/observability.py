@@ -1,0 +1,22 @@
+"""The settings of health, metrics (`http`) and traces (`tracing`)."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from publisher.runtime.configuration import Listen, Section
+from scorer.settings import registry_properties
+
+
+class HttpSettings(Section):
+    """The address of health and metrics."""
+
+    listen: Listen = "127.0.0.1:9464"
+    """The address of `/livez`, `/readyz` and `/metrics`. Worker k adds k to the port; port 0 takes any free one."""
+
+
+class TracingSettings(Section):
+    """The collector of traces."""
+
+    endpoint: Annotated[str, AfterValidator(registry_properties.check_url)] | None = Field(default=None, pattern=r"^https?://")
+    """The OTLP/HTTP collector of traces, `http://host:4318`: one span per batch. Needs the extra `tracing`."""

@@ -1,0 +1,49 @@
+"""The settings of a shadow process: those of its scorer with a group, an output topic and an address of its own."""
+
+from publisher.runtime import configuration
+from publisher.runtime.configuration import Name
+from scorer.settings import Settings
+
+LATENCY_TARGET_MS = 1_000.0  # nothing waits for a shadow's scores: fewer transactions cost the brokers less
+
+
+class ShadowWorkerSettings(Settings):
+    """The settings of a process that scores in the shadow of the scorers named `shadowed`.
+
+    The process reports on their status topic and is notified of channel moves there. It writes no dead letters and no version
+    change records."""
+
+    shadowed: Name
+
+    @classmethod
+    def from_scorer(cls, settings: Settings) -> "ShadowWorkerSettings":
+        """Derive the shadow's settings. A shadow without committed offsets starts at the end of the input.
+
+        Raises:
+            SettingsError: A name or topic of the shadow is not valid, or is already in use.
+        """
+        values = settings.model_dump()
+        return configuration.validated(
+            cls,
+            values
+            | {
+                "name": settings.shadow_group,
+                "shadowed": settings.name,
+                "input": values["input"] | {"start": "latest"},
+                "output": values["output"] | {"topic": settings.shadow_topic},
+                "batching": values["batching"] | {"latency_target_ms": LATENCY_TARGET_MS},
+                "http": values["http"] | {"listen": settings.shadow.listen},
+            },
+        )
+
+    @property
+    def offsets_command(self) -> str:
+        return f"{super().offsets_command} --shadow"
+
+    @property
+    def answer_topics(self) -> tuple[str, ...]:
+        return (self.output.topic,)
+
+    @property
+    def status_topic(self) -> str:
+        return f"{self.shadowed}.status"
