@@ -53,7 +53,7 @@ WIDTH = 16  # columns of the longest bar
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class BatchCost:
     """One batch size. Seconds of the model alone, and of the loop: decoding, the model, encoding; and what one process reaches,
     Kafka's clients not counted."""
 
@@ -64,7 +64,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """`buckets` are those the model runs in, empty where it runs each batch at its size; `worthwhile` those of the usual ones
     that its cost curve would choose. `fixed` and `per_event` are the a and b of T(B) = a + b B, in seconds, of the loop.
     `batch` is the largest of the sizes that meets the latency target (seconds), 0 where none does; `events_per_second` is what
@@ -74,7 +74,7 @@ class Report:
     device: str
     buckets: tuple[int, ...]
     worthwhile: tuple[int, ...]
-    points: tuple[Point, ...]
+    points: tuple[BatchCost, ...]
     fixed: float
     per_event: float
     latency_target: float
@@ -110,7 +110,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
     return load(config or BASIS, flags).settings, found
 
 
-def measure(settings: Settings, folder: Package | None) -> Report:
+def measure(settings: Settings, folder: Package | None) -> BenchReport:
     """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
     try:
         found = folder or pull_version(settings)[0]
@@ -128,7 +128,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
     events = [example.event for example in found.golden] or [example_event(signature)]
     curve, points = _measured(settings, servable, [record(signature, event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
-    return Report(
+    return BenchReport(
         f"{found.name}:{found.version}",
         settings.model.device,
         getattr(servable.loaded.model, "buckets", ()),
@@ -144,7 +144,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
 
 def _measured(
     settings: Settings, servable: Servable, events: Sequence[WrittenRecord], sizes: Sequence[int]
-) -> tuple[dict[int, float], tuple[Point, ...]]:
+) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
@@ -152,10 +152,10 @@ def _measured(
     decoded = {size: decoder.decode(b.values, BatchParts(b, range(size))).tensors for size, b in batches.items()}
     curve = measured(sizes, lambda size: servable.loaded.run(decoded[size]), rounds=ROUNDS)
     loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
-    return curve, tuple(Point(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
+    return curve, tuple(BatchCost(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 
 
-def _line(points: Sequence[Point]) -> tuple[float, float]:
+def _line(points: Sequence[BatchCost]) -> tuple[float, float]:
     """a and b of T(B) = a + b B by least squares of the relative errors, neither negative."""
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
@@ -177,7 +177,7 @@ def _batch(topic: str, events: list[WrittenRecord]) -> Batch:
     )
 
 
-def shown(report: Report) -> Group:
+def shown(report: BenchReport) -> Group:
     """The curve, then what follows from it. Times are drawn by their logarithm, throughput as it is."""
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
@@ -200,7 +200,7 @@ def shown(report: Report) -> Group:
     return Group(table, *_lines(report))
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: BenchReport) -> list[str]:
     buckets = _list(report.buckets)
     own = f"The model runs in buckets of {buckets}" if buckets else "The model runs each batch at its own size"
     target = report.latency_target * 1e3

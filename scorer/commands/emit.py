@@ -19,9 +19,9 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime.command_line import Config, Json, Set, print_data, talk
 from publisher.runtime.interruption import counted
 from scorer.emit.delivery_counts import Confirmations
-from scorer.emit.event_lines import Line, events, kind_of
+from scorer.emit.event_lines import EventLine, events, kind_of
 from scorer.emit.event_writer import EventWriter
-from scorer.emit.record_template import Template
+from scorer.emit.record_template import RecordTemplate
 from scorer.settings import load
 
 SHOW_SECONDS = 0.2  # between two updates of the progress bar
@@ -67,7 +67,7 @@ def emit(
         raise typer.BadParameter("is empty; leave it out to write to the first input topic", param_hint="--topic")
     target = topic or settings.input.topics[0]
     kind = kind_of(settings.input.format, own=target in settings.input.topics, raw=raw_lines, part=value is not None)
-    template = Template(key, _headers(header or []), (value, base64) if value else None, time_field)
+    template = RecordTemplate(key, _headers(header or []), (value, base64) if value else None, time_field)
     confirmations = Confirmations(skip)
 
     def counts() -> dict[str, int]:
@@ -124,7 +124,7 @@ def _progress(file: Path) -> Iterator[Progress]:
         yield lambda events, read: bars.update(task, completed=read if size else 0, events=events)
 
 
-class Pace:
+class WritePace:
     """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
 
     def __init__(self, rate: float | None, began: float) -> None:
@@ -141,7 +141,9 @@ class Pace:
         return max(0.0, due - now)
 
 
-def write(writer: EventWriter, lines: Iterable[Line], template: Template, rate: float | None, progress: Progress) -> None:
+def write(
+    writer: EventWriter, lines: Iterable[EventLine], template: RecordTemplate, rate: float | None, progress: Progress
+) -> None:
     """Write lines, and wait until the broker has confirmed each.
 
     Partitions are chosen by key as the Java client does (murmur2). `rate` is events a second; `progress` is called a few times
@@ -150,7 +152,7 @@ def write(writer: EventWriter, lines: Iterable[Line], template: Template, rate: 
     Raises:
         Fatal: if the broker did not take an event, or if a line lacks a field.
     """
-    pace, read, shown = Pace(rate, time.monotonic()), 0, 0.0
+    pace, read, shown = WritePace(rate, time.monotonic()), 0, 0.0
     for count, line in enumerate(lines):
         now = time.monotonic()
         if (pause := pace.pause(count, now)) > 0:
@@ -159,7 +161,7 @@ def write(writer: EventWriter, lines: Iterable[Line], template: Template, rate: 
         read += len(line.data) + 1
         if count == 0:  # it waits half a second for its producer id: the others begin after that
             writer.confirm()
-            pace = Pace(rate, time.monotonic())
+            pace = WritePace(rate, time.monotonic())
         if now > shown + SHOW_SECONDS:
             progress(count + 1, read)
             shown = now

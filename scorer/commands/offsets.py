@@ -18,7 +18,7 @@ from scorer.settings.shadow_worker import ShadowWorkerSettings
 SECONDS = 10.0
 
 
-class Standing(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """One partition: the group's committed offset (None where there is none) within what the topic holds."""
 
     topic: str
@@ -43,20 +43,20 @@ def offsets(
         settings = ShadowWorkerSettings.from_scorer(settings)
     admin = connect(settings.kafka, f"{settings.name}.offsets")
     found = move(settings, admin, to, topic, partition) if to else standing(settings, admin)
-    print_data(as_json, {"offsets": [row._asdict() for row in found]}, lambda: table(Standing._fields, found))
+    print_data(as_json, {"offsets": [row._asdict() for row in found]}, lambda: table(PartitionOffsets._fields, found))
 
 
-def standing(settings: Settings, admin: AdminClient) -> list[Standing]:
+def standing(settings: Settings, admin: AdminClient) -> list[PartitionOffsets]:
     """Every input partition. Raises Fatal where the broker does not tell."""
     found = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
     with answered("check the broker", "the offsets cannot be read: "):
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
         places = [(topic.name, number) for topic in found.values() for number in range(topic.partitions)]
         bounds = Topics(settings.kafka, f"{settings.name}.offsets", "the broker", SECONDS, admin).bounds(places)
-    return [Standing(*place, committed.get(place), *bounds[place]) for place in places]
+    return [PartitionOffsets(*place, committed.get(place), *bounds[place]) for place in places]
 
 
-def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[Standing]:
+def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[PartitionOffsets]:
     """Move the group to `earliest`, `latest` or an offset; where it stands then. Raises Fatal. The group must have no members:
     a running scorer would go on from where it is and overwrite the move."""
     groups = _groups(settings, admin)

@@ -18,7 +18,7 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set, print_data, talk
-from scorer.console.scorer_fold import RUNNING, Heard, last_states
+from scorer.console.scorer_fold import RUNNING, ScorerState, last_states
 from scorer.observability.foreign_members import HINT, foreign, in_words
 from scorer.observability.output_topics import read_to_end
 from scorer.settings import Settings, load
@@ -55,7 +55,7 @@ def foreign_members(settings: Settings) -> list[GroupMember] | None:
         return None
 
 
-def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) -> Table:
+def table(name: str, found: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
     """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns. A
     scorer of the group `name` is called by its replica. `dead` counts the dead letters since a scorer began."""
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
@@ -74,7 +74,7 @@ def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) 
     return shown
 
 
-def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
+def _row(name: str, heard: ScorerState, now: float) -> tuple[str, ...]:
     scorer = heard.status
     champion = heard.champion
     state, age = heard.state(now), _short(int(max(0.0, now - heard.heard)))
@@ -96,13 +96,13 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
     )
 
 
-def _versions(heard: Heard) -> str:
+def _versions(heard: ScorerState) -> str:
     """The champion's version, and the candidate's beside it."""
     beside = [f", {role} {version.version}" for role, version in heard.status.versions.items() if role != CHAMPION]
     return (heard.champion.version or "-") + "".join(beside)
 
 
-def _dead_letters(heard: Heard) -> int:
+def _dead_letters(heard: ScorerState) -> int:
     return heard.status.counters.get("dead_letters", 0)
 
 

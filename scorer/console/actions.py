@@ -19,7 +19,7 @@ from model_registry.stores import Store
 from publisher.errors import Aborted, Fatal
 from publisher.runtime.interruption import Interruption
 from scorer.console.command_lines import CommandLines
-from scorer.console.state import Deed, State
+from scorer.console.state import Action, ConsoleState
 from scorer.dead_letters import replay
 from scorer.dead_letters.parse import Selection
 from scorer.models.registry_access import move_key
@@ -32,10 +32,12 @@ from scorer.settings import Settings
 UNFIT_SHOWN = 3
 
 
-class Actions:
+class ActionRunner:
     """Each method returns at once; the state tells the outcome. `moved` is called after a move of the channel."""
 
-    def __init__(self, settings: Settings, lines: CommandLines, store: Store, state: State, moved: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, lines: CommandLines, store: Store, state: ConsoleState, moved: Callable[[], None]
+    ) -> None:
         self._settings = settings
         self._lines = lines
         self._store = store
@@ -97,7 +99,7 @@ class Actions:
         return said
 
     def _do(self, actor: str, command: str, work: Callable[[], str]) -> None:
-        deed = Deed(next(self._numbers), time.time(), actor, command)
+        deed = Action(next(self._numbers), time.time(), actor, command)
         self._state.did(deed)
 
         def run() -> None:

@@ -50,7 +50,7 @@ class _Judgement(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class IntervalBar:
     """A rule. `left`, `right`, `mean`, `zero` and `edge` (the margin) are places from 0 to WIDTH; `left` and `right` are the
     interval's ends, or the bar's where those lie outside; `mean` is None where there is no estimate. `tone` is good, bad or
     wait."""
@@ -66,7 +66,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class DecisionMatrix:
     """Decisions of both versions on the same events: `counts` has a row for each of the champion's `names`, and a column for
     each of the candidate's. `alike` is the share of all events that both decide alike, `rest` how many are not shown."""
 
@@ -77,13 +77,13 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class AnalysisView:
     """`pairs` are those of the rule that has most; `psi` and `ks` compare the scores of both on the same events."""
 
     verdict: str
     why: Sequence[str]
-    bars: Sequence[Bar]
-    matrix: Matrix | None
+    bars: Sequence[IntervalBar]
+    matrix: DecisionMatrix | None
     psi: float | None
     ks: float | None
     dropped: Sequence[tuple[str, int]]
@@ -91,13 +91,13 @@ class Judged:
     pairs: int
 
 
-def judged(told: dict[str, Any] | None) -> Judged | None:
+def analysis_view(told: dict[str, Any] | None) -> AnalysisView | None:
     """A judgement as a controller tells it; None where there is none, or it does not read."""
     try:
         found = msgspec.convert(told, _Judgement)
     except msgspec.ValidationError:
         return None
-    return Judged(
+    return AnalysisView(
         verdict=found.verdict,
         why=found.why[:LINES],
         bars=[_bar(rule) for rule in found.rules[:RULES]],
@@ -110,7 +110,7 @@ def judged(told: dict[str, Any] | None) -> Judged | None:
     )
 
 
-def _bar(told: _Rule) -> Bar:
+def _bar(told: _Rule) -> IntervalBar:
     infinite = Interval()
     low, high = infinite.low if told.low is None else told.low, infinite.high if told.high is None else told.high
     rule = Rule(told.rule, told.margin, signed=told.rule != FLIPS)
@@ -129,10 +129,10 @@ def _bar(told: _Rule) -> Bar:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
 
     mean = None if told.estimate is None else place(told.estimate)
-    return Bar(finding, tone, said, place(low), place(high), mean, place(0.0), place(told.margin))
+    return IntervalBar(finding, tone, said, place(low), place(high), mean, place(0.0), place(told.margin))
 
 
-def _matrix(flips: Sequence[_Flip]) -> Matrix | None:
+def _matrix(flips: Sequence[_Flip]) -> DecisionMatrix | None:
     counts: Counter[tuple[str, str]] = Counter()
     for each in flips:
         counts[each.champion or NO_DECISION, each.candidate or NO_DECISION] += each.events
@@ -146,4 +146,4 @@ def _matrix(flips: Sequence[_Flip]) -> Matrix | None:
     shown = [name for name, _ in names.most_common(NAMES)]
     rows = [[counts[champion, candidate] for candidate in shown] for champion in shown]
     alike = sum(events for (champion, candidate), events in counts.items() if champion == candidate) / total
-    return Matrix(shown, rows, alike, total - sum(map(sum, rows)))
+    return DecisionMatrix(shown, rows, alike, total - sum(map(sum, rows)))

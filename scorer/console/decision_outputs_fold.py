@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from scorer.console.records import ScoreRecord
+from scorer.console.records import SampledScore
 from scorer.evaluation.decision_output import part_of
 
 KEPT = 100  # digests
@@ -14,16 +14,16 @@ WAITING = 5_000  # scores that wait for the registry's answer
 
 
 @dataclass(slots=True)
-class OutputsFold:
+class DecisionOutputsFold:
     """`names` has the output of each known version, by digest, None if it is unknown; `wanted` are the digests to look up.
     `waiting` are the newest scores of these, and `unknown` counts by digest the scores whose output is unknown."""
 
     names: dict[str, str | None] = field(default_factory=dict)
     wanted: set[str] = field(default_factory=set)
-    waiting: deque[ScoreRecord] = field(default_factory=lambda: deque(maxlen=WAITING))
+    waiting: deque[SampledScore] = field(default_factory=lambda: deque(maxlen=WAITING))
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def decided(self, record: ScoreRecord) -> ScoreRecord | None:
+    def decided(self, record: SampledScore) -> SampledScore | None:
         """Return the record with the part of its score that figures are made of; None if it waits until that is known."""
         score = record.score
         if not isinstance(score, dict):
@@ -38,7 +38,7 @@ class OutputsFold:
         self.unknown[record.digest] += name is None
         return replace(record, score=part_of(score, name))
 
-    def found(self, digest: str, name: str | None) -> list[ScoreRecord]:
+    def found(self, digest: str, name: str | None) -> list[SampledScore]:
         """Take in what the registry states of a version, and return its scores that waited; of too many versions the one known
         for longest is forgotten."""
         self.wanted.discard(digest)

@@ -21,11 +21,11 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.tail import Following
 from scorer import topics
 from scorer.console import records
-from scorer.console.label_quality_fold import LabelledFold
-from scorer.console.records import ScoreRecord, SwapRecord
+from scorer.console.label_quality_fold import LabelQualityFold
+from scorer.console.records import SampledScore, VersionChange
 from scorer.console.score_distribution_fold import KEPT as SCORES_KEPT
-from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, State
-from scorer.console.topic_sampler import Sampled
+from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, ConsoleState
+from scorer.console.topic_sampler import TopicSampler
 from scorer.dead_letters import parse as letters
 from scorer.decoding.batch import Headers
 from scorer.evaluation.join_labels import labels_of
@@ -46,17 +46,17 @@ UNSEEN = 1 << 31, 1 << 62
 log = logging.getLogger(__name__)
 
 
-class NoIds:
+class NoIdReader:
     """Reads no id: whether a dead letter can be replayed does not depend on it."""
 
     def of(self, value: bytes | None, headers: Headers = None) -> None:
         """Return None."""
 
 
-class BusFeed:
+class KafkaFeed:
     """Reads until `close`."""
 
-    def __init__(self, settings: Settings, state: State) -> None:
+    def __init__(self, settings: Settings, state: ConsoleState) -> None:
         self._settings = settings
         self._state = state
         self._skipped = SkippedRecords(log)
@@ -70,12 +70,12 @@ class BusFeed:
             settings.rollouts_topic: self._rollout,
         }
         self._as_json = formats.as_json(settings)
-        self._sampled = {settings.output.topic: Sampled(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
+        self._sampled = {settings.output.topic: TopicSampler(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
         if topic := settings.labels.topic:
-            state.labelled = LabelledFold(settings.labels.max_events, tuple(settings.labels.classes))
+            state.labelled = LabelQualityFold(settings.labels.max_events, tuple(settings.labels.classes))
             self._handlers[topic] = self._label
             self._read_label = labels_of(settings)
-            self._sampled[topic] = Sampled(topic, LABELS, LABELS_BACK + LABELS)
+            self._sampled[topic] = TopicSampler(topic, LABELS, LABELS_BACK + LABELS)
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
         self._thread.start()
 
@@ -104,7 +104,7 @@ class BusFeed:
 
     def _begin(self) -> None:
         """Everything is read again from a known place; the points of the flow stay."""
-        fresh, state = State(), self._state
+        fresh, state = ConsoleState(), self._state
         inputs = self._settings.input.topics
         self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
         admin = connect(self._settings.kafka, f"{self._settings.name}.console")
@@ -193,7 +193,7 @@ class BusFeed:
         self._state.scorers.hear(message.key(), message.value(), time.time())
 
     def _swap(self, message: Message) -> None:
-        if (record := records.decoded(message.value(), SwapRecord)) is not None:
+        if (record := records.decoded(message.value(), VersionChange)) is not None:
             self._state.swaps.hear(record)
         else:
             self._skip(message, "it is no swap record")
@@ -204,7 +204,7 @@ class BusFeed:
     def _letter(self, message: Message) -> None:
         unfit = ""
         try:
-            letters.check_target(letters.read(message, NoIds(), time.time_ns() // 1_000_000), self._inputs)
+            letters.check_target(letters.read(message, NoIdReader(), time.time_ns() // 1_000_000), self._inputs)
         except letters.Unfit as error:
             unfit = str(error)
         self._state.letters.hear(records.letter(message, headers_of_one(message) or [], unfit))
@@ -215,7 +215,7 @@ class BusFeed:
     def _score(self, message: Message) -> None:
         live = (message.topic(), message.partition()) not in self._following.unread
         try:
-            record = records.decoded(self._as_json(message.value() or b""), ScoreRecord)
+            record = records.decoded(self._as_json(message.value() or b""), SampledScore)
         except (ValueError, Fatal) as error:
             self._skip(message, error)
             return

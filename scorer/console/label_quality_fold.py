@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from scorer.console.records import ScoreRecord
+from scorer.console.records import SampledScore
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import known
 from scorer.evaluation.label_columns import Answers, Labels
@@ -18,7 +18,7 @@ NOWHERE = ("labels", 0)
 
 
 @dataclass(slots=True)
-class LabelledFold:
+class LabelQualityFold:
     """At most `most` answers and as many labels are kept. Of more, those whose ids hash low: the same of both, so that they
     meet however late a label comes. `unusable` counts the labels without an id or an outcome, by reason."""
 
@@ -31,7 +31,7 @@ class LabelledFold:
     _found: Assessment | None = None
     _next: float = 0.0
 
-    def hear(self, record: ScoreRecord) -> None:
+    def hear(self, record: SampledScore) -> None:
         """Take in a score; a later one of the same id takes its place."""
         if record.status == "scored" and record.id and (key := digest(record.id)) <= self._bound:
             self.answers[key] = (record.score, record.decision, record.version)

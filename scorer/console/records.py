@@ -13,10 +13,10 @@ from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
-Told = TypeVar("Told")
+RecordType = TypeVar("RecordType")
 
 
-class SwapRecord(msgspec.Struct, frozen=True):
+class VersionChange(msgspec.Struct, frozen=True):
     """One partition's change of version. `cut_over_offset` is the first offset that the new one scored."""
 
     scorer: str
@@ -36,19 +36,19 @@ class SwapRecord(msgspec.Struct, frozen=True):
         return self.topic, self.partition
 
 
-class Source(msgspec.Struct, frozen=True):
+class EventPosition(msgspec.Struct, frozen=True):
     topic: str
     partition: Int64
     offset: Int64
 
 
-class ScoreRecord(msgspec.Struct, frozen=True):
+class SampledScore(msgspec.Struct, frozen=True):
     """A score. Times are Unix ms; `score` is a number, an array, named outputs, or None where the event had expired. `arm` is
     whose turn the event was, `fallback` why another answered it."""
 
     version: str
     status: str
-    source: Source
+    source: EventPosition
     event_ms: Unix
     scored_ms: Unix
     score: Any = None
@@ -92,7 +92,7 @@ class DeadLetter:
     unfit: str = ""
 
 
-def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
+def decoded(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
     """The record that is the value, as JSON; None if it is none of that type."""
     try:
         return documents.decode(value, type_)

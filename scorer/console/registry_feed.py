@@ -7,7 +7,7 @@ from model_registry.channels import channel
 from model_registry.errors import NotFound, RegistryError
 from model_registry.oci import tags
 from model_registry.stores import Store
-from scorer.console.state import Channel, RegistryView, State
+from scorer.console.state import Channel, ConsoleState, RegistryView
 from scorer.evaluation.decision_output import decided_output
 
 LOOK_SECONDS = 1.0
@@ -18,7 +18,7 @@ MOVES = 500  # of each that are shown
 class RegistryFeed:
     """Looks until `close`."""
 
-    def __init__(self, store: Store, state: State) -> None:
+    def __init__(self, store: Store, state: ConsoleState) -> None:
         self._store = store
         self._state = state
         self._known: dict[str, tuple[str, Channel]] = {}

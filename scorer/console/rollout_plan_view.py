@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scorer.console.analysis_view import Judged, judged
-from scorer.console.state import State
+from scorer.console.analysis_view import AnalysisView, analysis_view
+from scorer.console.state import ConsoleState
 from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
 from scorer.rollout.controller.log_records import Entry, Kind, Outcome, Planned
 from scorer.rollout.controller.plan import Step
@@ -15,7 +15,7 @@ DONE, NOW, ENDED, NEXT = "done", "now", "ended", "next"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StepView:
     """A step of the plan. `place` is done, now, ended (it went no further) or next; `wanted` is its bake time (s)."""
 
     name: str
@@ -25,7 +25,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CanarySample:
     """What the candidate of a canary is to get, of the keys, and has got, of the `events` sampled at this revision.
     `answered` is how many of its events the champion answered."""
 
@@ -36,7 +36,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LogEntryView:
     """An entry of the log. `at` in Unix seconds; `revision` is the channel's from there on, 0: it did not move."""
 
     seq: int
@@ -49,7 +49,7 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class RolloutPanel:
     """A rollout. `silent` is for how long nobody has told anything of it (s), `controller` who told last. `baked` and `wanted`
     (s) are its step's clock. `for_person`: it waits for a person's word. `judgement` is the last, and of its last step."""
 
@@ -58,7 +58,7 @@ class Panel:
     candidate: str
     champion: str
     outcome: str
-    stages: Sequence[Stage]
+    stages: Sequence[StepView]
     paused: bool
     aborted: str
     for_person: bool
@@ -67,10 +67,10 @@ class Panel:
     wanted: int
     controller: str
     silent: float
-    judgement: Judged | None
+    judgement: AnalysisView | None
     psi_limit: float
-    share: Share | None
-    log: Sequence[Logged]
+    share: CanarySample | None
+    log: Sequence[LogEntryView]
     log_left_out: int
 
     @property
@@ -83,7 +83,7 @@ class Panel:
         return self.running and self.silent >= SILENT_SECONDS
 
 
-def panel(state: State, now: float) -> Panel | None:
+def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
     """The newest rollout at `now` (Unix seconds), running or ended; None where there was none."""
     rollout = state.rollouts.newest
     if rollout is None:
@@ -91,7 +91,7 @@ def panel(state: State, now: float) -> Panel | None:
     told = rollout.state
     step, running = rollout.at(), rollout.outcome is None
     answered = rollout.step in rollout.approved or rollout.aborted is not None
-    return Panel(
+    return RolloutPanel(
         id=rollout.id,
         step=rollout.step,
         candidate=rollout.rivals.candidate.version,
@@ -106,7 +106,7 @@ def panel(state: State, now: float) -> Panel | None:
         wanted=step.seconds if step and running else 0,
         controller=told.controller if told else "",
         silent=rollout.silent(now),
-        judgement=judged(rollout.judgement()),
+        judgement=analysis_view(rollout.judgement()),
         psi_limit=rollout.plan.rules.psi,
         share=_share(state, rollout) if running else None,
         log=[_logged(rollout, entry) for entry in rollout.log[: -ENTRIES - 1 : -1]],
@@ -114,7 +114,7 @@ def panel(state: State, now: float) -> Panel | None:
     )
 
 
-def pairs(state: State) -> tuple[Panel, Judged] | None:
+def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
     """The judgement of the rollout that runs, on events that both versions scored; None without such pairs."""
     found = panel(state, 0.0) if state.rollouts.running is not None else None
     if found is None or found.judgement is None or not found.judgement.pairs:
@@ -122,7 +122,7 @@ def pairs(state: State) -> tuple[Panel, Judged] | None:
     return found, found.judgement
 
 
-def _stages(rollout: Rollout) -> list[Stage]:
+def _stages(rollout: Rollout) -> list[StepView]:
     completed = rollout.outcome is Outcome.COMPLETED
 
     def place(at: int) -> str:
@@ -132,23 +132,23 @@ def _stages(rollout: Rollout) -> list[Stage]:
             return NOW if rollout.outcome is None else ENDED
         return NEXT
 
-    return [Stage(str(step), place(at), step.seconds, step.approve) for at, step in enumerate(rollout.plan.steps)]
+    return [StepView(str(step), place(at), step.seconds, step.approve) for at, step in enumerate(rollout.plan.steps)]
 
 
-def _share(state: State, rollout: Rollout) -> Share | None:
+def _share(state: ConsoleState, rollout: Rollout) -> CanarySample | None:
     step = rollout.at()
     if step is None or step.canary is None:
         return None
     split = state.arms.split(rollout.revision)
     found = split.canary / split.events if split.events else None
-    return Share(step.canary / 100, split.events, found, split.answered)
+    return CanarySample(step.canary / 100, split.events, found, split.answered)
 
 
-def _logged(rollout: Rollout, entry: Entry) -> Logged:
+def _logged(rollout: Rollout, entry: Entry) -> LogEntryView:
     steps = rollout.plan.steps
     step: Step | None = steps[entry.step] if 0 <= entry.step < len(steps) else None
     revision = entry.revision if entry.kind in (Kind.STARTED, Kind.MOVED) else 0
-    return Logged(
+    return LogEntryView(
         entry.seq, entry.at_ms / 1_000, _what(rollout, entry), str(step) if step else "", entry.by, entry.why, revision
     )
 

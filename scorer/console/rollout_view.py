@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from model_registry.channels.history import Move
 from scorer.console.pagination import Page, page
-from scorer.console.records import SwapRecord
-from scorer.console.scorer_fold import Heard
-from scorer.console.state import Channel, State
+from scorer.console.records import VersionChange
+from scorer.console.scorer_fold import ScorerState
+from scorer.console.state import Channel, ConsoleState
 from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, Verdict
 
 SQUARES = 600  # partitions that are drawn one by one
@@ -29,7 +29,7 @@ class ServedVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class PartitionSquare:
     """One partition and the version that scored it last."""
 
     place: str
@@ -39,10 +39,10 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScorerRow:
     """A scorer in the table, heard of `silent` seconds ago. `outcome` is flipped, waiting or refused in the newest move."""
 
-    heard: Heard
+    heard: ScorerState
     state: str
     outcome: str
     reason: str
@@ -50,27 +50,27 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class ChannelView:
     channel: Channel | None
     move: Move | None
     verdict: Verdict | None
     counts: Counter[str]
     refusals: Sequence[tuple[str, str]]
     served: Sequence[ServedVersion]
-    squares: Sequence[Square]
+    squares: Sequence[PartitionSquare]
     squares_left_out: int
-    flips: Sequence[SwapRecord]
-    rows: Page[Row]
+    flips: Sequence[VersionChange]
+    rows: Page[ScorerRow]
     states: Counter[str]
 
 
-def tones(state: State) -> dict[str, int]:
+def tones(state: ConsoleState) -> dict[str, int]:
     """A number for each version, the same on every page: by where it stands among the registry's versions."""
     known = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(known))}
 
 
-def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollout:
+def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: float) -> ChannelView:
     """The page of the channel `tag` at `now` (Unix seconds). `query` may filter the table: q, show, page."""
     channel = state.registry.channels.get(tag)
     move = channel.move if channel else None
@@ -78,18 +78,18 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
     colours = tones(state)
     outcomes = {s.scorer: (s.outcome, s.reason) for s in verdict.scorers} if verdict else {}
     rows = [
-        Row(heard, heard.state(now), *outcomes.get(heard.status.scorer, ("", "")), max(0.0, now - heard.heard))
+        ScorerRow(heard, heard.state(now), *outcomes.get(heard.status.scorer, ("", "")), max(0.0, now - heard.heard))
         for heard in state.scorers.listed(now)
     ]
     needle, show = query.get("q", "").strip().lower(), query.get("show", "")
 
-    def matches(row: Row) -> bool:
+    def matches(row: ScorerRow) -> bool:
         status, champion = row.heard.status, row.heard.champion
         text = f"{status.scorer} {status.region} {champion.version} {champion.digest} {status.tag}".lower()
         return needle in text and (not show or show in (row.outcome, row.state))
 
     last = sorted(state.swaps.last.values(), key=lambda record: record.place)
-    return Rollout(
+    return ChannelView(
         channel=channel,
         move=move,
         verdict=verdict,
@@ -97,7 +97,8 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
         refusals=[(row.heard.status.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
         served=_served(state.scorers.live(now), colours),
         squares=[
-            Square(f"{r.topic}[{r.partition}]", r.version, r.cut_over_offset, colours.get(r.version, 0)) for r in last[:SQUARES]
+            PartitionSquare(f"{r.topic}[{r.partition}]", r.version, r.cut_over_offset, colours.get(r.version, 0))
+            for r in last[:SQUARES]
         ],
         squares_left_out=max(0, len(last) - SQUARES),
         flips=list(state.swaps.recent)[:FLIPS],
@@ -106,7 +107,7 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
     )
 
 
-def headline(view: Rollout) -> tuple[str, str]:
+def headline(view: ChannelView) -> tuple[str, str]:
     """The state of the newest move in one word for the colour, and in one sentence."""
     if view.move is None or view.verdict is None:
         return "idle", "no move of this channel is known"
@@ -127,7 +128,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _served(live: Sequence[Heard], colours: dict[str, int]) -> list[ServedVersion]:
+def _served(live: Sequence[ScorerState], colours: dict[str, int]) -> list[ServedVersion]:
     scorers: Counter[tuple[str, str]] = Counter()
     partitions: Counter[tuple[str, str]] = Counter()
     for heard in live:

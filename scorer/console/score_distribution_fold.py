@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scorer.console.records import ScoreRecord
+from scorer.console.records import SampledScore
 from scorer.evaluation.drift import psi
 from scorer.models.constant_fallback import FALLBACK
 
@@ -17,7 +17,7 @@ FEWEST = 200  # scores of each version, before a comparison says anything
 
 
 @dataclass(slots=True)
-class Window:
+class ScoreWindow:
     """The newest scores of one version. `seen` counts all that were sampled; times are Unix ms."""
 
     numbers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -27,7 +27,7 @@ class Window:
     fallback: int = 0
     last_ms: int = 0
 
-    def hear(self, record: ScoreRecord) -> None:
+    def hear(self, record: SampledScore) -> None:
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.status == FALLBACK:  # no version's score
@@ -50,16 +50,16 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class ScoresFold:
+class ScoreDistributionFold:
     """By version, the one heard of longest ago first."""
 
-    windows: dict[str, Window] = field(default_factory=dict)
+    windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
-    def hear(self, record: ScoreRecord) -> None:
+    def hear(self, record: SampledScore) -> None:
         """Take in a score. Of more than VERSIONS the one that was silent longest is forgotten."""
         window = self.windows.get(record.version)
         if window is None:
-            window = self.windows[record.version] = Window()
+            window = self.windows[record.version] = ScoreWindow()
             if len(self.windows) > VERSIONS:
                 del self.windows[min(self.windows, key=lambda version: self.windows[version].last_ms or 2**62)]
         window.hear(record)
@@ -77,7 +77,7 @@ class ScoresFold:
 
     def stability(self, before: str, now: str) -> float | None:
         """The population stability index of two versions' scores; None where there are too few."""
-        old, new = (self.windows.get(version, Window()).numbers for version in (before, now))
+        old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 
 

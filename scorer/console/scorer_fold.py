@@ -18,7 +18,7 @@ NOTHING = VersionStatus("", "", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ScorerState:
     """A scorer's last record; `heard` in Unix seconds. `rate` in events a second and `fill` in events a batch are those since
     the record `base`."""
 
@@ -45,10 +45,10 @@ class Heard:
 
 
 @dataclass(slots=True)
-class ScorersFold:
+class ScorerFold:
     """The last word of every scorer of a status topic, by name."""
 
-    last: NewestScorers[Heard] = field(default_factory=NewestScorers)
+    last: NewestScorers[ScorerState] = field(default_factory=NewestScorers)
     fleet: fleet_status.Fleet = field(default_factory=fleet_status.Fleet)
     _wanted: set[Partition] = field(default_factory=set)
     _move: tuple[str, int] = ("", 0)
@@ -61,12 +61,12 @@ class ScorersFold:
         self.last.put(name, _after(self.last.get(name), *found), len(value or b""))
         return True
 
-    def live(self, now: float) -> list[Heard]:
+    def live(self, now: float) -> list[ScorerState]:
         """The scorers that run, by name; shadows are none."""
         running = (h for h in self.last.values() if h.state(now) == RUNNING and not h.status.shadow)
         return sorted(running, key=lambda h: h.status.scorer)
 
-    def listed(self, now: float) -> list[Heard]:
+    def listed(self, now: float) -> list[ScorerState]:
         """Those heard of within the last hour, by name."""
         recent = (h for h in self.last.values() if now - h.heard < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
@@ -85,19 +85,19 @@ class ScorersFold:
                 yield (p.topic, p.partition), p.lag
 
 
-def last_states(messages: Iterable[Message], now: float) -> list[Heard]:
+def last_states(messages: Iterable[Message], now: float) -> list[ScorerState]:
     """Return the last state of every scorer in records of the status topic, sorted by name; `now` in Unix seconds."""
-    fold = ScorersFold()
+    fold = ScorerFold()
     for message in messages:
         fold.hear(message.key(), message.value(), now)
     return [state for _, state in sorted(fold.last.items())]
 
 
-def _after(before: Heard | None, status: ScorerStatus, heard: float) -> Heard:
+def _after(before: ScorerState | None, status: ScorerStatus, heard: float) -> ScorerState:
     if before is None or before.base.started_ms != status.started_ms or status.state != RUNNING:
-        return Heard(status, heard, status)
+        return ScorerState(status, heard, status)
     seconds = (status.heartbeat_ms - before.base.heartbeat_ms) / 1_000
     if seconds < SHORTEST_SECONDS:
-        return Heard(status, heard, before.base, before.rate, before.fill)
+        return ScorerState(status, heard, before.base, before.rate, before.fill)
     events, batches = (status.counters.get(n, 0) - before.base.counters.get(n, 0) for n in ("events", "batches"))
-    return Heard(status, heard, status, max(0.0, events / seconds), events / batches if batches > 0 else 0.0)
+    return ScorerState(status, heard, status, max(0.0, events / seconds), events / batches if batches > 0 else 0.0)

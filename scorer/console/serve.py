@@ -9,11 +9,11 @@ from model_registry.commands.options import actor
 from model_registry.extras import install_command
 from model_registry.signing import policy
 from publisher.errors import USAGE, Fatal
-from scorer.console.actions import Actions
+from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
-from scorer.console.kafka_feed import BusFeed
+from scorer.console.kafka_feed import KafkaFeed
 from scorer.console.registry_feed import RegistryFeed
-from scorer.console.state import State
+from scorer.console.state import ConsoleState
 from scorer.console.training.feed import TrainingFeed
 from scorer.models.registry_access import open_source
 from scorer.settings import Settings
@@ -45,10 +45,10 @@ def serve(
         hint = install_command("console")
         raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
     listener, host = _listener(listen)
-    state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
+    state, lines, store = ConsoleState(), CommandLines(settings, str(config)), open_source(settings)
     keys = policy.read(settings.model.policy).keys if settings.model.policy else ()
-    bus, registry, training = BusFeed(settings, state), RegistryFeed(store, state), TrainingFeed(store, state, keys)
-    actions = Actions(settings, lines, store, state, registry.hurry) if allow_actions else None
+    bus, registry, training = KafkaFeed(settings, state), RegistryFeed(store, state), TrainingFeed(store, state, keys)
+    actions = ActionRunner(settings, lines, store, state, registry.hurry) if allow_actions else None
     hosts = [*LOOPBACK, *allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
     console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
     server = uvicorn.Server(

@@ -4,13 +4,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from model_registry.channels.roles import CANARY
-from scorer.console.records import ScoreRecord
+from scorer.console.records import SampledScore
 
 KEPT = 5_000  # newest scores
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SampledSplit:
     """Of `events` sampled scores so many were the `canary`'s turn; for so many of those the champion `answered`."""
 
     events: int
@@ -19,17 +19,17 @@ class Split:
 
 
 @dataclass(slots=True)
-class ArmsFold:
+class SplitFold:
     """The newest sampled scores: their revision, arm, and whether another answered."""
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def hear(self, record: ScoreRecord) -> None:
+    def hear(self, record: SampledScore) -> None:
         """Take in a score."""
         self.scores.append((record.revision, record.arm, bool(record.fallback)))
 
-    def split(self, revision: int) -> Split:
+    def split(self, revision: int) -> SampledSplit:
         """Of the scores of a revision of the channel."""
         mine = [(arm, fallback) for at, arm, fallback in self.scores if at == revision]
         canary = [fallback for arm, fallback in mine if arm == CANARY]
-        return Split(len(mine), len(canary), sum(canary))
+        return SampledSplit(len(mine), len(canary), sum(canary))

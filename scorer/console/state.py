@@ -15,18 +15,18 @@ from model_registry.channels.roles import CHAMPION, Role
 from publisher.audit.offset_set import Bitmap
 from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
-from scorer.console.decision_outputs_fold import OutputsFold
-from scorer.console.label_quality_fold import LabelledFold
-from scorer.console.records import DeadLetter, ScoreRecord, SwapRecord
-from scorer.console.score_distribution_fold import ScoresFold
-from scorer.console.scorer_fold import ScorersFold
-from scorer.console.split_fold import ArmsFold
-from scorer.console.throughput_fold import FlowFold
-from scorer.console.training.attestations import Library
+from scorer.console.decision_outputs_fold import DecisionOutputsFold
+from scorer.console.label_quality_fold import LabelQualityFold
+from scorer.console.records import DeadLetter, SampledScore, VersionChange
+from scorer.console.score_distribution_fold import ScoreDistributionFold
+from scorer.console.scorer_fold import ScorerFold
+from scorer.console.split_fold import SplitFold
+from scorer.console.throughput_fold import ThroughputFold
+from scorer.console.training.attestations import AttestationLibrary
 from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.event_log import Ledger
 
-DEEDS = 20  # that are remembered
+KEPT_ACTIONS = 20  # that are remembered
 SWAPS_KEPT = 500  # changes of version that are shown at all
 LETTERS_KEPT = 1_000  # newest letters that can be looked at
 LETTERS_COUNTED = 200_000  # newest letters that are counted
@@ -61,13 +61,13 @@ class RegistryView:
 
 
 @dataclass(slots=True)
-class SwapFold:
+class VersionChangeFold:
     """Changes of version: `last` has each partition's newest champion, `recent` the newest of all roles, newest first."""
 
-    last: dict[Partition, SwapRecord] = field(default_factory=dict)
-    recent: deque[SwapRecord] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
+    last: dict[Partition, VersionChange] = field(default_factory=dict)
+    recent: deque[VersionChange] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
 
-    def hear(self, record: SwapRecord) -> None:
+    def hear(self, record: VersionChange) -> None:
         """Take in a record that is newer than all before of its partition."""
         if record.role == CHAMPION:
             self.last[record.place] = record
@@ -75,7 +75,7 @@ class SwapFold:
 
 
 @dataclass(slots=True)
-class LetterFold:
+class DeadLetterFold:
     """Count the letters that a replay would put back, as `scorer replay --dry-run` does, and keep the newest to look at.
 
     `letters` are the newest, the newest first.
@@ -144,7 +144,7 @@ class LetterFold:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class SourceError:
     """Why a source does not answer, the way out, and since when (Unix seconds)."""
 
     text: str
@@ -153,7 +153,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Action:
     """An action that somebody asked for here: the command that does the same, and how it ended. `at` in Unix seconds;
     `outcome` is doing, done or failed."""
 
@@ -166,30 +166,30 @@ class Deed:
 
 
 @dataclass
-class State:
+class ConsoleState:
     """See the module. `loaded` says that the bus was read to its end once."""
 
-    scorers: ScorersFold = field(default_factory=ScorersFold)
-    swaps: SwapFold = field(default_factory=SwapFold)
-    scores: ScoresFold = field(default_factory=ScoresFold)
-    arms: ArmsFold = field(default_factory=ArmsFold)
-    flow: FlowFold = field(default_factory=FlowFold)
-    outputs: OutputsFold = field(default_factory=OutputsFold)
-    labelled: LabelledFold = field(default_factory=LabelledFold)
-    letters: LetterFold = field(default_factory=LetterFold)
+    scorers: ScorerFold = field(default_factory=ScorerFold)
+    swaps: VersionChangeFold = field(default_factory=VersionChangeFold)
+    scores: ScoreDistributionFold = field(default_factory=ScoreDistributionFold)
+    arms: SplitFold = field(default_factory=SplitFold)
+    flow: ThroughputFold = field(default_factory=ThroughputFold)
+    outputs: DecisionOutputsFold = field(default_factory=DecisionOutputsFold)
+    labelled: LabelQualityFold = field(default_factory=LabelQualityFold)
+    letters: DeadLetterFold = field(default_factory=DeadLetterFold)
     rollouts: Ledger = field(default_factory=Ledger)
     registry: RegistryView = field(default_factory=RegistryView)
-    training: Library = field(default_factory=Library)
-    troubles: dict[str, Trouble] = field(default_factory=dict)
+    training: AttestationLibrary = field(default_factory=AttestationLibrary)
+    troubles: dict[str, SourceError] = field(default_factory=dict)
     loaded: bool = False
-    deeds: tuple[Deed, ...] = ()
+    deeds: tuple[Action, ...] = ()
     sequence: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def changed(self) -> None:
         self.sequence += 1
 
-    def hear_score(self, record: ScoreRecord) -> None:
+    def hear_score(self, record: SampledScore) -> None:
         """Take in a score for the figures, as soon as it is known which of its outputs decides."""
         if (decided := self.outputs.decided(record)) is not None:
             self._add(decided)
@@ -200,23 +200,23 @@ class State:
             self._add(record)
         self.changed()
 
-    def _add(self, record: ScoreRecord) -> None:
+    def _add(self, record: SampledScore) -> None:
         self.scores.hear(record)
         self.labelled.hear(record)
 
     def trouble(self, source: str, text: str, hint: str, now: float) -> None:
         """The source `bus`, `registry` or `attestations` does not answer. The first time counts."""
         before = self.troubles.get(source)
-        self.troubles[source] = Trouble(text, hint, before.since if before else now)
+        self.troubles[source] = SourceError(text, hint, before.since if before else now)
         self.changed()
 
     def well(self, source: str) -> None:
         if self.troubles.pop(source, None) is not None:
             self.changed()
 
-    def did(self, deed: Deed) -> None:
+    def did(self, deed: Action) -> None:
         """Remember a deed, in place of its earlier state. Takes the lock."""
         with self.lock:
             kept = [known for known in self.deeds if known.number != deed.number]
-            self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:DEEDS])
+            self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:KEPT_ACTIONS])
             self.changed()

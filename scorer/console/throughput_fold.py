@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from publisher.kafka.partitions import Partition
-from scorer.console.records import ScoreRecord
-from scorer.console.scorer_fold import ScorersFold
+from scorer.console.records import SampledScore
+from scorer.console.scorer_fold import ScorerFold
 
 STEP_SECONDS = 2.0
 POINTS = 300
@@ -16,7 +16,7 @@ SAMPLED = 20_000  # latencies between two points, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ThroughputPoint:
     """One moment. `at` in Unix seconds, `throughput` in events a second, lag in records and seconds (None: unknown), latencies
     in ms (None: no score came); `fill` in events a batch, `scoring_ms` what a batch of that size costs."""
 
@@ -32,16 +32,16 @@ class Point:
 
 
 @dataclass(slots=True)
-class FlowFold:
+class ThroughputFold:
     """`answered` has the time (Unix ms) of the newest answered event of each partition, as far as sampled."""
 
-    points: deque[Point] = field(default_factory=lambda: deque(maxlen=POINTS))
+    points: deque[ThroughputPoint] = field(default_factory=lambda: deque(maxlen=POINTS))
     answered: dict[Partition, int] = field(default_factory=dict)
     _until_scored: list[float] = field(default_factory=list)
     _until_visible: list[float] = field(default_factory=list)
     _next: float = 0.0
 
-    def hear(self, record: ScoreRecord, now: float, *, live: bool) -> None:
+    def hear(self, record: SampledScore, now: float, *, live: bool) -> None:
         """Take in a score that became readable at `now` (Unix seconds); one that is not `live` was there before."""
         place = record.source.topic, record.source.partition
         self.answered[place] = max(record.event_ms, self.answered.get(place, 0))
@@ -49,7 +49,7 @@ class FlowFold:
             self._until_scored.append(max(0.0, record.scored_ms - record.event_ms))
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
-    def tick(self, scorers: ScorersFold, now: float) -> bool:
+    def tick(self, scorers: ScorerFold, now: float) -> bool:
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
@@ -57,7 +57,7 @@ class FlowFold:
         self._until_scored, self._until_visible = [], []
         return True
 
-    def _point(self, scorers: ScorersFold, now: float) -> Point:
+    def _point(self, scorers: ScorerFold, now: float) -> ThroughputPoint:
         live = scorers.live(now)
         lags = dict(scorers.lags(now))
         working = [h for h in live if h.fill > 0]
@@ -65,7 +65,7 @@ class FlowFold:
         fill = sum(h.rate for h in working) / batches if batches else 0.0
         costs = [h.status.cost[0] + h.status.cost[1] * fill for h in working]
         p50, p99 = _percentiles(self._until_scored, (50, 99))
-        return Point(
+        return ThroughputPoint(
             at=now,
             throughput=sum(h.rate for h in live),
             lag_records=sum(lags.values()),

@@ -9,7 +9,7 @@ from publisher.kafka.partitions import Partition
 
 
 @dataclass(slots=True)
-class Sampled:
+class TopicSampler:
     """At most `rate` records a second, and `budget` before the first second is over."""
 
     topic: str

@@ -12,8 +12,8 @@ from scorer.console.pagination import Page, page
 from scorer.console.records import DeadLetter
 from scorer.console.rollout_view import tones
 from scorer.console.score_distribution_fold import quantiles
-from scorer.console.scorer_fold import Heard
-from scorer.console.state import Channel, State
+from scorer.console.scorer_fold import ScorerState
+from scorer.console.state import Channel, ConsoleState
 from scorer.evaluation.assessment import Quality
 from scorer.evaluation.decision_output import UNKNOWN
 
@@ -21,7 +21,7 @@ ALIKE, ANOTHER = 0.1, 0.25  # population stability index, see distribution.psi
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class ScoreDistribution:
     """The sampled scores of a version; `decisions` are shares, the most frequent first."""
 
     version: str
@@ -37,7 +37,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class DistributionShift:
     """How far the scores of the version served now lie from those of the one before."""
 
     before: str
@@ -69,7 +69,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class CanaryShare:
     """A canary: its share of the `keys`, and of the `events` sampled at this revision (`found`, None before the first)."""
 
     version: str
@@ -78,7 +78,7 @@ class Canary:
     found: float | None
 
 
-def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | None]:
+def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
     """Every sampled version, the one that the channel names first, then by their last scores; and the first two compared."""
     colours, channel = tones(state), state.registry.channels.get(tag)
     serves = channel.version if channel else None
@@ -89,7 +89,7 @@ def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | Non
         decided = sum(window.decisions.values()) or 1
         shares = [(name, count / decided) for name, count in window.decisions.most_common(5)]
         rows.append(
-            Distribution(
+            ScoreDistribution(
                 version,
                 colours.get(version, 0),
                 window.seen,
@@ -105,16 +105,16 @@ def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | Non
     if len(newest) < 2:
         return rows, None
     now, before = newest[0][0], newest[1][0]
-    return rows, Comparison(before, now, state.scores.stability(before, now))
+    return rows, DistributionShift(before, now, state.scores.stability(before, now))
 
 
-def qualities(state: State, now: float) -> list[tuple[int, Quality]]:
+def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
     """How good each sampled version was on events with a label, with its tone."""
     found, colours = state.labelled.assessed(now), tones(state)
     return [(colours.get(each.version, 0), each) for each in found.versions] if found else []
 
 
-def label_notes(state: State, now: float) -> list[tuple[str, int, str]]:
+def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
     """Return why labels and scores are not in the figures: a reason, how many, and an explanation if there is one."""
     found = state.labelled.assessed(now)
     refused = [] if found is None else found.refused.ordered()
@@ -124,21 +124,21 @@ def label_notes(state: State, now: float) -> list[tuple[str, int, str]]:
     return notes + [(f"scores of {short(digest)}", count, UNKNOWN) for digest, count in sorted(state.outputs.unknown.items())]
 
 
-def scores_data(state: State) -> dict[str, Any]:
+def scores_data(state: ConsoleState) -> dict[str, Any]:
     """For the histogram: the edges of the bins, and a line for each version."""
     found, colours = state.scores.histogram(), tones(state)
     lines = [{"label": version, "tone": colours.get(version, 0), "values": shares} for version, shares in found.shares.items()]
     return {"x": found.edges[:-1], "step": found.edges[1] - found.edges[0] if found.edges else 0, "lines": lines}
 
 
-def flow_data(state: State) -> dict[str, Any]:
+def flow_data(state: ConsoleState) -> dict[str, Any]:
     """For the charts of the flow: times in Unix seconds, one column a chart's line."""
     points = list(state.flow.points)
     names = ("throughput", "lag_records", "lag_seconds", "scored_p50", "scored_p99", "visible_p50", "fill", "scoring_ms")
     return {"x": [p.at for p in points], "columns": {name: [getattr(p, name) for p in points] for name in names}}
 
 
-def regions(state: State, now: float) -> list[Region]:
+def regions(state: ConsoleState, now: float) -> list[Region]:
     groups: dict[tuple[str, str], list[Any]] = {}
     for heard in state.scorers.listed(now):
         groups.setdefault((heard.status.region, heard.status.tag), []).append(heard)
@@ -164,7 +164,7 @@ def regions(state: State, now: float) -> list[Region]:
     return rows
 
 
-def _canaries(live: Sequence[Heard], channel: Channel | None) -> list[tuple[str, int | None, int]]:
+def _canaries(live: Sequence[ScorerState], channel: Channel | None) -> list[tuple[str, int | None, int]]:
     """Return the canaries that scorers have loaded: version, percent of the keys, and how many scorers."""
     weights = {role.digest: role.weight for role in channel.roles if role.role == CANARY} if channel else {}
     loaded = [heard.status.versions[CANARY] for heard in live if CANARY in heard.status.versions]
@@ -172,17 +172,17 @@ def _canaries(live: Sequence[Heard], channel: Channel | None) -> list[tuple[str,
     return [(version, weight, count) for (version, weight), count in found.most_common()]
 
 
-def canary(state: State, tag: str) -> Canary | None:
+def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
     """Return the canary of a channel, with its share of the keys and of the sampled events; None if it has none."""
     channel = state.registry.channels.get(tag)
     role = next((role for role in channel.roles if role.role == CANARY), None) if channel else None
     if channel is None or role is None:
         return None
     split = state.arms.split(channel.revision)
-    return Canary(role.version, role.weight / 100, split.events, split.canary / split.events if split.events else None)
+    return CanaryShare(role.version, role.weight / 100, split.events, split.canary / split.events if split.events else None)
 
 
-def letters(state: State, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
+def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
     """The letters that a query's reason and words select, and how many wait, by reason."""
     reason, needle = query.get("reason", ""), query.get("q", "").strip().lower()
 
@@ -192,7 +192,7 @@ def letters(state: State, query: dict[str, str]) -> tuple[Page[DeadLetter], list
     return page(list(state.letters.letters), query.get("page"), matches), state.letters.by_reason().most_common()
 
 
-def history(state: State, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[Move] | None]:
+def history(state: ConsoleState, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[Move] | None]:
     """All channels, the one that is asked for (by default the one that is followed), and its moves, the newest first."""
     names = list(state.registry.channels)
     name = query.get("channel", tag)

@@ -20,10 +20,10 @@ from starlette.staticfiles import StaticFiles
 from model_registry.errors import RegistryError
 from model_registry.oci.tags import check_channel, check_version
 from scorer.console import rendering, rollout_plan_view, rollout_view, views
-from scorer.console.actions import Actions
+from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
 from scorer.console.http_security import StrictHeaders, Tokens, form
-from scorer.console.state import State
+from scorer.console.state import ConsoleState
 from scorer.console.training import view as training_view
 from scorer.console.training.feed import SOURCE
 from scorer.decoding.types import Reason
@@ -46,9 +46,9 @@ class Console:
     `user_header` of a request says so; `stopping` ends the streams; `clock` gives Unix seconds."""
 
     settings: Settings
-    state: State
+    state: ConsoleState
     lines: CommandLines
-    actions: Actions | None
+    actions: ActionRunner | None
     hosts: list[str]
     actor: str
     user_header: str | None
@@ -80,7 +80,7 @@ class Console:
     def rollout(self, request: Request) -> Response:
         now, query = self.clock(), dict(request.query_params)
         with self.state.lock:
-            view, plan = rollout_view.rollout(self.state, self.tag, query, now), rollout_plan_view.panel(self.state, now)
+            view, plan = rollout_view.channel_view(self.state, self.tag, query, now), rollout_plan_view.panel(self.state, now)
             versions = self.state.registry.versions
         revision = view.channel.revision if view.channel else 0
         commands = {
@@ -208,7 +208,7 @@ class Console:
         actions.ask(self._who(request), running, Verb(verb), reason)
         return RedirectResponse("/", 303)
 
-    async def _asked(self, request: Request) -> tuple[Actions, dict[str, str]]:
+    async def _asked(self, request: Request) -> tuple[ActionRunner, dict[str, str]]:
         """The form of a person who may act. Raises HTTPException."""
         given = await form(request)
         if self.actions is None:

@@ -35,12 +35,12 @@ def demo(
     """Score real flights on a real broker: a live swap, a kill, and the count of lost and doubled events."""
     from scorer.demo import regions, run, sandbox
     from scorer.demo import rollouts as acting
-    from scorer.demo.options import Options
-    from scorer.demo.view import View
+    from scorer.demo.options import DemoOptions
+    from scorer.demo.view import DemoView
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     if only_kafka:
-        with View() as view:
+        with DemoView() as view:
             sandbox.kafka(only_kafka, view)
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
@@ -48,8 +48,8 @@ def demo(
         raise typer.BadParameter("one at a time: leave out --regions, or --rollout", param_hint="--rollout")
     if with_console and find_spec("uvicorn") is None:
         raise Fatal("--console: the extra `console` is not installed", install_command("cpu", "demo", "console"), USAGE)
-    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
-    with View() as view:
+    options = DemoOptions(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
+    with DemoView() as view:
         found = regions.demo(options, view) if copied else acting.demo(options, view) if rollouts else run.demo(options, view)
     print_data(as_json, found.to_dict(), found.table)
     if not found.clean:

@@ -23,7 +23,7 @@ region: {region}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DemoOptions:
     events: int = 50_000
     rate: float = 2_000.0
     kill: bool = True
@@ -51,7 +51,7 @@ class Options:
         return f"{self.registry or FOLDER}/flight-delay"
 
 
-def configure(options: Options, folder: Path, servers: str) -> Settings:
+def configure(options: DemoOptions, folder: Path, servers: str) -> Settings:
     """Write scorer.yaml. On a broker that is not the demo's own every name gets a prefix."""
     prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
     path = folder / "scorer.yaml"

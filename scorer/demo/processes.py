@@ -79,7 +79,7 @@ class Shell:
                 self.stop(process)
 
 
-class Feed:
+class EventFeed:
     """Writes lines to a process's stdin from a thread of its own, until they end or `finish` is called."""
 
     def __init__(self, process: subprocess.Popen[bytes], lines: Iterator[bytes]) -> None:

@@ -11,12 +11,12 @@ from publisher.audit.relay_audit import CopyReport
 from publisher.commands.audit import count_copies
 from publisher.relay.settings import load as load_relay
 from scorer.demo.broker.kraft_config import HOST, free_ports
-from scorer.demo.options import FAR, NEAR, Options
+from scorer.demo.options import FAR, NEAR, DemoOptions
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
-from scorer.demo.sandbox import Stage, going_on, stage
-from scorer.demo.score_reader import Arrivals, LiveReader, now_ms
-from scorer.demo.summary import Counted, Marks, Summary, VersionResult, by_version, latency, measured
-from scorer.demo.view import View
+from scorer.demo.sandbox import Sandbox, follow_up_commands, open_sandbox
+from scorer.demo.score_reader import ReceivedScores, ScoreReader, now_ms
+from scorer.demo.summary import DemoSummary, DemoTimes, TopicSummary, VersionResult, by_version, latency, measured
+from scorer.demo.view import DemoView
 
 RELAY = """\
 name: scores-to-{far_region}
@@ -27,7 +27,7 @@ http: {{listen: "{listen}"}}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copied(Counted):
+class CopySummary(TopicSummary):
     """What arrived in the other region: `events` are the scores to be copied, `scored` those of them that are there."""
 
     latency_before_kill_ms: dict[str, float]
@@ -37,8 +37,8 @@ class Copied(Counted):
 class Regions:
     """What was found where the flights were scored, and where the scores were copied to."""
 
-    near: Summary
-    far: Copied
+    near: DemoSummary
+    far: CopySummary
 
     @property
     def clean(self) -> bool:
@@ -51,9 +51,9 @@ class Regions:
         return Group(self.near.table(), self.far.table(f"what its copy in {FAR} holds", "scores"))
 
 
-def demo(options: Options, view: View) -> Regions:
+def demo(options: DemoOptions, view: DemoView) -> Regions:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view, going_on(options, "publisher status publisher.yaml --live")) as where:
+    with open_sandbox(options, view, follow_up_commands(options, "publisher status publisher.yaml --live")) as where:
         played = _Regions(options, view, where)
         return Regions(played.play(), played.copied)
 
@@ -61,7 +61,7 @@ def demo(options: Options, view: View) -> Regions:
 class _Regions(Demo):
     """The demo with a publisher, which is killed instead of a scorer."""
 
-    def __init__(self, options: Options, view: View, where: Stage) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox) -> None:
         super().__init__(options, view, where)
         near, self._far = where.servers
         self._path = where.folder / "publisher.yaml"
@@ -82,7 +82,7 @@ class _Regions(Demo):
         far = self.relay.destination.kafka
         self.shell.run("publisher", "check", self._path.name, "--create")
         self._publish()
-        reader = LiveReader(far, self.settings.output.topic, PARTITIONS, self.far_arrivals)
+        reader = ScoreReader(far, self.settings.output.topic, PARTITIONS, self.far_arrivals)
         cleanup.enter_context(contextlib.closing(reader))
 
     def kill_one(self) -> None:
@@ -97,7 +97,7 @@ class _Regions(Demo):
         super().wait_for_the_end(written)
         self.wait_for(f"the last scores in {FAR}", lambda: len(self.far_arrivals.received) >= written, quiet=True)
 
-    def count(self, marks: Marks) -> Summary:
+    def count(self, marks: DemoTimes) -> DemoSummary:
         near = super().count(marks)
         report = count_copies(self.relay)
         there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
@@ -110,9 +110,9 @@ class _Regions(Demo):
         self.processes["publisher"] = self.shell.start(f"publisher-{self._lives}.log", "publisher", "run", self._path.name)
 
 
-def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arrivals, marks: Marks) -> Copied:
+def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: ReceivedScores, marks: DemoTimes) -> CopySummary:
     """Put it together. `versions` are those that scored what is there. Pure."""
-    return Copied(
+    return CopySummary(
         events=report.source,
         scored=report.copies - report.duplicates,
         missing=report.missing + report.pending,  # everything was waited for

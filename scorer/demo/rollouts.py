@@ -12,12 +12,12 @@ import yaml
 from rich.table import Table
 
 from scorer.demo import flights
-from scorer.demo.options import Options
+from scorer.demo.options import DemoOptions
 from scorer.demo.run import NEW, Demo
-from scorer.demo.sandbox import going_on, stage
+from scorer.demo.sandbox import follow_up_commands, open_sandbox
 from scorer.demo.score_reader import now_ms
-from scorer.demo.summary import Summary
-from scorer.demo.view import View
+from scorer.demo.summary import DemoSummary
+from scorer.demo.view import DemoView
 from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import Entry, Kind, Outcome
 from scorer.rollout.controller.log_topic import LedgerTopic
@@ -43,7 +43,7 @@ BAD_PLAN: dict[str, Any] = {"candidate": BAD, "steps": [{"canary": "5%", "bake":
 class Rollouts:
     """What the score topic holds, and how each rollout ended."""
 
-    summary: Summary
+    summary: DemoSummary
     outcomes: dict[str, str]
 
     @property
@@ -60,9 +60,9 @@ class Rollouts:
         return shown
 
 
-def demo(options: Options, view: View) -> Rollouts:
+def demo(options: DemoOptions, view: DemoView) -> Rollouts:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view, going_on(options, "scorer rollout status scorer.yaml")) as where:
+    with open_sandbox(options, view, follow_up_commands(options, "scorer rollout status scorer.yaml")) as where:
         played = _Rollouts(options, view, where)
         return Rollouts(played.play(), played.outcomes)
 

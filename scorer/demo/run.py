@@ -12,12 +12,12 @@ from publisher.audit import scorer_audit as audit_topics
 from publisher.errors import Fatal
 from scorer.console.scorer_fold import last_states
 from scorer.demo import flights
-from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options
-from scorer.demo.processes import Feed
-from scorer.demo.sandbox import MORE_FLIGHTS, Stage, going_on, stage
-from scorer.demo.score_reader import Arrivals, LiveReader, now_ms
-from scorer.demo.summary import Marks, Summary, summarise
-from scorer.demo.view import View
+from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, DemoOptions
+from scorer.demo.processes import EventFeed
+from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, follow_up_commands, open_sandbox
+from scorer.demo.score_reader import ReceivedScores, ScoreReader, now_ms
+from scorer.demo.summary import DemoSummary, DemoTimes, summarise
+from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
 from scorer.observability.output_topics import read_lines, read_to_end
 from scorer.settings import Settings
@@ -34,9 +34,9 @@ PROMOTION = "boosted trees on more columns"
 KEPT_FLIGHTS = 20_000
 
 
-def demo(options: Options, view: View) -> Summary:
+def demo(options: DemoOptions, view: DemoView) -> DemoSummary:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view, going_on(options)) as where:
+    with open_sandbox(options, view, follow_up_commands(options)) as where:
         return Demo(options, view, where).play()
 
 
@@ -44,27 +44,27 @@ class Demo:
     """One run, its processes by name, and what has been seen so far: `arrivals` where the flights are scored, `far_arrivals`
     where the scores are copied to."""
 
-    def __init__(self, options: Options, view: View, where: Stage) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox) -> None:
         self.options = options
         self.view = view
         self.shell = where.shell
         self.settings = where.settings
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.arrivals, self.far_arrivals = Arrivals(), Arrivals()
+        self.arrivals, self.far_arrivals = ReceivedScores(), ReceivedScores()
         self.killed_at: int | None = None
 
-    def play(self) -> Summary:
+    def play(self) -> DemoSummary:
         self.make_registry()
         self.start_scorers()
         with contextlib.ExitStack() as cleanup:
-            reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
+            reader = ScoreReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
             cleanup.enter_context(contextlib.closing(reader))
             self.prepare(cleanup)
             lines = flights.lines()
             first = self.look(lines)
             began = now_ms()
             self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
-            feed = Feed(self.emit("emit.log", self.options.rate), lines)
+            feed = EventFeed(self.emit("emit.log", self.options.rate), lines)
             promoted = self.swap()
             if self.options.kill:
                 self.kill_one()
@@ -77,7 +77,7 @@ class Demo:
             else:
                 for process in self.processes.values():
                     self.shell.stop(process)
-            return self.count(Marks(began, promoted, self.killed_at, ended))
+            return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
         """Whatever else is to run before the flights come; `cleanup` ends it."""
@@ -122,7 +122,7 @@ class Demo:
         """A few flights, slowly, so that a person sees a score and the fresh broker is warm; how many."""
         count = min(FIRST_EVENTS, self.options.events // 5)
         self.view.step(f"4. The first {count:,} flights, and what becomes of one")
-        feed = Feed(self.emit("first.log", FIRST_RATE), islice(lines, count))
+        feed = EventFeed(self.emit("first.log", FIRST_RATE), islice(lines, count))
         self.wait_for("the first scores", lambda: self.seen() >= count)
         feed.finish()
         self.view.command("scorer tail scorer.yaml --from-beginning --events 1")
@@ -163,7 +163,7 @@ class Demo:
     def wait_for_the_end(self, written: int) -> None:
         self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
 
-    def count(self, marks: Marks) -> Summary:
+    def count(self, marks: DemoTimes) -> DemoSummary:
         """From a second read from the start, by the audit; joined with how the flights ended."""
         self.view.step("7. Reading everything back from the start, read_committed, and counting")
         settings = self.settings
@@ -195,7 +195,7 @@ class Demo:
             time.sleep(0.1)
 
 
-def caught_up(arrivals: Arrivals, since: int) -> bool:
+def caught_up(arrivals: ReceivedScores, since: int) -> bool:
     """Whether every partition shows scores of events sent after `since` (Unix ms), and soon after they were sent."""
     newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < QUIET_MS for _, sent, received in newest.values())

@@ -17,9 +17,9 @@ from publisher.kafka.connection import connect
 from scorer import topics
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.jars import classpath
-from scorer.demo.options import Options, configure
+from scorer.demo.options import DemoOptions, configure
 from scorer.demo.processes import Shell
-from scorer.demo.view import View
+from scorer.demo.view import DemoView
 from scorer.settings import Settings
 
 MORE_FLIGHTS = "more-flights.jsonl"  # left in the folder with --keep
@@ -27,7 +27,7 @@ CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
 
 
 @dataclass(frozen=True)
-class Stage:
+class Sandbox:
     """`settings` are those of scorer.yaml; `servers` has a broker's address for each region, the scorers' first."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Iterator[Stage]:
+def open_sandbox(options: DemoOptions, view: DemoView, how_to_go_on: Sequence[str] = ()) -> Iterator[Sandbox]:
     """Set it up, and clear it away. Raises Fatal, with the ends of all logs where a step fails. `how_to_go_on` are commands
     that somebody who keeps it may want to type."""
     folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
@@ -53,7 +53,7 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
                 cleanup.callback(_clean_up, settings)
             cleanup.callback(shell.close)
         try:
-            yield Stage(folder, shell, settings, servers)
+            yield Sandbox(folder, shell, settings, servers)
         except Fatal as error:
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
@@ -61,7 +61,7 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
                 _how_to_go_on(view, folder, servers, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]])
 
 
-def kafka(port: int, view: View) -> None:
+def kafka(port: int, view: DemoView) -> None:
     """Kafka alone, until Ctrl-C; what it holds goes with it. Raises Fatal where it does not start, or ends of itself."""
     classpath(on_progress=view.bar)
     with EmbeddedBroker(port=port) as broker:
@@ -69,7 +69,7 @@ def kafka(port: int, view: View) -> None:
         raise Fatal(f"Kafka has ended with code {broker.wait()}", "start it again")
 
 
-def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
+def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
     several = len(options.regions) > 1
     view.step(f"1. Starting Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
     classpath(on_progress=view.bar)
@@ -101,7 +101,7 @@ def _last_words(folder: Path) -> str:
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log")))
 
 
-def going_on(options: Options, *more: str) -> list[str]:
+def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
     """What somebody who keeps this demo may want to type."""
     again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
     return [
@@ -115,7 +115,7 @@ def going_on(options: Options, *more: str) -> list[str]:
     ]
 
 
-def _how_to_go_on(view: View, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]) -> None:
+def _how_to_go_on(view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]) -> None:
     """`pids` are the processes to end, first those that have to be heard out by the others."""
     view.step(f"Everything goes on in {folder}, and Kafka on {' and '.join(servers)}. To go on playing:")
     ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)

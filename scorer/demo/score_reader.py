@@ -25,7 +25,7 @@ class _Record(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Arrivals:
+class ReceivedScores:
     """One entry a score, in order of arrival. Times are Unix ms; `sent` is the input's timestamp."""
 
     sent: list[int] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Arrivals:
         return latency[(sent >= since) & (sent < until)]
 
 
-class LiveReader:
+class ScoreReader:
     """Notes arrivals from the start of the topic on, until `close`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: Arrivals) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: ReceivedScores) -> None:
         self.arrivals = arrivals
         self._consumer = kafka.reader(settings, "demo.live", **{"fetch.wait.max.ms": 10})
         self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])

@@ -9,13 +9,13 @@ from rich.table import Table
 
 from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
-from scorer.demo.score_reader import Arrivals, percentiles
+from scorer.demo.score_reader import ReceivedScores, percentiles
 
 BEFORE_MS, AFTER_MS = 1_000, 10_000  # a pause is looked for among events sent this long around its cause
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class DemoTimes:
     """When things were done, Unix ms; None where they were left out. `began` is the replay at full rate."""
 
     began: int
@@ -33,7 +33,7 @@ class VersionResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class TopicSummary:
     """What one topic of scores holds, as the demo's JSON has it. Latency: from the input's timestamp to a live reader."""
 
     events: int
@@ -82,7 +82,7 @@ class Counted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary(Counted):
+class DemoSummary(TopicSummary):
     version_regressions: int
     dead_lettered: int
     cut_over: dict[str, int]
@@ -98,11 +98,11 @@ def summarise(
     report: EventReport,
     scores: Mapping[str, list[tuple[float, bool | None]]],
     cut_over: Mapping[str, int],
-    arrivals: Arrivals,
-    marks: Marks,
-) -> Summary:
+    arrivals: ReceivedScores,
+    marks: DemoTimes,
+) -> DemoSummary:
     """Put it together. `scores` has (score, known outcome or None) by version; `cut_over` an offset by partition."""
-    return Summary(
+    return DemoSummary(
         events=report.events,
         scored=report.scored,
         missing=report.missing + report.pending,  # everything was waited for
@@ -118,8 +118,8 @@ def summarise(
     )
 
 
-def measured(arrivals: Arrivals, marks: Marks) -> dict[str, Any]:
-    """Throughput, latency and pauses, by their names in `Counted`."""
+def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
+    """Throughput, latency and pauses, by their names in `TopicSummary`."""
     seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
         "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
@@ -129,7 +129,7 @@ def measured(arrivals: Arrivals, marks: Marks) -> dict[str, Any]:
     }
 
 
-def latency(arrivals: Arrivals, since: float, until: float = math.inf) -> dict[str, float]:
+def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> dict[str, float]:
     """p50 and p99 in ms of the events that were sent between two moments (Unix ms)."""
     return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
@@ -144,7 +144,7 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
     return round(auc(known), 4) if len({outcome for _, outcome in known}) > 1 else math.nan
 
 
-def pause(arrivals: Arrivals, at: int | None, before: int | None = None) -> float | None:
+def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
     """The largest latency among the events sent around `at`, and before whatever `before` delays; None where there are none."""
     if at is None:
         return None

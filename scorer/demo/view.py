@@ -7,12 +7,12 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from scorer.demo.score_reader import Arrivals, now_ms, percentiles
+from scorer.demo.score_reader import ReceivedScores, now_ms, percentiles
 
 RECENT_MS = 2_000
 
 
-class View:
+class DemoView:
     """Prints steps and commands; on a terminal also a progress bar and the flow by partition, a few times a second."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class View:
         self._live = Live(console=self.console, get_renderable=self._shown, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", total=None, text="", visible=False)
 
-    def __enter__(self) -> "View":
+    def __enter__(self) -> "DemoView":
         if self.console.is_terminal:
             self._live.start()
         return self
@@ -44,7 +44,7 @@ class View:
     def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
-    def flow(self, regions: Mapping[str, Arrivals]) -> None:
+    def flow(self, regions: Mapping[str, ReceivedScores]) -> None:
         """The last two seconds by region: rate, latency, and the version of each partition's newest score."""
         now = now_ms()
         table = Table(box=None, pad_edge=False)

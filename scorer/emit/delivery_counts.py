@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class DeliveryCounts:
     """What became of the events.
 
     Attributes:
@@ -78,8 +78,8 @@ class Confirmations:
         """Whether every event was confirmed or has failed."""
         return self.answered == self.given
 
-    def counts(self) -> Counts:
+    def counts(self) -> DeliveryCounts:
         """Return the counts as they are now; events without an answer are uncertain."""
         line, before = next(iter(self._unconfirmed.items()), (self._last + 1, self.written))
         uncertain = self.given - self.written - self.rejected
-        return Counts(self.written, uncertain, self.rejected, line - 1, self.written - before)
+        return DeliveryCounts(self.written, uncertain, self.rejected, line - 1, self.written - before)

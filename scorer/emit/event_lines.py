@@ -13,7 +13,7 @@ import orjson
 
 from publisher.errors import USAGE, Fatal
 
-Kind = Literal["object", "array", "any", "raw"]
+LineKind = Literal["object", "array", "any", "raw"]
 """What each line must be; `raw` lines are not checked."""
 SHOWN = 60  # bytes of a line in an error
 LONGEST = 256 * 1_024 * 1_024  # bytes of a line: base64 of the largest event fits
@@ -40,7 +40,7 @@ class Readable(Protocol):
         """Return the next line with its end, at most `size` bytes of it; nothing at the end of the file."""
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """A line of the file: its number from 1, its bytes, and the value that they are in JSON, None if it was not parsed."""
 
     number: int
@@ -48,7 +48,7 @@ class Line(NamedTuple):
     event: Any
 
 
-def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> Kind:
+def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> LineKind:
     """Return what each line must be.
 
     Args:
@@ -72,7 +72,7 @@ def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> Kind:
     return "array" if format_ == "json-array" else "object"
 
 
-def events(lines: Readable, kind: Kind, skip: int = 0, *, fields: bool = False) -> Iterator[Line]:
+def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = False) -> Iterator[EventLine]:
     """Return each line that is not blank, without its end and without a byte order mark.
 
     Args:
@@ -92,9 +92,9 @@ def events(lines: Readable, kind: Kind, skip: int = 0, *, fields: bool = False) 
             continue
         data = line.removesuffix(b"\n").removesuffix(b"\r")
         if kind == "raw" and data:
-            yield Line(number, data, parsed(data, number) if fields else None)
+            yield EventLine(number, data, parsed(data, number) if fields else None)
         elif kind != "raw" and (data := data.removeprefix(BOM) if number == 1 else data).strip():
-            yield Line(number, data, checked(data, number, kind))
+            yield EventLine(number, data, checked(data, number, kind))
 
 
 def parsed(line: bytes, number: int) -> Any:
@@ -106,7 +106,7 @@ def parsed(line: bytes, number: int) -> Any:
         raise Fatal(f"line {number} is not JSON: {what}", hint, USAGE) from None
 
 
-def checked(line: bytes, number: int, kind: Kind) -> Any:
+def checked(line: bytes, number: int, kind: LineKind) -> Any:
     """Return the value of a line. Raises Fatal (2) unless it is JSON of this kind."""
     value = parsed(line, number)
     if kind == "object" and isinstance(value, list):

@@ -15,7 +15,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOT_WRITTEN, REFUSED
 from publisher.runtime.interruption import Interruption
 from scorer.emit.delivery_counts import Confirmations
-from scorer.emit.record_template import Record
+from scorer.emit.record_template import InputRecord
 from scorer.settings import Settings
 from scorer.topics import describe
 
@@ -52,7 +52,7 @@ class EventWriter:
         except KafkaException as error:
             raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
 
-    def write(self, line: int, record: Record) -> None:
+    def write(self, line: int, record: InputRecord) -> None:
         """Hand over the event of a line; waits while the queue is full.
 
         Raises:
@@ -81,7 +81,7 @@ class EventWriter:
                 self._producer.purge()
                 self._producer.flush(PURGE_SECONDS)
 
-    def _hand_over(self, line: int, record: Record) -> bool:
+    def _hand_over(self, line: int, record: InputRecord) -> bool:
         """Return whether the queue took the event."""
         stated: dict[str, Any] = {} if record.time_ms is None else {"timestamp": record.time_ms}
         headers: Any = record.headers or None

@@ -12,12 +12,12 @@ import orjson
 from model_registry.package import binary_fields, json_path
 from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
-from scorer.emit.event_lines import Line
+from scorer.emit.event_lines import EventLine
 
 MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
 
 
-class Record(NamedTuple):
+class InputRecord(NamedTuple):
     """What is written for one line; `time_ms` (Unix ms) None is the time of writing."""
 
     key: bytes | None
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class RecordTemplate:
     """How a line becomes a record.
 
     Attributes:
@@ -49,7 +49,7 @@ class Template:
             self.key is not None or self.value is not None or self.time_field is not None or any(map(_templated, self.headers))
         )
 
-    def record(self, line: Line) -> Record:
+    def record(self, line: EventLine) -> InputRecord:
         """Return the record of a line.
 
         Raises:
@@ -62,7 +62,7 @@ class Template:
         ]
         at = None if self.time_field is None else time_of(self.time_field, event, number)
         value = value_of(*self.value, event, number) if self.value else line.data
-        return Record(key_of(self.key, event, number), value, named, at)
+        return InputRecord(key_of(self.key, event, number), value, named, at)
 
 
 def _templated(header: tuple[str, str]) -> bool:

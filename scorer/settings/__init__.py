@@ -19,7 +19,7 @@ from scorer.settings.carry import check_source
 from scorer.settings.input import SCHEMA_FORMATS, InputSettings, SchemaRegistrySettings
 from scorer.settings.labels import LabelSettings
 from scorer.settings.model import DEADLINE_TARGETS, LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, ModelSettings
-from scorer.settings.observability import HttpSettings, TracingSettings
+from scorer.settings.observability import ScorerHttpSettings, TracingSettings
 from scorer.settings.output import DeadLetterSettings, OutputSettings
 from scorer.settings.rollout import RolloutSettings
 from scorer.settings.shadow import ShadowSettings
@@ -41,7 +41,7 @@ class Settings(Configuration):
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     """`at-least-once` has a lower latency, and repeats about one second of scores after a crash."""
     batching: BatchingSettings = BatchingSettings()
-    http: HttpSettings = HttpSettings()
+    http: ScorerHttpSettings = ScorerHttpSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
     shadow: ShadowSettings = ShadowSettings()

@@ -8,7 +8,7 @@ from publisher.runtime.configuration import Listen, Section
 from scorer.settings import registry_properties
 
 
-class HttpSettings(Section):
+class ScorerHttpSettings(Section):
     """The address of health and metrics."""
 
     listen: Listen = "127.0.0.1:9464"

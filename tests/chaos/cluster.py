@@ -29,7 +29,7 @@ from scorer.demo.broker import archive
 from scorer.demo.broker.embedded import QUICK_START, WAITING, java_executable, telling
 from scorer.demo.broker.jars import classpath
 from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, write_node
-from scorer.demo.broker.orphan_reaper import Guard
+from scorer.demo.broker.orphan_reaper import OrphanReaper
 from tests.chaos.proxy import Proxies
 from tests.chaos.stray import TXN_OFFSET_COMMIT
 from tests.support.processes import Program
@@ -74,7 +74,7 @@ class Node:
         self._java.append(f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}")
         self._java += [f"-Dscorestream.log={folder / 'broker.log'}", "-cp", os.pathsep.join(map(str, jars))]
         self._program: Program | None = None
-        self._guard = Guard(folder)
+        self._guard = OrphanReaper(folder)
 
     @property
     def address(self) -> str:

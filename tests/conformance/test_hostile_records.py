@@ -34,8 +34,8 @@ from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration,
 from publisher.runtime.terminal import PlainConsole
 from scorer.commands import status
 from scorer.console import records as shown
-from scorer.console.scorer_fold import ScorersFold
-from scorer.console.state import State
+from scorer.console.scorer_fold import ScorerFold
+from scorer.console.state import ConsoleState
 from scorer.consumer.offset_metadata import Mark
 from scorer.dead_letters import headers as dead_letters
 from scorer.dead_letters import parse as dead_letter_parser
@@ -173,7 +173,7 @@ def test_commit_metadata_is_a_mark_or_none(metadata: str) -> None:
 @hostile
 @given(hostile_records.keys(b"m.a"), hostile_records.hostile(STATUS))
 def test_status_records(key: bytes | None, value: bytes | None) -> None:
-    fold = ScorersFold()
+    fold = ScorerFold()
     for now in (NOW, NOW + 1):
         fold.hear(key, STATUS, now)
         fold.hear(key, value, now)
@@ -209,10 +209,10 @@ def test_score_records_of_the_audits(value: bytes | None) -> None:
 @hostile
 @given(hostile_records.hostile(SCORE), hostile_records.hostile(SWAP))
 def test_records_of_the_console(score: bytes | None, swap: bytes | None) -> None:
-    state = State()
-    if (change := shown.decoded(swap, shown.SwapRecord)) is not None:
+    state = ConsoleState()
+    if (change := shown.decoded(swap, shown.VersionChange)) is not None:
         state.swaps.hear(change)
-    if (record := shown.decoded(score, shown.ScoreRecord)) is not None:
+    if (record := shown.decoded(score, shown.SampledScore)) is not None:
         state.scores.hear(record)
         state.arms.hear(record)
         state.labelled.hear(record)

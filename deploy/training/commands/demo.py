@@ -17,13 +17,13 @@ def demo(
 ) -> None:
     """Learn from flights on a Kafka that this starts: kill the run in its search, start it again, and see its version
     promoted and taken by a running scorer. Exit code 1 where anything was lost or doubled."""
-    from scorer.demo.view import View
+    from scorer.demo.view import DemoView
     from training.demo import run
 
     if find_spec("jgo") is None:
         raise Fatal("the extra `demo` is not installed", "pip install -e '.[cpu,demo,training]'", USAGE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
-    with View() as view:
+    with DemoView() as view:
         found = run.demo(keep, view)
     print_data(as_json, found.to_dict(), found.table)
     if not found.clean:

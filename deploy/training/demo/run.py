@@ -1,4 +1,4 @@
-"""The demo, step by step, with the commands that a person would type: as `scorer demo`, whose stage and processes it takes."""
+"""The training demo, step by step, with the commands that a user would type. It runs in the sandbox of `scorer demo`."""
 
 import contextlib
 import json
@@ -21,12 +21,12 @@ from model_registry.oci import digests
 from publisher.audit import scorer_audit as audit_topics
 from scorer import topics
 from scorer.demo import flights
-from scorer.demo.options import Options
-from scorer.demo.processes import Feed
+from scorer.demo.options import DemoOptions
+from scorer.demo.processes import EventFeed
 from scorer.demo.run import KEPT_FLIGHTS, OLD, PARTITIONS, Demo
-from scorer.demo.sandbox import MORE_FLIGHTS, Stage, stage
-from scorer.demo.score_reader import LiveReader, now_ms
-from scorer.demo.view import View
+from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, open_sandbox
+from scorer.demo.score_reader import ScoreReader, now_ms
+from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
 from scorer.observability.output_topics import read_to_end
 from scorer.settings import load
@@ -51,19 +51,19 @@ GOING_ON = (
 )
 
 
-def demo(keep: bool, view: View) -> Summary:
+def demo(keep: bool, view: DemoView) -> Summary:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    began, options = time.monotonic(), Options(kill=False, keep=keep)
+    began, options = time.monotonic(), DemoOptions(kill=False, keep=keep)
     with ThreadPoolExecutor(1) as pool:
         flown = pool.submit(generate_history.history, now_ms())  # while Kafka starts
-        with stage(options, view, GOING_ON) as where:
+        with open_sandbox(options, view, GOING_ON) as where:
             return Training(options, view, where, began, flown).learn()
 
 
 class Training(Demo):
     """One run of the demo. `began` is monotonic seconds; `flown` will have the flights."""
 
-    def __init__(self, options: Options, view: View, where: Stage, began: float, flown: Future[History]) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
         self._began, self._flown = began, flown
         self._folder = where.folder
@@ -81,11 +81,11 @@ class Training(Demo):
         self.make_registry()
         with contextlib.ExitStack() as cleanup:
             self.start_scorers()
-            reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
+            reader = ScoreReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
             cleanup.enter_context(contextlib.closing(reader))
             self.write_history()
             lines = map(orjson.dumps, _second_lap())
-            feed = Feed(self.emit("emit.log", RATE), lines)
+            feed = EventFeed(self.emit("emit.log", RATE), lines)
             kept = self.killed_run()
             document = self.finished_run()
             swapped = self.swapped(document["version"])

@@ -37,7 +37,7 @@ def gate(run: Run) -> Comparison:
     """The new version beside the champion. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
     found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
-    told = documents.read(as_json(found), documents.Comparison)
+    told = documents.read(as_json(found), documents.ComparisonDocument)
     run.draw("rules", plots.rules(told))
     run.draw("matrices", plots.matrices(told))
     return found

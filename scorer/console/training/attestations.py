@@ -13,15 +13,15 @@ from typing import Generic, TypeVar
 from model_registry.signing.attestation import Attestation
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.training import documents
-from scorer.console.training.documents import Comparison, Evaluation, Provenance
+from scorer.console.training.documents import ComparisonDocument, EvaluationDocument, ProvenanceDocument
 
-Document = TypeVar("Document", Provenance, Evaluation, Comparison)
+Document = TypeVar("Document", ProvenanceDocument, EvaluationDocument, ComparisonDocument)
 RUN_VERSION = re.compile(r"(\d{4})(\d\d)(\d\d)-([0-9a-f]{12})")
 """What training calls a version: the date of its snapshot and the id of its run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Statement(Generic[Document]):
+class AttestedDocument(Generic[Document]):
     """One document of a version. `said` is None where it does not read, for the reason in `fault`.
 
     `key_id` is the trusted key that signed it; None: it is claimed only, for the reason in `unverified`. `others` counts the
@@ -45,7 +45,7 @@ class Statement(Generic[Document]):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class VersionAttestations:
     """The documents of one version; None: nobody attested it. `fault` says why its attestations cannot be read at all.
 
     `attested` is when the first of them was stored, in UTC, as the registry lists it: nobody signed that.
@@ -53,31 +53,35 @@ class Evidence:
 
     version: str
     digest: str
-    provenance: Statement[Provenance] | None = None
-    evaluation: Statement[Evaluation] | None = None
-    comparison: Statement[Comparison] | None = None
+    provenance: AttestedDocument[ProvenanceDocument] | None = None
+    evaluation: AttestedDocument[EvaluationDocument] | None = None
+    comparison: AttestedDocument[ComparisonDocument] | None = None
     fault: str = ""
     attested: datetime | None = None
 
     @property
-    def statements(self) -> list[Statement[Provenance] | Statement[Evaluation] | Statement[Comparison]]:
+    def statements(
+        self,
+    ) -> list[
+        AttestedDocument[ProvenanceDocument] | AttestedDocument[EvaluationDocument] | AttestedDocument[ComparisonDocument]
+    ]:
         """Those that are there."""
         return [each for each in (self.provenance, self.evaluation, self.comparison) if each is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class AttestationLibrary:
     """The versions that were looked at. `left_out` are those beyond the most that are; `read` says that all were seen once.
     `trusting`: whether a policy names keys; without one no statement can be verified."""
 
-    versions: tuple[Evidence, ...] = ()
+    versions: tuple[VersionAttestations, ...] = ()
     left_out: int = 0
     read: bool = False
     trusting: bool = True
 
 
 @dataclass(slots=True)
-class Best:
+class BestAttestations:
     """The best statement of each type among those that are heard, one after the other: no more than one of each is held."""
 
     found: dict[str, Attestation] = field(default_factory=dict)
@@ -92,21 +96,21 @@ class Best:
             self.found[one.type] = one
 
 
-def gathered(version: str, digest: str, attestations: Iterable[Attestation]) -> Evidence:
+def collect_attestations(version: str, digest: str, attestations: Iterable[Attestation]) -> VersionAttestations:
     """The evidence of a version. Raises what reading the attestations raises."""
-    best = Best()
+    best = BestAttestations()
     for one in attestations:
         best.hear(one)
-    return Evidence(
+    return VersionAttestations(
         version,
         digest,
-        provenance=_statement(best, PROVENANCE, Provenance),
-        evaluation=_statement(best, EVALUATION, Evaluation),
-        comparison=_statement(best, COMPARISON, Comparison),
+        provenance=_statement(best, PROVENANCE, ProvenanceDocument),
+        evaluation=_statement(best, EVALUATION, EvaluationDocument),
+        comparison=_statement(best, COMPARISON, ComparisonDocument),
     )
 
 
-def _statement(best: Best, type_: str, document: type[Document]) -> Statement[Document] | None:
+def _statement(best: BestAttestations, type_: str, document: type[Document]) -> AttestedDocument[Document] | None:
     one = best.found.get(type_)
     if one is None:
         return None
@@ -115,4 +119,4 @@ def _statement(best: Best, type_: str, document: type[Document]) -> Statement[Do
         said = documents.read(one.predicate, document)
     except ValueError as error:
         fault = str(error)
-    return Statement(type_, said, fault, one.key_id, one.fault, best.counts[type_] - 1)
+    return AttestedDocument(type_, said, fault, one.key_id, one.fault, best.counts[type_] - 1)

@@ -29,7 +29,7 @@ Digests = Annotated[dict[Text, Text], Meta(max_length=8)]
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
-class Matrix(msgspec.Struct, frozen=True):
+class AttestedMatrix(msgspec.Struct, frozen=True):
     """Counts of events: true classes by row, predicted ones by column, both in the order of `labels`."""
 
     labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=100)]
@@ -44,7 +44,7 @@ class Matrix(msgspec.Struct, frozen=True):
         return [str(label) for label in self.labels]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class MetricDifference(msgspec.Struct, frozen=True):
     """The challenger's metric less the champion's, and its interval."""
 
     value: Number
@@ -52,17 +52,17 @@ class Difference(msgspec.Struct, frozen=True):
     high: Number
 
 
-class Rival(msgspec.Struct, frozen=True):
+class ComparedVersion(msgspec.Struct, frozen=True):
     """A version as it was judged. `revision` is the channel's that named the champion."""
 
     version: Text = ""
     digest: Text = ""
     revision: Count | None = None
     metrics: Figures = {}
-    confusion_matrix: Matrix | None = None
+    confusion_matrix: AttestedMatrix | None = None
 
 
-class Rows(msgspec.Struct, frozen=True):
+class HoldOutRows(msgspec.Struct, frozen=True):
     """The rows that both were judged on; `blocks` are the stretches of time that were drawn."""
 
     digest: Text = ""
@@ -72,107 +72,107 @@ class Rows(msgspec.Struct, frozen=True):
     blocks: Count = 0
 
 
-class Discordant(msgspec.Struct, frozen=True):
+class DiscordantRows(msgspec.Struct, frozen=True):
     only_champion_right: Count
     only_challenger_right: Count
     mcnemar_p: Number | None = None
 
 
-class Slice(msgspec.Struct, frozen=True):
+class SliceResult(msgspec.Struct, frozen=True):
     """Those of the rows whose `field` has this value."""
 
     field: Text
     value: Scalar
     rows: Count = 0
-    difference: Difference | None = None
+    difference: MetricDifference | None = None
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RuleResult(msgspec.Struct, frozen=True):
     name: Text
     passed: bool
     value: Number | None = None
     bound: Number | None = None
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ComparisonDocument(msgspec.Struct, frozen=True):
     """Challenger and champion on the same rows, and the verdict. Without a champion the challenger is a first model."""
 
     verdict: Literal["passed", "refused", "same"]
-    challenger: Rival
+    challenger: ComparedVersion
     run: Text = ""
     because: Sentence = ""
     metric: Text = ""
-    rows: Rows = Rows()
-    champion: Rival | None = None
-    difference: Difference | None = None
-    discordant: Discordant | None = None
-    slices: Annotated[list[Slice], Meta(max_length=200)] = []
-    rules: Annotated[list[Rule], Meta(max_length=100)] = []
+    rows: HoldOutRows = HoldOutRows()
+    champion: ComparedVersion | None = None
+    difference: MetricDifference | None = None
+    discordant: DiscordantRows | None = None
+    slices: Annotated[list[SliceResult], Meta(max_length=200)] = []
+    rules: Annotated[list[RuleResult], Meta(max_length=100)] = []
 
 
-class Score(msgspec.Struct, frozen=True):
+class TrialScore(msgspec.Struct, frozen=True):
     trial: Count
     score: Number | None = None
 
 
-class Rung(msgspec.Struct, frozen=True):
+class SearchRung(msgspec.Struct, frozen=True):
     """The trials that were trained for `budget` trees (or epochs), and which of them went on."""
 
     budget: Count
-    trials: Annotated[list[Score], Meta(max_length=MOST_TRIALS)] = []
+    trials: Annotated[list[TrialScore], Meta(max_length=MOST_TRIALS)] = []
     kept: Annotated[list[Count], Meta(max_length=MOST_TRIALS)] = []
 
 
-class Trial(msgspec.Struct, frozen=True):
+class SearchTrial(msgspec.Struct, frozen=True):
     trial: Count
 
 
-class Best(msgspec.Struct, frozen=True):
+class BestTrial(msgspec.Struct, frozen=True):
     trial: Count
     score: Number | None = None
     budget: Count = 0
     parameters: Parameters = {}
 
 
-class Search(msgspec.Struct, frozen=True):
+class SearchDocument(msgspec.Struct, frozen=True):
     """Trees (or epochs) were `spent` in all; without stopping any trial they would have been `unstopped`."""
 
     metric: Text = ""
-    rungs: Annotated[list[Rung], Meta(max_length=MOST_RUNGS)] = []
-    trials: Annotated[list[Trial], Meta(max_length=MOST_TRIALS)] = []
-    best: Best | None = None
+    rungs: Annotated[list[SearchRung], Meta(max_length=MOST_RUNGS)] = []
+    trials: Annotated[list[SearchTrial], Meta(max_length=MOST_TRIALS)] = []
+    best: BestTrial | None = None
     spent: Count = 0
     unstopped: Count = 0
 
 
-class Gate(msgspec.Struct, frozen=True):
+class GateMargins(msgspec.Struct, frozen=True):
     """How a run was to be judged, as its configuration says."""
 
     margin: Number | None = None
     slice_margin: Number | None = None
 
 
-class Stated(msgspec.Struct, frozen=True):
-    gate: Gate = Gate()
+class TrainingConfig(msgspec.Struct, frozen=True):
+    gate: GateMargins = GateMargins()
 
 
-class Config(msgspec.Struct, frozen=True):
-    training: Stated = Stated()
+class RunConfig(msgspec.Struct, frozen=True):
+    training: TrainingConfig = TrainingConfig()
 
 
-class External(msgspec.Struct, frozen=True):
-    config: Config = Config()
+class ExternalParameters(msgspec.Struct, frozen=True):
+    config: RunConfig = RunConfig()
 
 
-class Internal(msgspec.Struct, frozen=True):
+class InternalParameters(msgspec.Struct, frozen=True):
     run: Text = ""
     seed: Whole | None = None
     recipe: Text = ""
     parameters: Parameters = {}
-    search: Search | None = None
+    search: SearchDocument | None = None
 
 
-class Span(msgspec.Struct, frozen=True):
+class OffsetRange(msgspec.Struct, frozen=True):
     """A stretch of a partition, by offset, or the revision of a version."""
 
     start: Count | None = msgspec.field(default=None, name="from")
@@ -181,11 +181,11 @@ class Span(msgspec.Struct, frozen=True):
     revision: Count = 0
 
 
-class Dependency(msgspec.Struct, frozen=True):
+class ResolvedDependency(msgspec.Struct, frozen=True):
     name: Text = ""
     uri: Annotated[str, Meta(max_length=1_000)] = ""
     digest: Digests = {}
-    annotations: Span = Span()
+    annotations: OffsetRange = OffsetRange()
 
     @property
     def sha256(self) -> str:
@@ -193,46 +193,46 @@ class Dependency(msgspec.Struct, frozen=True):
         return f"sha256:{self.digest['sha256']}" if "sha256" in self.digest else ""
 
 
-class Definition(msgspec.Struct, frozen=True, rename="camel"):
+class BuildDefinition(msgspec.Struct, frozen=True, rename="camel"):
     build_type: Text
-    external_parameters: External = External()
-    internal_parameters: Internal = Internal()
-    resolved_dependencies: Annotated[list[Dependency], Meta(max_length=1_000)] = []
+    external_parameters: ExternalParameters = ExternalParameters()
+    internal_parameters: InternalParameters = InternalParameters()
+    resolved_dependencies: Annotated[list[ResolvedDependency], Meta(max_length=1_000)] = []
 
 
-class Provenance(msgspec.Struct, frozen=True, rename="camel"):
+class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
     """Where a version comes from."""
 
-    build_definition: Definition
+    build_definition: BuildDefinition
 
     @property
-    def run(self) -> Internal:
+    def run(self) -> InternalParameters:
         return self.build_definition.internal_parameters
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> GateMargins:
         return self.build_definition.external_parameters.config.training.gate
 
-    def named(self, name: str) -> list[Dependency]:
+    def named(self, name: str) -> list[ResolvedDependency]:
         """What of this name went into the version."""
         return [one for one in self.build_definition.resolved_dependencies if one.name == name]
 
 
-class Dataset(msgspec.Struct, frozen=True):
+class EvaluatedDataset(msgspec.Struct, frozen=True):
     name: Text = ""
     digest: Text | Digests = ""
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class EvaluationDocument(msgspec.Struct, frozen=True):
     """How well a version does on a dataset."""
 
-    dataset: Text | Dataset
+    dataset: Text | EvaluatedDataset
     metrics: Figures = {}
-    confusion_matrix: Matrix | None = None
+    confusion_matrix: AttestedMatrix | None = None
 
 
-TYPES: Mapping[str, type[Provenance] | type[Evaluation] | type[Comparison]] = {
-    PROVENANCE: Provenance, EVALUATION: Evaluation, COMPARISON: Comparison,
+TYPES: Mapping[str, type[ProvenanceDocument] | type[EvaluationDocument] | type[ComparisonDocument]] = {
+    PROVENANCE: ProvenanceDocument, EVALUATION: EvaluationDocument, COMPARISON: ComparisonDocument,
 }  # fmt: skip
 NAMES = {PROVENANCE: "provenance", EVALUATION: "evaluation", COMPARISON: "comparison"}
 

@@ -17,8 +17,8 @@ from model_registry.oci.manifest import Descriptor
 from model_registry.signing import attestation, referrers
 from model_registry.signing.signatures import TrustedKey
 from model_registry.stores import Store
-from scorer.console.state import State
-from scorer.console.training.attestations import RUN_VERSION, Evidence, Library, gathered
+from scorer.console.state import ConsoleState
+from scorer.console.training.attestations import RUN_VERSION, AttestationLibrary, VersionAttestations, collect_attestations
 
 LOOK_SECONDS = 5.0
 VERSIONS = 200  # newest versions that are looked at
@@ -27,25 +27,25 @@ SOURCE = "attestations"
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ReadVersion:
     """A version, what lists its attestations was when they were read, and the keys that were trusted then."""
 
-    evidence: Evidence
+    evidence: VersionAttestations
     listed: tuple[str, ...] | None
     trusted: frozenset[str]
 
 
-class Reader:
+class AttestationReader:
     """Reads the newest versions of a repository, at most `most`, and again only what may have changed."""
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
         self._keys = keys
         self._most = most
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _ReadVersion] = {}
         self._turn = 0
 
-    def look(self, now: datetime) -> Iterator[Library]:
+    def look(self, now: datetime) -> Iterator[AttestationLibrary]:
         """What is known after each version that has changed, and at last after all. Raises Unreachable, and what else the list
         of tags raises; what was read until then is kept."""
         every = newest_first(tags.versions(self._store.tags()))
@@ -75,27 +75,27 @@ class Reader:
             listed = tuple(sorted(each.digest for each in there))
             if known is not None and (known.listed, known.trusted) == (listed, trusted):
                 return False
-            found = gathered(version, digest, attestation.each(self._store, digest, self._keys, now))
+            found = collect_attestations(version, digest, attestation.each(self._store, digest, self._keys, now))
             found = replace(found, attested=_first_stored(there))
         except NotFound:  # deleted since its tag was listed
             return self._known.pop(version, None) is not None
         except RegistryError as error:
             if error.transient:
                 raise
-            found = Evidence(version, digest, fault=str(error))
-        self._known[version] = _Known(found, listed, trusted)
+            found = VersionAttestations(version, digest, fault=str(error))
+        self._known[version] = _ReadVersion(found, listed, trusted)
         return known is None or known.evidence != found
 
-    def _library(self, wanted: Sequence[str], left_out: int, *, read: bool) -> Library:
+    def _library(self, wanted: Sequence[str], left_out: int, *, read: bool) -> AttestationLibrary:
         known = [self._known[each].evidence for each in wanted if each in self._known]
-        return Library(tuple(sorted(known, key=_age, reverse=True)), left_out, read, bool(self._keys))
+        return AttestationLibrary(tuple(sorted(known, key=_age, reverse=True)), left_out, read, bool(self._keys))
 
 
 class TrainingFeed:
     """Looks until `close`."""
 
-    def __init__(self, store: Store, state: State, keys: Sequence[TrustedKey]) -> None:
-        self._reader = Reader(store, keys)
+    def __init__(self, store: Store, state: ConsoleState, keys: Sequence[TrustedKey]) -> None:
+        self._reader = AttestationReader(store, keys)
         self._state = state
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="training", daemon=True)
@@ -137,7 +137,7 @@ def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
     return min(times, default=None)
 
 
-def _age(found: Evidence) -> tuple[str, float]:
+def _age(found: VersionAttestations) -> tuple[str, float]:
     """Orders runs by their date, those of a day by when they were attested, and other versions before all."""
     named = RUN_VERSION.fullmatch(found.version)
     return found.version[:8] if named else "", found.attested.timestamp() if found.attested else 0.0

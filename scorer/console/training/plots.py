@@ -4,7 +4,7 @@ its verdict, and both confusion matrices. Pure functions of the documents that i
 
 from collections.abc import Iterator, Sequence
 
-from scorer.console.training.documents import Comparison, Matrix, Rule, Rung, Search
+from scorer.console.training.documents import AttestedMatrix, ComparisonDocument, RuleResult, SearchDocument, SearchRung
 from scorer.evaluation.svg import TONES, line, matrix, picture, short, text
 
 WIDTH = 420  # pixels: a phone shows it whole, and still to be read
@@ -15,7 +15,7 @@ HOW = "true class by row, predicted by column"
 Point = tuple[float, float]
 
 
-def rungs(search: Search, unit: str = "trees") -> str:
+def rungs(search: SearchDocument, unit: str = "trees") -> str:
     """Each rung's trials along their scores: a filled dot went on, an empty one was stopped, the last one's are the best's."""
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
@@ -40,7 +40,7 @@ def rungs(search: Search, unit: str = "trees") -> str:
     return picture(WIDTH, bottom + 10, parts)
 
 
-def curve(search: Search, unit: str = "trees") -> str:
+def curve(search: SearchDocument, unit: str = "trees") -> str:
     """The learning curve of every trial, its score by how long it was trained; the best one's is drawn over the others."""
     steps = _by_budget(search)
     paths: dict[int, list[Point]] = {}
@@ -71,7 +71,7 @@ def curve(search: Search, unit: str = "trees") -> str:
     return picture(WIDTH, HEIGHT, parts)
 
 
-def matrix_of(found: Matrix) -> str:
+def matrix_of(found: AttestedMatrix) -> str:
     """One confusion matrix; the page says of whom."""
     names = found.names
     if len(names) > MOST_CLASSES:
@@ -81,7 +81,7 @@ def matrix_of(found: Matrix) -> str:
     return picture(round(left) + SIDE + EDGE, SIDE + 56, parts)
 
 
-def matrices(comparison: Comparison) -> str:
+def matrices(comparison: ComparisonDocument) -> str:
     """The champion's confusion matrix beside the challenger's, of the same rows."""
     rivals = [("champion", comparison.champion), ("challenger", comparison.challenger)]
     told = [(f"{role} {one.version}", one.confusion_matrix) for role, one in rivals if one and one.confusion_matrix]
@@ -97,7 +97,7 @@ def matrices(comparison: Comparison) -> str:
     return picture(across * len(told), SIDE + 80, parts) if told else ""
 
 
-def rules(comparison: Comparison) -> str:
+def rules(comparison: ComparisonDocument) -> str:
     """Each rule of the verdict: where its value lies from its bound, which is the line in the middle."""
     if not comparison.rules:
         return ""
@@ -112,12 +112,12 @@ def rules(comparison: Comparison) -> str:
     return picture(WIDTH, len(comparison.rules) * RULE + 8, parts)
 
 
-def gauge(rule: Rule) -> str:
+def gauge(rule: RuleResult) -> str:
     """One rule, without words, 160 by 20 pixels: right of the line in the middle it is passed."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 
-def _gauge(rule: Rule, left: float, right: float, y: float) -> Iterator[str]:
+def _gauge(rule: RuleResult, left: float, right: float, y: float) -> Iterator[str]:
     middle = (left + right) / 2
     yield line(left, y, right, y, width=2)
     yield line(middle, y - 7, middle, y + 7, "ink", 2)
@@ -128,7 +128,7 @@ def _gauge(rule: Rule, left: float, right: float, y: float) -> Iterator[str]:
     yield _dot(middle + (reach if rule.passed else -reach), y, "good" if rule.passed else "bad", filled=True)
 
 
-def _by_budget(search: Search) -> Sequence[Rung]:
+def _by_budget(search: SearchDocument) -> Sequence[SearchRung]:
     return sorted(search.rungs, key=lambda rung: rung.budget)
 
 

@@ -11,8 +11,14 @@ from datetime import date, datetime
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION
 from scorer.console.state import Channel
-from scorer.console.training.attestations import RUN_VERSION, Evidence
-from scorer.console.training.documents import TRAINING_BUILD, Comparison, Difference, Internal, Rival
+from scorer.console.training.attestations import RUN_VERSION, VersionAttestations
+from scorer.console.training.documents import (
+    TRAINING_BUILD,
+    ComparedVersion,
+    ComparisonDocument,
+    InternalParameters,
+    MetricDifference,
+)
 
 WIDTH = 1_000.0  # of a bar, in its own units
 SHORTEST, LONGEST = 1.5, 4.0  # margins that a bar shows at least, and at most where its estimate is in them
@@ -22,11 +28,11 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class DifferenceBar:
     """An interval of a difference; more is better. `left`, `right`, `mean`, `zero` and `edge` (the margin, which is below zero)
     are places from 0 to WIDTH. `tone` is good where the lower end is not below the margin, bad where it is, else wait."""
 
-    found: Difference
+    found: MetricDifference
     margin: float | None
     tone: str
     left: float
@@ -37,7 +43,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Promotion:
+class VersionPromotion:
     """A move of a channel to the version. `role` is the one that it has there from then on. `by_run` says that the run made the
     move itself, `now` that it stands."""
 
@@ -65,19 +71,19 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A version that training made. `verified` is of the verdict; `warnings` are what does not fit together. `trusting`:
     whether a policy names keys that could verify it."""
 
-    evidence: Evidence
+    evidence: VersionAttestations
     id: str
     date: str
     verdict: str
     verified: bool
     because: str
     failed: Sequence[str]
-    bar: Bar | None
-    promotions: Sequence[Promotion]
+    bar: DifferenceBar | None
+    promotions: Sequence[VersionPromotion]
     warnings: Sequence[str]
     trusting: bool = True
 
@@ -97,21 +103,21 @@ class Run:
         return "wait" if self.trusting else "plain"
 
     @property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> ComparisonDocument | None:
         return self.evidence.comparison.said if self.evidence.comparison else None
 
     @property
-    def made(self) -> Internal:
+    def made(self) -> InternalParameters:
         """How it was made; empty where no provenance says so."""
         told = self.evidence.provenance
-        return told.said.run if told and told.said else Internal()
+        return told.said.run if told and told.said else InternalParameters()
 
     @property
     def unit(self) -> str:
         return "epochs" if self.made.recipe == "network" else "trees"
 
     @property
-    def champion(self) -> Rival | None:
+    def champion(self) -> ComparedVersion | None:
         return self.comparison.champion if self.comparison else None
 
     @property
@@ -143,13 +149,13 @@ class Run:
         return any(not each.verified for each in self.evidence.statements)
 
 
-def runs(versions: Iterable[Evidence], channels: Iterable[Channel], *, trusting: bool = True) -> list[Run]:
+def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
     """Return the runs of the versions that training made, in their order; `trusting` as in `Library`."""
     known = list(channels)
     return [replace(_run(each, known), trusting=trusting) for each in versions if _trained(each)]
 
 
-def slice_bars(run: Run) -> Sequence[tuple[str, int, Bar | None]]:
+def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | None]]:
     """What each slice is of, its rows, and the interval of its difference."""
     told = run.evidence.provenance
     margin = told.said.gate.slice_margin if told and told.said else None
@@ -157,7 +163,7 @@ def slice_bars(run: Run) -> Sequence[tuple[str, int, Bar | None]]:
     return [(f"{one.field} = {one.value}", one.rows, bar(one.difference, margin)) for one in found]
 
 
-def bar(found: Difference | None, margin: float | None) -> Bar | None:
+def bar(found: MetricDifference | None, margin: float | None) -> DifferenceBar | None:
     """How an interval is drawn against its margin; None where there is none."""
     if found is None:
         return None
@@ -172,17 +178,17 @@ def bar(found: Difference | None, margin: float | None) -> Bar | None:
 
     tone = "wait" if margin is None else "good" if low >= -margin else "bad"
     edge = None if margin is None else place(-margin)
-    return Bar(found, margin, tone, place(low), place(high), place(found.value), place(0.0), edge)
+    return DifferenceBar(found, margin, tone, place(low), place(high), place(found.value), place(0.0), edge)
 
 
-def _trained(evidence: Evidence) -> bool:
+def _trained(evidence: VersionAttestations) -> bool:
     if evidence.comparison is not None or RUN_VERSION.fullmatch(evidence.version):
         return True
     told = evidence.provenance
     return bool(told and told.said and told.said.build_definition.build_type == TRAINING_BUILD)
 
 
-def _run(evidence: Evidence, channels: Sequence[Channel]) -> Run:
+def _run(evidence: VersionAttestations, channels: Sequence[Channel]) -> TrainingRun:
     named = RUN_VERSION.fullmatch(evidence.version)
     comparison, provenance = evidence.comparison, evidence.provenance
     said = comparison.said if comparison else None
@@ -192,7 +198,7 @@ def _run(evidence: Evidence, channels: Sequence[Channel]) -> Run:
     margin = provenance.said.gate.margin if provenance and provenance.said else None
     promotions = _promotions(evidence, id_, channels)
     verdict = said.verdict if said else UNREADABLE if comparison or evidence.fault else UNJUDGED
-    return Run(
+    return TrainingRun(
         evidence,
         id=id_,
         date=_date(evidence.version),
@@ -206,7 +212,7 @@ def _run(evidence: Evidence, channels: Sequence[Channel]) -> Run:
     )
 
 
-def _because(evidence: Evidence) -> str:
+def _because(evidence: VersionAttestations) -> str:
     told = evidence.comparison
     if evidence.fault:
         return f"Its attestations cannot be read: {evidence.fault}"
@@ -219,11 +225,11 @@ def _because(evidence: Evidence) -> str:
     return told.said.because or (f"Failed: {', '.join(failed)}." if failed else "The comparison says no reason.")
 
 
-def _promotions(evidence: Evidence, id_: str, channels: Iterable[Channel]) -> list[Promotion]:
+def _promotions(evidence: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
     """Every move to the version that is known, the newest of each channel first."""
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
-        Promotion(
+        VersionPromotion(
             channel=channel.name,
             role=role,
             revision=move.revision,
@@ -244,7 +250,7 @@ def _role(move: Move, digest: str) -> str:
     return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 
 
-def _contradictions(evidence: Evidence, id_: str, told: Sequence[str]) -> Iterator[str]:
+def _contradictions(evidence: VersionAttestations, id_: str, told: Sequence[str]) -> Iterator[str]:
     for name, run in zip(("comparison", "provenance"), told, strict=True):
         if run and run != id_:
             yield f"The {name} speaks of run {run}."
@@ -259,7 +265,7 @@ def _contradictions(evidence: Evidence, id_: str, told: Sequence[str]) -> Iterat
             yield f"Beside the {each.name} shown there {'are' if each.others > 1 else 'is'} {others} of its type."
 
 
-def _unearned(verdict: str, promotions: Sequence[Promotion]) -> Iterator[str]:
+def _unearned(verdict: str, promotions: Sequence[VersionPromotion]) -> Iterator[str]:
     if verdict != "passed":
         for each in promotions:
             if each.now:

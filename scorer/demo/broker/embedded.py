@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from scorer.demo.broker import archive
 from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
 from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, is_taken, write_node
-from scorer.demo.broker.orphan_reaper import Guard
+from scorer.demo.broker.orphan_reaper import OrphanReaper
 
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
@@ -65,7 +65,7 @@ class EmbeddedBroker:
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
         self._folder: Path | None = None
-        self._guard: Guard | None = None
+        self._guard: OrphanReaper | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._java: list[str] = []
         self._port = port
@@ -100,7 +100,7 @@ class EmbeddedBroker:
         self._java = [java_executable(), *self._options, *archived, f"-Dscorestream.log={self._folder / 'broker.log'}"]
         self._java += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
         self._java += ["-cp", os.pathsep.join(map(str, jars))]
-        self._guard = Guard(self._folder)
+        self._guard = OrphanReaper(self._folder)
         atexit.register(self.stop)
         try:
             for _ in range(PORT_ATTEMPTS):

@@ -81,7 +81,7 @@ def central(settings: str, default: str) -> str:
 
 
 @dataclass(frozen=True)
-class Sources:
+class JarSources:
     """Where jars come from: `cache` is written, `local` are only read, `remote` are addresses by name."""
 
     cache: Path
@@ -89,7 +89,7 @@ class Sources:
     remote: Mapping[str, str]
 
 
-def user_sources() -> Sources:
+def user_sources() -> JarSources:
     """This user's own. Raises BrokerUnavailable where jgo is not installed or settings.xml cannot be read."""
     try:
         from jgo.config import GlobalSettings
@@ -102,11 +102,11 @@ def user_sources() -> Sources:
         address = central(path.read_text(), MAVEN_CENTRAL_URL) if path.is_file() else MAVEN_CENTRAL_URL
     except (OSError, ElementTree.ParseError) as error:
         raise BrokerUnavailable(f"{path} cannot be read: {error}; mend it, or {WAY_OUT}", exit_code=2) from error
-    return Sources(user_cache_path("scorestream") / "maven", (user.repo_cache,), {"central": address} | user.repositories)
+    return JarSources(user_cache_path("scorestream") / "maven", (user.repo_cache,), {"central": address} | user.repositories)
 
 
 def classpath(
-    sources: Sources | None = None, on_progress: OnProgress = lambda *_: None, jars: tuple[Jar, ...] = ()
+    sources: JarSources | None = None, on_progress: OnProgress = lambda *_: None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
     """The paths of all jars (the broker's where no others are named), downloaded where they are missing. Raises
     BrokerUnavailable with one line where they can neither be found nor downloaded."""
@@ -134,7 +134,7 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     return paths if right else ()
 
 
-def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) -> tuple[Path, ...]:
+def _gather(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress) -> tuple[Path, ...]:
     places = (sources.cache, *sources.local)
     found = {jar: path for jar in jars for place in places if jar.is_at(path := place / jar.path)}
     missing = [jar for jar in jars if jar not in found]
@@ -143,7 +143,7 @@ def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) -> t
     return tuple(found[jar] for jar in jars)
 
 
-def _download(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) -> dict[Jar, Path]:
+def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress) -> dict[Jar, Path]:
     from jgo.maven import MavenContext, PythonResolver
 
     def fetch(jar: Jar) -> Path:

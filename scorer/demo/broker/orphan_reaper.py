@@ -19,7 +19,7 @@ from pathlib import Path
 KILL_WAIT_SECONDS = 10.0
 
 
-class Guard:
+class OrphanReaper:
     """The owner's side. Made before the broker is started, so that no moment is unguarded."""
 
     def __init__(self, folder: Path) -> None:

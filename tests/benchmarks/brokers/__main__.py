@@ -19,11 +19,11 @@ from publisher.errors import Fatal
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.jars import jar_list
 from scorer.demo.broker.kraft_config import HOST
-from scorer.demo.options import Options
+from scorer.demo.options import DemoOptions
 from scorer.demo.run import Demo
-from scorer.demo.sandbox import stage
-from scorer.demo.summary import Summary
-from scorer.demo.view import View
+from scorer.demo.sandbox import open_sandbox
+from scorer.demo.summary import DemoSummary
+from scorer.demo.view import DemoView
 
 FOLDER = Path(__file__).parent
 LISTS = {path.stem.removeprefix("kafka-"): path for path in sorted(FOLDER.glob("kafka-*.txt"))}
@@ -41,14 +41,14 @@ def broker(version: str) -> EmbeddedBroker:
     return EmbeddedBroker(properties=lambda ports: {voters: f"1@{HOST}:{ports[1]}"}, jars=jar_list(LISTS[version].read_text()))
 
 
-def play(version: str, options: Options, logs: Path | None) -> Summary | str:
+def play(version: str, options: DemoOptions, logs: Path | None) -> DemoSummary | str:
     """The demo on a broker of this version, or why it did not come to its end. `logs`: a folder for what everybody says."""
-    with View() as view, contextlib.ExitStack() as cleanup:
+    with DemoView() as view, contextlib.ExitStack() as cleanup:
         view.step(f"Apache Kafka {version}")
         try:
             running = cleanup.enter_context(broker(version))
             own = dataclasses.replace(options, bootstrap_servers=running.bootstrap_servers)
-            where = cleanup.enter_context(stage(own, view))
+            where = cleanup.enter_context(open_sandbox(own, view))
             if logs is not None:
                 cleanup.callback(keep, [where.folder, running.folder], logs / version)
             return Demo(own, view, where).play()
@@ -62,7 +62,7 @@ def keep(folders: Sequence[Path], target: Path) -> None:
         shutil.copy(log, target)
 
 
-def row(played: Summary | str) -> list[str]:
+def row(played: DemoSummary | str) -> list[str]:
     """Counts, pauses in seconds, and the verdict."""
     if isinstance(played, str):
         return ["-"] * (len(COUNTS) + len(PAUSES)) + [played.partition("\n")[0]]
@@ -78,12 +78,12 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=1_000.0, help="flights a second")
     parser.add_argument("--logs", type=Path, help="keep what scorers and brokers say in this folder")
     wanted = parser.parse_args()
-    options = Options(events=wanted.events, rate=wanted.rate)
+    options = DemoOptions(events=wanted.events, rate=wanted.rate)
     table, clean = Table("Apache Kafka", *COUNTS, *(f"longest pause at the {name}" for name in PAUSES), ""), True
     for version in wanted.only or VERSIONS:
         played = play(version, options, wanted.logs)
         table.add_row(version, *row(played))
-        clean = clean and isinstance(played, Summary) and played.clean
+        clean = clean and isinstance(played, DemoSummary) and played.clean
     Console().print(table)
     return 0 if clean else 1
 

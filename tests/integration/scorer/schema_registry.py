@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from scorer.demo.broker.jars import TIMEOUT_SECONDS, Sources, user_sources
+from scorer.demo.broker.jars import TIMEOUT_SECONDS, JarSources, user_sources
 from scorer.demo.broker.kraft_config import HOST, free_ports
 from tests.integration.registry.hostile import Hostile, Reply
 from tests.support.processes import Program
@@ -80,7 +80,7 @@ class OneSchema:
             self._server = None
 
 
-def unpacked(sources: Sources) -> Path:
+def unpacked(sources: JarSources) -> Path:
     """The folder of the registry, downloaded and unpacked where it is missing."""
     home = sources.cache.parent / f"{ARTIFACT}-{VERSION}"
     sources.cache.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def unpacked(sources: Sources) -> Path:
     return home
 
 
-def archive(sources: Sources) -> Path:
+def archive(sources: JarSources) -> Path:
     """The published file, fetched where it is missing. Raises RuntimeError where it is not what it should be."""
     from jgo.maven import MavenContext, PythonResolver
 

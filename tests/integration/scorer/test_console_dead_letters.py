@@ -7,8 +7,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from publisher.kafka.source_position import Position
-from scorer.console.kafka_feed import BusFeed
-from scorer.console.state import LETTERS_KEPT, State
+from scorer.console.kafka_feed import KafkaFeed
+from scorer.console.state import LETTERS_KEPT, ConsoleState
 from scorer.dead_letters.headers import dead_headers
 from scorer.settings import load
 from tests.integration.scorer.rig import MakeRig, Rig, until
@@ -35,8 +35,8 @@ def test_the_console_counts_dead_letters_as_a_dry_run_does(make_rig: MakeRig) ->
     write_letters(rig, range(7), "elsewhere", "malformed")
     dry = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--dry-run", "--json").stdout)
     assert dry["by_reason"] == {"malformed": COUNT - 100, "wrong-type": 60}
-    state = State()
-    with contextlib.closing(BusFeed(load(rig.path, []).settings, state)):
+    state = ConsoleState()
+    with contextlib.closing(KafkaFeed(load(rig.path, []).settings, state)):
         until(lambda: state.loaded, "the console to have read the topics")
         with state.lock:
             found, unfit, left_out = state.letters.by_reason(), state.letters.unfit(), state.letters.left_out()

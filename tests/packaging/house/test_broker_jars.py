@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scorer.demo.broker import jars as broker_jars
-from scorer.demo.broker.jars import BrokerUnavailable, Jar, Sources, central, classpath
+from scorer.demo.broker.jars import BrokerUnavailable, Jar, JarSources, central, classpath
 
 CENTRAL = "https://central.example/maven2"
 CONTENTS = {"one": b"first jar", "two": b"the second jar"}
@@ -44,8 +44,8 @@ def mirror(tmp_path: Path, jars: tuple[Jar, ...]) -> Iterator[str]:
         thread.join()
 
 
-def sources(tmp_path: Path, remote: str = "http://127.0.0.1:1", local: tuple[Path, ...] = ()) -> Sources:
-    return Sources(tmp_path / "cache", local, {"central": remote})
+def sources(tmp_path: Path, remote: str = "http://127.0.0.1:1", local: tuple[Path, ...] = ()) -> JarSources:
+    return JarSources(tmp_path / "cache", local, {"central": remote})
 
 
 def test_without_cache_and_network_one_line_says_the_way_out(tmp_path: Path) -> None:

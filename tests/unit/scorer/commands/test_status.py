@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scorer.commands.emit import TICK, Pace
+from scorer.commands.emit import TICK, WritePace
 from scorer.commands.status import table
-from scorer.console.scorer_fold import Heard
+from scorer.console.scorer_fold import ScorerState
 from scorer.observability.status_record import PartitionStatus
 from tests.unit.scorer.console.console_records import NOW, status
 
@@ -17,7 +17,7 @@ REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")
 WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
 
 
-def fleet(replicas: tuple[str, ...], *, refused: bool, dead: int = 0) -> list[Heard]:
+def fleet(replicas: tuple[str, ...], *, refused: bool, dead: int = 0) -> list[ScorerState]:
     found = []
     for number, replica in enumerate(replicas):
         told = status(
@@ -30,7 +30,7 @@ def fleet(replicas: tuple[str, ...], *, refused: bool, dead: int = 0) -> list[He
             refused={"2025.12.01-1": WHY} if refused else {},
             counters={"events": 1_234_567_890, "dead_letters": dead},
         )
-        found.append(Heard(told, told.heartbeat_ms / 1_000, told))
+        found.append(ScorerState(told, told.heartbeat_ms / 1_000, told))
     return found
 
 
@@ -73,7 +73,7 @@ def test_wide_has_every_fact_on_one_line() -> None:
 
 @given(rate=st.floats(1, 10_000), count=st.integers(1, 500), hiccup=st.floats(0, 0.5))
 def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate: float, count: int, hiccup: float) -> None:
-    now, pace = 100.0, Pace(rate, 100.0)
+    now, pace = 100.0, WritePace(rate, 100.0)
     for number in range(count):
         now += pace.pause(number, now)
         assert now >= 100.0 + number / rate - TICK * (1 + 1e-6) or number / rate > hiccup
@@ -83,4 +83,4 @@ def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate:
 
 
 def test_without_a_rate_nothing_waits() -> None:
-    assert [Pace(None, 0.0).pause(number, 0.0) for number in range(3)] == [0.0, 0.0, 0.0]
+    assert [WritePace(None, 0.0).pause(number, 0.0) for number in range(3)] == [0.0, 0.0, 0.0]

@@ -8,9 +8,9 @@ import msgspec
 from model_registry.channels.history import Move
 from model_registry.signing.attestation import Attestation
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
-from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
-from scorer.console.state import Channel, RegistryView, State
-from scorer.console.training.attestations import Library, gathered
+from scorer.console.records import DeadLetter, EventPosition, SampledScore, VersionChange
+from scorer.console.state import Channel, ConsoleState, RegistryView
+from scorer.console.training.attestations import AttestationLibrary, collect_attestations
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, VersionStatus
 from tests.support import rollouts, trained
 from tests.support.rollouts import Told
@@ -43,7 +43,7 @@ def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **cha
     return ScorerStatus(**{**facts, **changed})
 
 
-def hear(state: State, told: ScorerStatus, now: float = NOW) -> None:
+def hear(state: ConsoleState, told: ScorerStatus, now: float = NOW) -> None:
     assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
 
 
@@ -60,29 +60,29 @@ def registry(*moves: Move) -> RegistryView:
     return RegistryView("oci:registry/m", {"prod": channel}, tuple(dict.fromkeys(m.to_version for m in moves)), read=True)
 
 
-def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> SwapRecord:
-    return SwapRecord("m.a", "in", partition, offset, version, digest(version), revision, int(NOW * 1_000), "0.9.0", "why")
+def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> VersionChange:
+    return VersionChange("m.a", "in", partition, offset, version, digest(version), revision, int(NOW * 1_000), "0.9.0", "why")
 
 
-def score(number: Any, version: str = "1.0.0", **changed: Any) -> ScoreRecord:
+def score(number: Any, version: str = "1.0.0", **changed: Any) -> SampledScore:
     """A score of the event that came 20 ms before."""
     at = int(NOW * 1_000)
-    facts: dict[str, Any] = {"version": version, "status": "scored", "source": Source("in", 0, 7), "score": number}
+    facts: dict[str, Any] = {"version": version, "status": "scored", "source": EventPosition("in", 0, 7), "score": number}
     facts |= {"event_ms": at - 20, "scored_ms": at, "decision": "late"}
-    return ScoreRecord(**{**facts, **changed})
+    return SampledScore(**{**facts, **changed})
 
 
 def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
 
 
-def rollout(state: State, *told: Told) -> None:
+def rollout(state: ConsoleState, *told: Told) -> None:
     """Have the console hear these records of the rollout `r`."""
     for record in told:
         state.rollouts.hear(*rollouts.record(record))
 
 
-def in_canary(state: State, **changed: Any) -> None:
+def in_canary(state: ConsoleState, **changed: Any) -> None:
     """A rollout whose canary of 5 percent is at revision 3; `changed` is of what its controller told a second ago."""
     rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
 
@@ -110,8 +110,8 @@ def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
     return {PROVENANCE: provenance, EVALUATION: evaluation, COMPARISON: comparison}
 
 
-def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> Library:
+def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> AttestationLibrary:
     """What one run has attested, signed by this trusted key, or by none."""
     why = "" if key else "no trusted key signed it"
     said = [Attestation(type_, one, digest("3"), key, why) for type_, one in _documents(text, change).items()]
-    return Library((gathered(trained.version(1), digest("2.0.0"), said),), read=True)
+    return AttestationLibrary((collect_attestations(trained.version(1), digest("2.0.0"), said),), read=True)

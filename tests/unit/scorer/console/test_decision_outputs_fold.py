@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from scorer.console import views
-from scorer.console.state import State
+from scorer.console.state import ConsoleState
 from scorer.evaluation.decision_output import UNKNOWN
 from tests.unit.scorer.console import console_records
 
@@ -12,7 +12,7 @@ SCORE = {"amount": 700.0, "risk": 0.25}
 
 def test_the_histogram_has_the_output_that_decides_and_not_the_largest() -> None:
     """Also of the scores that were read before the registry answered: none may follow."""
-    state, record = State(), replace(console_records.score(SCORE), digest="sha256:a", id="e1")
+    state, record = ConsoleState(), replace(console_records.score(SCORE), digest="sha256:a", id="e1")
     state.hear_score(record)
     assert state.outputs.wanted == {"sha256:a"}
     assert not state.scores.windows
@@ -25,7 +25,7 @@ def test_the_histogram_has_the_output_that_decides_and_not_the_largest() -> None
 
 
 def test_scores_without_a_known_output_are_counted_with_the_reason() -> None:
-    state, record = State(), replace(console_records.score(SCORE), digest="sha256:" + "a" * 64)
+    state, record = ConsoleState(), replace(console_records.score(SCORE), digest="sha256:" + "a" * 64)
     state.hear_score(record)
     state.found_output(record.digest, None)
     assert state.scores.windows["1.0.0"].seen == 1
@@ -33,7 +33,7 @@ def test_scores_without_a_known_output_are_counted_with_the_reason() -> None:
 
 
 def test_a_score_of_one_output_asks_nothing() -> None:
-    state = State()
+    state = ConsoleState()
     state.hear_score(console_records.score({"risk": 0.25}))
     state.hear_score(console_records.score([0.1, 0.9]))
     assert list(state.scores.windows["1.0.0"].numbers) == [0.25, 0.9]

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Message
 
 from scorer.console import records
-from scorer.console.records import ScoreRecord, SwapRecord
-from scorer.console.state import LETTERS_KEPT, REASONS, LetterFold, State, SwapFold
-from scorer.console.throughput_fold import STEP_SECONDS, FlowFold
+from scorer.console.records import SampledScore, VersionChange
+from scorer.console.state import LETTERS_KEPT, REASONS, ConsoleState, DeadLetterFold, VersionChangeFold
+from scorer.console.throughput_fold import STEP_SECONDS, ThroughputFold
 from scorer.observability.status_record import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.console.console_records import NOW
@@ -23,7 +23,7 @@ def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerSta
 
 
 def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
-    state = State()
+    state = ConsoleState()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
         console_records.hear(state, beat(seconds, events, batches), NOW + seconds)
     heard = state.scorers.last["m.a"]
@@ -33,7 +33,7 @@ def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
 
 
 def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.hear(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "silent"
     state.scorers.fleet.caught_up = True
@@ -45,24 +45,24 @@ def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
 
 
 def test_what_is_no_scorers_record_is_passed_over() -> None:
-    assert not State().scorers.hear(b"_channel/prod", b"{}", NOW)
-    assert records.decoded(b"[]", SwapRecord) is None
-    assert records.decoded(b'{"scorer": 1}', SwapRecord) is None
-    assert records.decoded(b"\xff{", ScoreRecord) is None
-    assert records.decoded(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", ScoreRecord) is None
+    assert not ConsoleState().scorers.hear(b"_channel/prod", b"{}", NOW)
+    assert records.decoded(b"[]", VersionChange) is None
+    assert records.decoded(b'{"scorer": 1}', VersionChange) is None
+    assert records.decoded(b"\xff{", SampledScore) is None
+    assert records.decoded(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", SampledScore) is None
 
 
 def test_the_last_swap_of_each_partition_counts() -> None:
-    fold = SwapFold()
+    fold = VersionChangeFold()
     for record in (console_records.swap(0, "1.0.0"), console_records.swap(1, "1.0.0"), console_records.swap(0, "2.0.0", 40, 2)):
-        assert records.decoded(msgspec.json.encode(record), SwapRecord) == record
+        assert records.decoded(msgspec.json.encode(record), VersionChange) == record
         fold.hear(record)
     assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
     assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
 
 
 def test_letters_wait_until_they_were_put_back() -> None:
-    fold = LetterFold()
+    fold = DeadLetterFold()
     for offset in range(LETTERS_KEPT + 4):
         fold.hear(console_records.letter(offset, "malformed" if offset % 2 else "wrong-type"))
     fold.hear(replace(console_records.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
@@ -79,7 +79,7 @@ def test_letters_wait_until_they_were_put_back() -> None:
 
 
 def test_letters_that_retention_has_removed_are_not_counted() -> None:
-    fold = LetterFold()
+    fold = DeadLetterFold()
     for offset in range(10):
         fold.hear(console_records.letter(offset))
     fold.hear(replace(console_records.letter(10), unfit="it came from elsewhere"))
@@ -90,7 +90,7 @@ def test_letters_that_retention_has_removed_are_not_counted() -> None:
 
 
 def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
-    fold = LetterFold()
+    fold = DeadLetterFold()
     for offset in range(3 * REASONS):
         fold.hear(console_records.letter(offset, f"reason {offset}"))
     assert (len(fold.by_reason()), fold.by_reason()["unknown"]) == (REASONS + 1, 2 * REASONS)
@@ -106,7 +106,7 @@ def test_a_letter_is_shown_with_what_the_event_was() -> None:
 
 
 def test_the_flow_has_a_point_every_two_seconds() -> None:
-    state, flow = State(), FlowFold()
+    state, flow = ConsoleState(), ThroughputFold()
     for seconds, events, batches in ((0, 0, 0), (5, 500, 50)):
         partitions = [PartitionStatus("in", 0, 3), PartitionStatus("in", 1, 0)]
         console_records.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
@@ -124,7 +124,7 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
 
 
 def test_lag_in_seconds_is_unknown_where_nothing_was_seen_to_be_answered() -> None:
-    flow = FlowFold()
+    flow = ThroughputFold()
     assert flow.behind([(("in", 0), 0)], NOW) == 0.0
     assert flow.behind([(("in", 0), 4)], NOW) is None
     flow.answered |= {("in", 0): int((NOW - 8) * 1_000), ("in", 1): int((NOW - 2) * 1_000)}

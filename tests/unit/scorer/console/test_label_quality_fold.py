@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from scorer.console.label_quality_fold import REFRESH_SECONDS, LabelledFold
+from scorer.console.label_quality_fold import REFRESH_SECONDS, LabelQualityFold
 from scorer.evaluation.label_record import Label
 from tests.unit.scorer.console import console_records
 
 
 def test_answers_and_labels_meet_in_any_order() -> None:
-    fold, source = LabelledFold(), np.random.default_rng(1)
+    fold, source = LabelQualityFold(), np.random.default_rng(1)
     scores = source.random(200).tolist()
     true = [bool(source.random() < score) for score in scores]
     assert fold.assessed(console_records.NOW) is None
@@ -37,7 +37,7 @@ def test_answers_and_labels_meet_in_any_order() -> None:
 
 
 def test_what_is_kept_is_bounded_and_still_meets() -> None:
-    fold, count = LabelledFold(most=100), 5_000
+    fold, count = LabelQualityFold(most=100), 5_000
     for number in range(count):
         fold.hear(console_records.score(number / count, id=f"e{number}"))
     for number in reversed(range(count)):
@@ -50,7 +50,7 @@ def test_what_is_kept_is_bounded_and_still_meets() -> None:
 
 
 def test_expired_and_nameless_answers_are_not_kept() -> None:
-    fold = LabelledFold()
+    fold = LabelQualityFold()
     fold.hear(console_records.score(None, id="e1", status="expired"))
     fold.hear(console_records.score(0.5))
     assert not fold.answers

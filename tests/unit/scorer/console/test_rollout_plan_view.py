@@ -5,22 +5,22 @@ from typing import Any
 import pytest
 
 from scorer.console import rollout_plan_view
-from scorer.console.analysis_view import WIDTH, judged
-from scorer.console.state import State
+from scorer.console.analysis_view import WIDTH, analysis_view
+from scorer.console.state import ConsoleState
 from scorer.rollout.controller.log_records import Command, Kind, Outcome, Planned, Verb
 from tests.support import rollouts
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.console.console_records import NOW
 
 
-def shown(state: State, now: float = NOW) -> rollout_plan_view.Panel:
+def shown(state: ConsoleState, now: float = NOW) -> rollout_plan_view.RolloutPanel:
     found = rollout_plan_view.panel(state, now)
     assert found is not None
     return found
 
 
 def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
-    state = State()
+    state = ConsoleState()
     assert rollout_plan_view.panel(state, NOW) is None
     console_records.rollout(state, rollouts.started(NOW))
     assert [stage.place for stage in shown(state).stages] == ["next"] * 4
@@ -36,7 +36,7 @@ def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
 
 
 def test_a_controller_that_tells_nothing_is_away() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     assert not shown(state, NOW + 13).away
     assert shown(state, NOW + 15).away
@@ -45,7 +45,7 @@ def test_a_controller_that_tells_nothing_is_away() -> None:
 
 
 def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state, for_person=True)
     assert shown(state).for_person
     console_records.rollout(state, Command(Verb.PAUSE, "bob", "", 1, 1))
@@ -57,7 +57,7 @@ def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
 
 
 def test_a_rollout_that_ended_stays_with_its_outcome_and_its_evidence() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     back = rollouts.entry(
         NOW,
@@ -83,14 +83,14 @@ def test_a_rollout_that_ended_stays_with_its_outcome_and_its_evidence() -> None:
 
 
 def test_every_step_is_done_when_it_is_completed() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.COMPLETED))
     assert {stage.place for stage in shown(state).stages} == {"done"}
 
 
 def test_the_share_of_the_events_is_that_of_this_revision() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     share = shown(state).share
     assert share is not None
@@ -99,16 +99,16 @@ def test_the_share_of_the_events_is_that_of_this_revision() -> None:
         arm, failed = ("canary", "breaker") if number < 4 else ("champion", None)
         state.arms.hear(console_records.score(0.5, arm=arm, revision=3, fallback=failed if number < 3 else None))
         state.arms.hear(console_records.score(0.5, arm="canary", revision=2))
-    assert shown(state).share == rollout_plan_view.Share(0.05, 100, 0.04, 3)
+    assert shown(state).share == rollout_plan_view.CanarySample(0.05, 100, 0.04, 3)
 
 
 def test_pairs_are_those_of_a_rollout_that_runs() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     found = rollout_plan_view.pairs(state)
     assert found is not None
     assert found[1].pairs == 4_000
-    console_records.in_canary(other := State(), judgement=None)
+    console_records.in_canary(other := ConsoleState(), judgement=None)
     assert rollout_plan_view.pairs(other) is None
 
 
@@ -121,7 +121,7 @@ def test_pairs_are_those_of_a_rollout_that_runs() -> None:
     ],
 )
 def test_an_interval_stands_against_its_margin(numbers: tuple[float, float, float], tone: str, said: str) -> None:
-    found = judged(rollouts.judgement(*numbers))
+    found = analysis_view(rollouts.judgement(*numbers))
     assert found is not None
     bar = found.bars[0]
     assert (bar.tone, bar.said) == (tone, said)
@@ -135,15 +135,15 @@ def test_an_interval_stands_against_its_margin(numbers: tuple[float, float, floa
 
 
 def test_decisions_of_both_are_a_matrix() -> None:
-    found = judged(rollouts.judgement())
+    found = analysis_view(rollouts.judgement())
     assert found is not None
     assert found.matrix is not None
     assert (found.matrix.names, found.matrix.counts, found.matrix.alike) == (["late", "on time"], [[900, 100], [0, 0]], 0.9)
     undecided = rollouts.judgement() | {"decisions": [{"champion": None, "candidate": None, "events": 5}]}
-    assert (scored := judged(undecided)) is not None
+    assert (scored := analysis_view(undecided)) is not None
     assert scored.matrix is None
     many = [{"champion": str(n), "candidate": str(n), "events": 1} for n in range(50)]
-    assert (wide := judged(rollouts.judgement() | {"decisions": many})) is not None
+    assert (wide := analysis_view(rollouts.judgement() | {"decisions": many})) is not None
     assert wide.matrix is not None
     assert (len(wide.matrix.names), wide.matrix.rest) == (8, 42)
 
@@ -152,12 +152,12 @@ def test_decisions_of_both_are_a_matrix() -> None:
     "wrong", [{}, {"verdict": 1}, {"verdict": "hold", "rules": [{}]}, {"verdict": "hold", "drift": "none"}]
 )
 def test_what_is_no_judgement_is_none(wrong: dict[str, Any]) -> None:
-    assert judged(wrong) is None
-    assert judged(None) is None
+    assert analysis_view(wrong) is None
+    assert analysis_view(None) is None
 
 
 def test_records_that_nobody_should_have_written_change_nothing() -> None:
-    state = State()
+    state = ConsoleState()
     console_records.in_canary(state)
     before = shown(state)
     console_records.rollout(

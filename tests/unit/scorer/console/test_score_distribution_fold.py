@@ -6,7 +6,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from scorer.console.records import largest
-from scorer.console.score_distribution_fold import BINS, FEWEST, VERSIONS, ScoresFold, quantiles
+from scorer.console.score_distribution_fold import BINS, FEWEST, VERSIONS, ScoreDistributionFold, quantiles
 from scorer.evaluation.drift import psi
 from tests.unit.scorer.console import console_records
 
@@ -30,7 +30,7 @@ def test_the_index_tells_a_shift_from_noise() -> None:
 @examples(max_examples=30)
 @given(numbers)
 def test_shares_sum_to_one_over_edges_that_hold_every_score(found: list[float]) -> None:
-    fold = ScoresFold()
+    fold = ScoreDistributionFold()
     for number in found:
         fold.hear(console_records.score(number))
     histogram = fold.histogram()
@@ -39,7 +39,7 @@ def test_shares_sum_to_one_over_edges_that_hold_every_score(found: list[float]) 
 
 
 def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range() -> None:
-    fold = ScoresFold()
+    fold = ScoreDistributionFold()
     assert fold.histogram().edges == []
     fold.hear(console_records.score(0.3))
     fold.hear(console_records.score(0.6, "2.0.0"))
@@ -56,7 +56,7 @@ def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range()
 
 
 def test_the_versions_that_are_kept_are_the_newest() -> None:
-    fold = ScoresFold()
+    fold = ScoreDistributionFold()
     for number in range(VERSIONS + 2):
         fold.hear(console_records.score(0.5, f"{number}.0.0", scored_ms=1_000 + number))
     assert list(fold.windows) == [f"{number}.0.0" for number in range(2, VERSIONS + 2)]

@@ -9,21 +9,21 @@ from scorer.console import rollout_view, views
 from scorer.console.command_lines import CommandLines
 from scorer.console.pagination import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, when
-from scorer.console.state import DEEDS, Deed, State
+from scorer.console.state import KEPT_ACTIONS, Action, ConsoleState
 from scorer.observability.status_record import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.console.console_records import NOW
 from tests.unit.scorer.minimal import minimal
 
 
-def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.Rollout, tuple[str, str]]:
+def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.ChannelView, tuple[str, str]]:
     """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
-    state = State(
+    state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     for status in statuses:
         console_records.hear(state, status)
-    view = rollout_view.rollout(state, "prod", {}, NOW)
+    view = rollout_view.channel_view(state, "prod", {}, NOW)
     return view, rollout_view.headline(view)
 
 
@@ -42,35 +42,35 @@ def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_
 
 
 def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
-    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")))
+    state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")))
     console_records.hear(
         state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)])
     )
-    assert rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))[0] == "flipped"
+    assert rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))[0] == "flipped"
     console_records.hear(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
-    found = rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))
+    found = rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))
     assert found == ("waiting", "1 partition without a scorer")
 
 
 def test_without_a_channel_or_scorers_there_is_something_to_say() -> None:
-    assert rollout_view.headline(rollout_view.rollout(State(), "prod", {}, NOW))[0] == "idle"
+    assert rollout_view.headline(rollout_view.channel_view(ConsoleState(), "prod", {}, NOW))[0] == "idle"
     assert rolled()[1] == ("waiting", "no live scorer follows this channel")
     assert rolled(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
 
 
 def test_thousands_of_scorers_are_one_page() -> None:
-    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")))
+    state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")))
     for number in range(1_500):
         console_records.hear(state, console_records.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
         state.swaps.hear(console_records.swap(number, "1.0.0"))
-    view = rollout_view.rollout(state, "prod", {"page": "30"}, NOW)
+    view = rollout_view.channel_view(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
     assert view.rows.rows[-1].heard.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
-    found = rollout_view.rollout(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
+    found = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
     assert ([row.heard.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
-    assert rollout_view.rollout(state, "prod", {"show": "silent"}, NOW).rows.total == 0
+    assert rollout_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
 @examples(max_examples=50)
@@ -83,7 +83,7 @@ def test_every_page_number_gives_a_page(total: int, number: str) -> None:
 
 
 def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() -> None:
-    state = State(
+    state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     console_records.hear(state, console_records.status("a", "2.0.0", 2))
@@ -97,7 +97,7 @@ def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() ->
 
 
 def test_scores_are_compared_with_those_of_the_version_before() -> None:
-    state = State(
+    state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     assert views.scores(state, "prod") == ([], None)
@@ -109,13 +109,13 @@ def test_scores_are_compared_with_those_of_the_version_before() -> None:
     assert [(row.version, row.tone) for row in rows] == [("2.0.0", 1), ("1.0.0", 0)]
     assert comparison is not None
     assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "alike")
-    assert views.Comparison("1", "2", 0.2).verdict == "shifted"
-    assert views.Comparison("1", "2", 0.3).verdict == "another population"
-    assert "too few" in views.Comparison("1", "2", None).verdict
+    assert views.DistributionShift("1", "2", 0.2).verdict == "shifted"
+    assert views.DistributionShift("1", "2", 0.3).verdict == "another population"
+    assert "too few" in views.DistributionShift("1", "2", None).verdict
 
 
 def test_letters_are_found_by_reason_and_by_words() -> None:
-    state = State()
+    state = ConsoleState()
     for offset in range(3):
         state.letters.hear(console_records.letter(offset, value=f'{{"n": {offset}}}'))
     state.letters.hear(console_records.letter(3, "malformed"))
@@ -125,12 +125,12 @@ def test_letters_are_found_by_reason_and_by_words() -> None:
 
 
 def test_a_deed_takes_the_place_of_its_earlier_state_and_trouble_keeps_its_first_time() -> None:
-    state = State()
-    for number in range(DEEDS + 5):
-        state.did(Deed(number, NOW, "ann", "command"))
-    state.did(Deed(DEEDS + 4, NOW, "ann", "command", "done", "it is"))
-    assert len(state.deeds) == DEEDS
-    assert [(d.number, d.outcome) for d in state.deeds][:2] == [(DEEDS + 4, "done"), (DEEDS + 3, "doing")]
+    state = ConsoleState()
+    for number in range(KEPT_ACTIONS + 5):
+        state.did(Action(number, NOW, "ann", "command"))
+    state.did(Action(KEPT_ACTIONS + 4, NOW, "ann", "command", "done", "it is"))
+    assert len(state.deeds) == KEPT_ACTIONS
+    assert [(d.number, d.outcome) for d in state.deeds][:2] == [(KEPT_ACTIONS + 4, "done"), (KEPT_ACTIONS + 3, "doing")]
     for at in (5.0, 9.0):
         state.trouble("bus", "no answer", "is it there?", at)
     assert state.troubles["bus"].since == 5.0

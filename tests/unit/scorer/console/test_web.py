@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from model_registry.channels.roles import Role
-from scorer.console.actions import Actions
+from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
 from scorer.console.http_security import BODY_BYTES
-from scorer.console.state import Channel, Deed, RegistryView, State
-from scorer.console.training.attestations import Evidence, Library
+from scorer.console.state import Action, Channel, ConsoleState, RegistryView
+from scorer.console.training.attestations import AttestationLibrary, VersionAttestations
 from scorer.console.web import VIEWS, Console
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.observability.status_record import VersionStatus
@@ -29,11 +29,11 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 def noting() -> Any:
-    """Stands in for Actions: notes what was asked for."""
-    return create_autospec(Actions, instance=True)
+    """Stands in for ActionRunner: notes what was asked for."""
+    return create_autospec(ActionRunner, instance=True)
 
 
-def client(state: State, actions: Any = None, user_header: str | None = None) -> TestClient:
+def client(state: ConsoleState, actions: Any = None, user_header: str | None = None) -> TestClient:
     settings, hosts = minimal(name="m"), ["127.0.0.1", "console.example.com"]
     lines = CommandLines(settings, "scorer.yaml")
     who, now = "ann@host (console)", console_records.NOW
@@ -47,9 +47,9 @@ def token(browser: TestClient, path: str = "/") -> str:
     return found[1]
 
 
-def busy() -> State:
+def busy() -> ConsoleState:
     """A state with something of everything, some of it hostile."""
-    state = State(
+    state = ConsoleState(
         registry=console_records.registry(
             console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0", SCRIPT, restores=1)
         ),
@@ -79,7 +79,7 @@ def busy() -> State:
     )
     state.training = console_records.a_run(SCRIPT)
     state.flow.tick(state.scorers, console_records.NOW)
-    state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
+    state.did(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.trouble("bus", SCRIPT, "hint", 0.0)
     state.trouble("registry", "gone", "hint", 0.0)
     return state
@@ -87,7 +87,7 @@ def busy() -> State:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_page_is_there_with_nothing_to_show(path: str) -> None:
-    answer = client(State()).get(path)
+    answer = client(ConsoleState()).get(path)
     assert answer.status_code == 200
     assert 'class="empty"' in answer.text or "not set" in answer.text
 
@@ -115,7 +115,7 @@ def test_a_run_of_training_is_escaped_wherever_somebody_wrote_something() -> Non
 
 
 def test_everything_a_page_names_is_served_from_here() -> None:
-    browser = client(State())
+    browser = client(ConsoleState())
     named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
     wanted = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
     assert {name.partition("?")[0] for name in named} >= wanted
@@ -132,7 +132,7 @@ def test_the_figures_of_the_charts_are_served() -> None:
 
 
 def test_only_hosts_that_are_named_are_answered() -> None:
-    browser = client(State())
+    browser = client(ConsoleState())
     assert browser.get("/", headers={"host": "console.example.com"}).status_code == 200
     assert browser.get("/", headers={"host": "rebound.example.org"}).status_code == 400
 
@@ -178,7 +178,7 @@ def test_forms_become_actions() -> None:
 
 
 def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     console_records.in_canary(state)
     page = client(state).get("/").text
     assert re.search(r'<li class="now" aria-current="step"><b>canary 5 %</b>', page)
@@ -191,12 +191,12 @@ def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> 
     assert 'action="/actions/ask"' not in page
     assert "no score of this revision was sampled yet" in page
     assert "by 4,000 events that both scored" in client(state).get("/scores").text
-    assert "same events" not in client(State()).get("/scores").text
-    assert "These are different events" in client(State()).get("/scores").text
+    assert "same events" not in client(ConsoleState()).get("/scores").text
+    assert "These are different events" in client(ConsoleState()).get("/scores").text
 
 
 def test_a_rollout_without_a_controller_is_told() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     console_records.in_canary(state, at_ms=int((console_records.NOW - 400) * 1_000))
     console_records.rollout(
         state, rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, at_ms=int((console_records.NOW - 300) * 1_000))
@@ -207,7 +207,7 @@ def test_a_rollout_without_a_controller_is_told() -> None:
 
 
 def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
-    state, noted = State(), noting()
+    state, noted = ConsoleState(), noting()
     browser = client(state, noted)
     given = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
     assert "no rollout runs" in browser.post("/actions/ask", data=given).text
@@ -228,7 +228,7 @@ def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
 
 
 def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
-    state = State(training=console_records.a_run(), loaded=True)
+    state = ConsoleState(training=console_records.a_run(), loaded=True)
     page = client(state).get("/training").text
     newest, *_ = re.findall(r'<p class="lead">(.*?)</p>', page, re.DOTALL)
     assert re.search(r'<span class="pill bad">refused</span>.* auc -0\.0061: the lower bound', newest)
@@ -245,7 +245,7 @@ def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
 
 
 def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
-    state = State(training=console_records.a_run(key=None, change=0.0021), loaded=True)
+    state = ConsoleState(training=console_records.a_run(key=None, change=0.0021), loaded=True)
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(state).get(path).text
         assert re.search(r'pill wait">passed</span> <span class="pill wait">claimed, not verified', page)
@@ -254,7 +254,7 @@ def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
 
 
 def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -> None:
-    state = State(training=console_records.a_run())
+    state = ConsoleState(training=console_records.a_run())
     state.trouble("attestations", "no answer", "try", 0.0)
     assert (
         "attestations are not read</strong> since 1970-01-01 00:00:00Z: no answer (try)" in client(state).get("/training").text
@@ -267,8 +267,8 @@ def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -
 
 
 def test_many_runs_are_paged() -> None:
-    every = tuple(Evidence(trained.version(number), console_records.digest("1")) for number in range(120))
-    page = client(State(training=Library(every, 7, read=True))).get("/training?page=3&show=not+judged").text
+    every = tuple(VersionAttestations(trained.version(number), console_records.digest("1")) for number in range(120))
+    page = client(ConsoleState(training=AttestationLibrary(every, 7, read=True))).get("/training?page=3&show=not+judged").text
     assert page.count('class="because"') == 20
     assert "page 3 of 3" in page
     assert "7 older versions were not looked at" in page
@@ -303,7 +303,7 @@ def test_a_body_without_end_is_refused() -> None:
 
 
 def test_thousands_of_scorers_make_no_larger_a_page() -> None:
-    state = State(registry=console_records.registry(console_records.move(1, "1.0.0")), loaded=True)
+    state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")), loaded=True)
     for number in range(1_000):
         console_records.hear(state, console_records.status(f"m.{number}"))
     answer = client(state).get("/?page=3&q=m")
@@ -312,7 +312,7 @@ def test_thousands_of_scorers_make_no_larger_a_page() -> None:
     assert 'href="/?q=m&amp;page=4"' in answer.text
 
 
-def in_split(state: State) -> None:
+def in_split(state: ConsoleState) -> None:
     """Have the channel name a canary of 5 percent, which one of two scorers has loaded and which got 1 of 4 sampled events."""
     roles = (
         Role("champion", "1.0.0", console_records.digest("1.0.0"), 95),
@@ -335,7 +335,7 @@ def text_of(page: str) -> str:
 
 
 def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     in_split(state)
     browser = client(state)
     regions, flow, history = (text_of(browser.get(path).text) for path in ("/regions", "/flow", "/history"))
@@ -349,21 +349,21 @@ def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:
 def test_without_a_policy_a_passed_gate_is_no_warning_and_no_success() -> None:
     library = replace(console_records.a_run(key=None, change=0.0021), trusting=False)
     for path in ("/training", f"/training?run={trained.version(1)}"):
-        page = client(State(training=library, loaded=True)).get(path).text
+        page = client(ConsoleState(training=library, loaded=True)).get(path).text
         assert re.search(r'pill plain">passed</span> <span class="pill plain">not verified: no policy names keys', page)
         assert 'pill wait">' not in page
         assert 'pill good">passed' not in page
 
 
 def test_answers_in_no_pair_have_the_words_of_the_command() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     console_records.in_canary(state, judgement=rollouts.judgement() | {"dropped": {"unsampled": 7, "foreign": 2}})
     page = text_of(client(state).get("/").text)
     assert f"Not in these figures: 7 {DROPPED['unsampled']}; 2 {DROPPED['foreign']}." in page
 
 
 def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     state.letters.hear(console_records.letter(7))
     state.letters.hear(replace(console_records.letter(8), unfit="it came from elsewhere"))
     state.letters.begin(0, 4, 7)
@@ -375,7 +375,7 @@ def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
 
 
 def test_labels_that_do_not_count_are_shown_with_the_words_of_the_command() -> None:
-    state = State(loaded=True)
+    state = ConsoleState(loaded=True)
     for n in range(4):
         state.hear_score(
             msgspec.structs.replace(console_records.score(n / 4), id=f"e{n}", decision="late" if n > 1 else "on time")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from publisher.errors import Fatal
-from scorer.demo.processes import Feed
+from scorer.demo.processes import EventFeed
 from tests.support.waiting import until
 
 
-def fed(*command: str, lines: Iterator[bytes]) -> Feed:
-    return Feed(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL), lines)
+def fed(*command: str, lines: Iterator[bytes]) -> EventFeed:
+    return EventFeed(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL), lines)
 
 
 def test_what_was_given_is_counted_if_the_process_ends_well() -> None:

@@ -3,13 +3,13 @@
 from rich.console import Console
 
 from scorer.demo.run import PROMOTION
-from scorer.demo.summary import Counted, VersionResult
+from scorer.demo.summary import TopicSummary, VersionResult
 
 
 def shown(*versions: str) -> str:
     """Return the table of a run in which these versions answered, each with a lower AUC than the one before."""
     results = {version: VersionResult(10, 0.9 - at / 100) for at, version in enumerate(versions)}
-    found = Counted(
+    found = TopicSummary(
         events=20,
         scored=20,
         missing=0,

@@ -1,6 +1,6 @@
 """What became of the events of emit, and the line from which another run continues."""
 
-from scorer.emit.delivery_counts import Confirmations, Counts
+from scorer.emit.delivery_counts import Confirmations, DeliveryCounts
 
 
 def given(*lines: int, skipped: int = 0) -> Confirmations:
@@ -15,7 +15,7 @@ def test_everything_confirmed_is_done_with_up_to_its_last_line() -> None:
     for line in (4, 1, 2):
         counts.confirm(line)
     assert counts.complete
-    assert counts.counts() == Counts(written=3, uncertain=0, rejected=0, skip=4, repeated=0)
+    assert counts.counts() == DeliveryCounts(written=3, uncertain=0, rejected=0, skip=4, repeated=0)
     assert counts.counts().progress() == ("3 events were written", "to continue, add --skip 4")
 
 
@@ -24,7 +24,7 @@ def test_another_run_continues_before_the_first_event_that_is_not_confirmed() ->
     for line in (11, 14, 15):
         counts.confirm(line)
     assert not counts.complete
-    assert counts.counts() == Counts(written=3, uncertain=1, rejected=0, skip=12, repeated=2)
+    assert counts.counts() == DeliveryCounts(written=3, uncertain=1, rejected=0, skip=12, repeated=2)
     assert counts.counts().progress() == (
         "3 events were written, 1 are uncertain: sent, but not confirmed",
         "to continue, add --skip 12, which writes 1 uncertain events and 2 confirmed events behind them again",
@@ -37,7 +37,7 @@ def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries
     counts.fail(rejected=True)
     counts.fail(rejected=False)
     assert counts.complete
-    assert counts.counts() == Counts(written=1, uncertain=1, rejected=1, skip=1, repeated=0)
+    assert counts.counts() == DeliveryCounts(written=1, uncertain=1, rejected=1, skip=1, repeated=0)
 
 
 def test_an_event_that_the_producer_did_not_take_was_not_given() -> None:
@@ -45,7 +45,7 @@ def test_an_event_that_the_producer_did_not_take_was_not_given() -> None:
     counts.confirm(1)
     counts.withdraw(2)
     assert counts.complete
-    assert counts.counts() == Counts(written=1, uncertain=0, rejected=0, skip=1, repeated=0)
+    assert counts.counts() == DeliveryCounts(written=1, uncertain=0, rejected=0, skip=1, repeated=0)
 
 
 def test_nothing_written_leaves_nothing_to_continue() -> None:

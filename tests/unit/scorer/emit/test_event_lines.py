@@ -5,10 +5,10 @@ import io
 import pytest
 
 from publisher.errors import USAGE, Fatal
-from scorer.emit.event_lines import Kind, events, kind_of
+from scorer.emit.event_lines import LineKind, events, kind_of
 
 
-def read(data: bytes, kind: Kind = "object", skip: int = 0) -> list[tuple[int, bytes]]:
+def read(data: bytes, kind: LineKind = "object", skip: int = 0) -> list[tuple[int, bytes]]:
     return [(number, line) for number, line, _ in events(io.BytesIO(data), kind, skip)]
 
 

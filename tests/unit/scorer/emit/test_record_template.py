@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from publisher.errors import Fatal
-from scorer.emit.event_lines import Line
-from scorer.emit.record_template import MAX_TIME, Record, Template, filled, key_of, time_of, value_of
+from scorer.emit.event_lines import EventLine
+from scorer.emit.record_template import MAX_TIME, InputRecord, RecordTemplate, filled, key_of, time_of, value_of
 
 
 def test_the_key_is_a_template_over_the_event() -> None:
@@ -77,8 +77,13 @@ def test_the_time_of_an_event_is_its_own_or_told_to_be_none(event: object, time:
 
 
 def test_fields_are_read_only_for_what_names_them() -> None:
-    plain = Template(headers=[("source", "nightly")])
+    plain = RecordTemplate(headers=[("source", "nightly")])
     assert not plain.reads_fields
-    assert plain.record(Line(1, b"\xff", None)) == Record(None, b"\xff", [("source", b"nightly")], None)
-    for named in (Template(key="k"), Template(value=("a", False)), Template(time_field="at"), Template(headers=[("a", "{b}")])):
+    assert plain.record(EventLine(1, b"\xff", None)) == InputRecord(None, b"\xff", [("source", b"nightly")], None)
+    for named in (
+        RecordTemplate(key="k"),
+        RecordTemplate(value=("a", False)),
+        RecordTemplate(time_field="at"),
+        RecordTemplate(headers=[("a", "{b}")]),
+    ):
         assert named.reads_fields

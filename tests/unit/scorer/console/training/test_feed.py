@@ -15,8 +15,8 @@ from model_registry.signing import bundle, referrers
 from model_registry.signing.predicates import COMPARISON
 from model_registry.signing.signatures import TrustedKey
 from model_registry.stores.oci_layout import LayoutStore
-from scorer.console.training.attestations import Evidence, Library
-from scorer.console.training.feed import RECENT, Reader, newest_first
+from scorer.console.training.attestations import AttestationLibrary, VersionAttestations
+from scorer.console.training.feed import RECENT, AttestationReader, newest_first
 from tests.conformance.store import put_manifest
 from tests.support import trained
 from tests.support.trained import DAY, Runs
@@ -32,12 +32,12 @@ class Counted(LayoutStore):
         return super().blob(content)
 
 
-def looked(reader: Reader, minutes: int = 0) -> Library:
+def looked(reader: AttestationReader, minutes: int = 0) -> AttestationLibrary:
     *_, last = reader.look(DAY + timedelta(minutes=minutes))
     return last
 
 
-def of(library: Library, number: int) -> Evidence:
+def of(library: AttestationLibrary, number: int) -> VersionAttestations:
     return next(each for each in library.versions if each.version == trained.version(number))
 
 
@@ -53,7 +53,7 @@ def store(made: Runs) -> Counted:
 
 def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store: Counted) -> None:
     _, digest = made.run(0)
-    reader = Reader(store, made.trusted)
+    reader = AttestationReader(store, made.trusted)
     found = of(looked(reader), 0)
     assert [each.name for each in found.statements] == ["provenance", "evaluation", "comparison"]
     assert {each.key_id for each in found.statements} == {"training"}
@@ -76,7 +76,7 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
 def test_a_claim_never_takes_the_place_of_what_a_trusted_key_signed(made: Runs, store: Counted) -> None:
     _, digest = made.run(0, change=-0.0061)
     made.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
-    found = of(looked(Reader(store, made.trusted)), 0).comparison
+    found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
     assert found is not None
     assert found.said is not None
     assert (found.said.verdict, found.key_id, found.others) == ("refused", "training", 1)
@@ -84,13 +84,13 @@ def test_a_claim_never_takes_the_place_of_what_a_trusted_key_signed(made: Runs, 
 
 def test_without_trusted_keys_everything_is_a_claim(made: Runs, store: Counted) -> None:
     made.run(0)
-    found = of(looked(Reader(store, [])), 0)
+    found = of(looked(AttestationReader(store, [])), 0)
     assert [(each.verified, each.unverified) for each in found.statements] == [(False, "no trusted key signed it")] * 3
 
 
 def test_a_key_that_came_to_its_end_verifies_nothing_any_more(made: Runs, store: Counted) -> None:
     made.run(0)
-    reader = Reader(store, [TrustedKey("training", made.key.public(), DAY + timedelta(minutes=5))])
+    reader = AttestationReader(store, [TrustedKey("training", made.key.public(), DAY + timedelta(minutes=5))])
     assert all(each.verified for each in of(looked(reader), 0).statements)
     late = of(looked(reader, minutes=5), 0).statements
     assert not any(each.verified for each in late)
@@ -101,7 +101,7 @@ def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> No
     digest = made.push(0)
     wrong: dict[str, Any] = {"verdict": "passed", "challenger": {}, "difference": {"value": "much", "low": 0, "high": 1}}
     made.claim(digest, COMPARISON, wrong)
-    found = of(looked(Reader(store, made.trusted)), 0).comparison
+    found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
     assert found is not None
     assert found.said is None
     assert found.fault == "Expected `float`, got `str` - at `$.difference.value`"
@@ -109,7 +109,7 @@ def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> No
 
 def test_what_was_read_stays_while_the_registry_is_away(made: Runs, store: Counted) -> None:
     made.run(0)
-    reader = Reader(store, made.trusted)
+    reader = AttestationReader(store, made.trusted)
     before = looked(reader)
     there, away = made.folder / "registry", made.folder / "away"
     there.rename(away)
@@ -125,19 +125,19 @@ def test_a_damaged_list_is_told_of_its_version_alone(made: Runs, store: Counted)
     blob = b'{"schemaVersion": 2, "manifests": 7}'
     listed = store.resolve(f"sha256-{digest[7:]}").digest
     (made.folder / "registry" / "model" / "blobs" / "sha256" / listed[7:]).write_bytes(blob)
-    library = looked(Reader(store, made.trusted))
+    library = looked(AttestationReader(store, made.trusted))
     assert of(library, 0).fault
     assert of(library, 1).statements
 
 
 def test_a_version_that_was_deleted_is_no_longer_shown(made: Runs, store: Counted) -> None:
     made.push(0)
-    reader = Reader(store, made.trusted)
+    reader = AttestationReader(store, made.trusted)
     assert looked(reader).versions
     shutil.rmtree(made.folder / "registry")
     made.push(1)
     assert [each.version for each in looked(reader).versions] == [trained.version(1)]
-    empty = Reader(LayoutStore(made.folder / "nowhere"), [])
+    empty = AttestationReader(LayoutStore(made.folder / "nowhere"), [])
     with pytest.raises(RegistryError):
         looked(empty)
 
@@ -147,7 +147,7 @@ def test_older_versions_are_left_out_and_those_between_take_turns(made: Runs, st
     content = put_manifest(store, "one")
     for number in range(count):
         store.move_tags({trained.version(number): content}, expect={})
-    reader = Reader(store, made.trusted, most=count - 1)
+    reader = AttestationReader(store, made.trusted, most=count - 1)
     library = looked(reader)
     assert (len(library.versions), library.left_out, library.read) == (count - 1, 1, True)
     made.attest(content.digest, "evaluation", trained.evaluation())
@@ -165,7 +165,7 @@ def test_runs_of_one_day_come_by_when_they_were_attested(made: Runs, store: Coun
         made.attest(other.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
     junk = {manifest.CREATED: "yesterday"}
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"{}", junk)
-    library = looked(Reader(store, made.trusted))
+    library = looked(AttestationReader(store, made.trusted))
     assert [each.version for each in library.versions] == [f"{day}-{'a' * 12}", f"{day}-{'f' * 12}", trained.version(0)]
     assert [each.attested for each in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
 

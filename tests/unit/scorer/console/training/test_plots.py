@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 from scorer.console.training import plots
-from scorer.console.training.documents import Comparison, Matrix, Rule, Search, read
+from scorer.console.training.documents import AttestedMatrix, ComparisonDocument, RuleResult, SearchDocument, read
 from tests.support import trained
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,8 +22,8 @@ def dots(svg: str) -> list[tuple[float, float, bool]]:
     return [(float(one.attrib["cx"]), float(one.attrib["cy"]), one.attrib["fill"] != "none") for one in found]
 
 
-def search(**changed: Any) -> Search:
-    return read(trained.search() | changed, Search)
+def search(**changed: Any) -> SearchDocument:
+    return read(trained.search() | changed, SearchDocument)
 
 
 def test_rungs_show_who_went_on() -> None:
@@ -57,30 +57,31 @@ def test_one_rung_and_no_rung() -> None:
 
 
 def test_both_matrices_stand_beside_each_other() -> None:
-    found = read(trained.comparison(1, DIGEST, CHAMPION), Comparison)
+    found = read(trained.comparison(1, DIGEST, CHAMPION), ComparisonDocument)
     told = texts(plots.matrices(found))
     assert told.index("champion 1.0.0") < told.index(f"challenger {trained.version(1)}")
     assert "7,410" in told
     assert "7,535" in told
-    first = read(trained.comparison(1, DIGEST), Comparison)
+    first = read(trained.comparison(1, DIGEST), ComparisonDocument)
     assert not any(each.startswith("champion") for each in texts(plots.matrices(first)))
-    assert plots.matrices(read(trained.comparison(1, DIGEST, challenger={}), Comparison)) == ""
+    assert plots.matrices(read(trained.comparison(1, DIGEST, challenger={}), ComparisonDocument)) == ""
 
 
 def test_classes_of_any_name_and_number() -> None:
-    assert '<script>"&\ufffd\ufffd' in texts(plots.matrix_of(Matrix([HOSTILE, 1], [[1, 2], [0, 0]])))
-    many = Matrix(list(range(13)), [[1] * 13] * 13)
+    assert '<script>"&\ufffd\ufffd' in texts(plots.matrix_of(AttestedMatrix([HOSTILE, 1], [[1, 2], [0, 0]])))
+    many = AttestedMatrix(list(range(13)), [[1] * 13] * 13)
     assert texts(plots.matrix_of(many)) == ["13 classes: too many to draw"]
 
 
 def test_a_rule_that_is_kept_stands_right_of_its_bound() -> None:
-    kept, broken = Rule("a", True, 0.98, 0.9), Rule("b", False, -0.0079, -0.002)
+    kept, broken = RuleResult("a", True, 0.98, 0.9), RuleResult("b", False, -0.0079, -0.002)
     ((right, _, _),), ((left, _, _),) = dots(plots.gauge(kept)), dots(plots.gauge(broken))
     assert left < 80 < right
-    assert dots(plots.gauge(Rule("c", True))) == []
+    assert dots(plots.gauge(RuleResult("c", True))) == []
     far = read(
-        trained.comparison(1, DIGEST, rules=[{"name": HOSTILE, "passed": False, "value": -1e15, "bound": 0}]), Comparison
+        trained.comparison(1, DIGEST, rules=[{"name": HOSTILE, "passed": False, "value": -1e15, "bound": 0}]),
+        ComparisonDocument,
     )
     assert "failed: -1e+15, bound 0" in texts(plots.rules(far))
     assert all(0 < x < plots.WIDTH for x, _, _ in dots(plots.rules(far)))
-    assert plots.rules(read(trained.comparison(1, DIGEST, rules=[]), Comparison)) == ""
+    assert plots.rules(read(trained.comparison(1, DIGEST, rules=[]), ComparisonDocument)) == ""

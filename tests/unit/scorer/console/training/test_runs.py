@@ -13,8 +13,8 @@ from model_registry.signing.attestation import Attestation
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.command_lines import CommandLines
 from scorer.console.training import documents, runs, view
-from scorer.console.training.attestations import Evidence, Library, gathered
-from scorer.console.training.documents import Comparison, Difference, Evaluation, Provenance
+from scorer.console.training.attestations import AttestationLibrary, VersionAttestations, collect_attestations
+from scorer.console.training.documents import ComparisonDocument, EvaluationDocument, MetricDifference, ProvenanceDocument
 from tests.support import trained
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
@@ -28,10 +28,10 @@ def attested(type_: str, predicate: dict[str, Any], key: str | None = "training"
     return Attestation(type_, predicate, "sha256:" + "f" * 64, key, "" if key else "no trusted key signed it")
 
 
-def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.Run:
+def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.TrainingRun:
     """The run whose version has these attestations."""
     channels = console_records.registry(*moves).channels.values() if moves else ()
-    (found,) = runs.runs([gathered(trained.version(number), DIGEST, said)], channels)
+    (found,) = runs.runs([collect_attestations(trained.version(number), DIGEST, said)], channels)
     return found
 
 
@@ -76,15 +76,17 @@ def test_what_is_missing_is_said() -> None:
     broken = run(attested(COMPARISON, {"verdict": "perhaps"}))
     assert (broken.verdict, broken.tone) == ("unreadable", "bad")
     assert broken.because == "Its comparison does not read: Invalid enum value 'perhaps' - at `$.verdict`"
-    assert runs.runs([Evidence(trained.version(1), DIGEST, fault="torn")], [])[0].because.endswith("cannot be read: torn")
+    assert runs.runs([VersionAttestations(trained.version(1), DIGEST, fault="torn")], [])[0].because.endswith(
+        "cannot be read: torn"
+    )
 
 
 def test_versions_that_training_did_not_make_are_no_runs() -> None:
     elsewhere = trained.provenance(1)
     elsewhere["buildDefinition"]["buildType"] = "https://example.org/ci"
     said = [attested(PROVENANCE, elsewhere), attested(EVALUATION, trained.evaluation())]
-    assert runs.runs([gathered("1.0.0", DIGEST, said), gathered("2.0.0", DIGEST, [])], []) == []
-    (found,) = runs.runs([gathered("1.0.0", DIGEST, [attested(PROVENANCE, trained.provenance(1))])], [])
+    assert runs.runs([collect_attestations("1.0.0", DIGEST, said), collect_attestations("2.0.0", DIGEST, [])], []) == []
+    (found,) = runs.runs([collect_attestations("1.0.0", DIGEST, [attested(PROVENANCE, trained.provenance(1))])], [])
     assert (found.id, found.date) == (trained.run_id(1), "")
 
 
@@ -131,8 +133,10 @@ def test_a_slice_has_its_own_margin_and_everything_of_a_run_is_shown() -> None:
 
 
 def test_runs_are_selected_by_verdict_and_named_by_version_or_id() -> None:
-    library = Library(
-        (gathered(trained.version(1), DIGEST, judged()), gathered(trained.version(0), DIGEST, [])), left_out=3, read=True
+    library = AttestationLibrary(
+        (collect_attestations(trained.version(1), DIGEST, judged()), collect_attestations(trained.version(0), DIGEST, [])),
+        left_out=3,
+        read=True,
     )
     found = view.training(library, [], {"show": "passed"})
     assert ([each.version for each in found.rows.rows], found.left_out) == ([trained.version(1)], 3)
@@ -159,9 +163,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 DOCUMENTS: dict[type[msgspec.Struct], tuple[str, dict[str, Any]]] = {
-    Comparison: (COMPARISON, trained.comparison(1, DIGEST, CHAMPION)),
-    Provenance: (PROVENANCE, trained.provenance(1, CHAMPION)),
-    Evaluation: (EVALUATION, trained.evaluation()),
+    ComparisonDocument: (COMPARISON, trained.comparison(1, DIGEST, CHAMPION)),
+    ProvenanceDocument: (PROVENANCE, trained.provenance(1, CHAMPION)),
+    EvaluationDocument: (EVALUATION, trained.evaluation()),
 }
 
 
@@ -199,12 +203,12 @@ def test_whatever_stands_somewhere_in_a_document_it_is_shown_or_told_in_one_line
 )
 def test_documents_are_bounded(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Expected|confusion_matrix|out of range"):
-        documents.read(trained.comparison(1, DIGEST) | wrong, Comparison)
+        documents.read(trained.comparison(1, DIGEST) | wrong, ComparisonDocument)
 
 
 @given(*[st.floats(-1e15, 1e15)] * 3, st.none() | st.floats(-1e15, 1e15))
 def test_a_bar_lies_within_its_width(value: float, low: float, high: float, margin: float | None) -> None:
-    found = runs.bar(Difference(value, low, high), margin)
+    found = runs.bar(MetricDifference(value, low, high), margin)
     assert found is not None
     for place in (found.left, found.right, found.mean, found.zero, found.edge or 0.0):
         assert 0 <= place <= runs.WIDTH
