@@ -1,10 +1,7 @@
 """What the page on models says, done: a model of one's own trained, packaged, pushed, promoted; a version signed, verified."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,26 +9,54 @@ from typer.testing import CliRunner
 
 from model_registry.cli import app
 from model_registry.signing import predicates
-from tests.docs import pages
+from tests.docs import pages, tutorial
 from tests.support.environment import ROOT
 
-OWN_MODEL, SIGNING = "model_registry/docs/your-own-model.md", "model_registry/docs/signing.md"
+SIGNING = "model_registry/docs/signing.md"
 
 
 @pytest.mark.parametrize("library", ["scikit-learn", "lightgbm"])
-def test_a_model_becomes_a_version(library: str, tmp_path: Path) -> None:
-    blocks = pages.blocks(OWN_MODEL)
-    (tmp_path / "train.py").write_text(blocks[library] + blocks["package"])
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    said = [
-        subprocess.run(
-            ["sh", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, check=True, capture_output=True, text=True
-        )
-        for line in pages.lines(OWN_MODEL, "wine")
-    ]
-    assert "prod: nothing -> 1.0.0 (revision 1)" in said[-1].stdout
-    examples = (tmp_path / "wine-1.0.0" / "golden.jsonl").read_text().splitlines()
-    assert {json.loads(line)["score"] > 0.5 for line in examples} == {True, False}
+def test_the_tutorial_makes_a_version(library: str, tmp_path: Path) -> None:
+    *_, promoted = tutorial.follow(tmp_path, library)
+    assert "prod: nothing -> 1.0.0 (revision 1)" in promoted
+    examples = (tmp_path / "fraud-1.0.0" / "golden.jsonl").read_text().splitlines()
+    assert {json.loads(line)["score"] > 0.2 for line in examples} == {True, False}
+
+
+def test_init_leaves_open_what_the_tutorial_shows(tmp_path: Path) -> None:
+    _, drafted, *_ = tutorial.follow(tmp_path, "scikit-learn")
+    page = (ROOT / tutorial.PAGE).read_text()
+    shown = [line.partition(" ...")[0] for line in page.splitlines() if line.startswith("open  ")]
+    printed = [line for line in drafted.splitlines() if line.startswith("open")]
+    assert [line.startswith(begin) for line, begin in zip(printed, shown, strict=True)] == [True] * 5
+
+
+MISTAKES = [
+    ("signature.json", '"index": 1', '"index": "FILL IN"', "is not complete: signature.json: "),
+    ("signature.json", '"index": 1', '"index": 2', "the signature reads column 2, the model gives 2"),
+    ("signature.json", '"probabilities"', '"label"', "has shape (50,), and no column 1"),
+    ("signature.json", '"tensor": "amount"', '"tensor": "amounts"', "the signature feeds ["),
+    ("signature.json", '["amount"]', '["amountt"]', "event field 'amountt': it is required, but missing or null"),
+    ("golden.jsonl", '"amount": 86.15', '"amount": "12"', "event field 'amount': '12' is no finite float32"),
+    ("golden.jsonl", '"score": 0.', '"score": 0.9', "golden example 1 must score 0."),
+    ("README.md", "2,000", "3,000", "exists with other content"),
+]
+
+
+def test_mistakes_have_the_messages_of_the_tutorial(tmp_path: Path) -> None:
+    """Each mistake, made in the finished package, is rejected by `push` with the message of the page's table."""
+    tutorial.follow(tmp_path, "scikit-learn")
+    table = (ROOT / tutorial.PAGE).read_text().partition("## Your mistake")[2]
+    for file, right, wrong, message in MISTAKES:
+        package = tmp_path / "fraud-1.0.0"
+        text = (package / file).read_text()
+        assert right in text
+        (package / file).write_text(text.replace(right, wrong, 1))
+        pushed = CliRunner().invoke(app, ["push", str(package), f"oci:{tmp_path}/registry/fraud:1.0.0"])
+        (package / file).write_text(text)
+        assert pushed.exit_code != 0
+        assert message in pushed.output
+        assert message in table
 
 
 def test_the_pages_commands_work_with_its_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

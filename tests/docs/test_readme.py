@@ -15,13 +15,13 @@ import pytest
 import trustme
 
 from scorer.demo import flights
-from tests.docs import pages
+from tests.docs import pages, tutorial
 from tests.integration.registry.server import DockerRegistry, Tls, running
 from tests.integration.scorer.rig import until
 from tests.support.environment import ROOT
 from tests.support.shared_broker import Broker
 
-README, OWN_MODEL = "README.md", "model_registry/docs/your-own-model.md"
+README = "README.md"
 PRODUCE, READ, PERFORMANCE = (f"scorer/docs/{name}.md" for name in ("produce-events", "read-scores", "performance"))
 ROLLOUTS, PLANS = "scorer/docs/rollouts.md", "scorer/docs/rollout-plans.md"
 SIGNATURE, CHANNELS = "model_registry/docs/signature.md", "model_registry/docs/channels.md"
@@ -215,20 +215,18 @@ def test_versions_tell_producers_their_schemas_and_what_they_would_break(reader:
 
 
 def test_a_model_of_ones_own_is_served(reader: Reader, unique: str) -> None:
-    (reader.folder / "train.py").write_text(pages.blocks(OWN_MODEL)["scikit-learn"] + pages.blocks(OWN_MODEL)["package"])
-    for line in lines(OWN_MODEL, "wine"):
-        reader.shell(line)
-    configuration = reader.ours(pages.blocks(OWN_MODEL)["wine-configuration"])
-    exchanged = configuration.replace("wines", f"{unique}.wines").replace("name: wine", f"name: {unique}")
-    (reader.folder / "wine.yaml").write_text(exchanged)
-    check, run = lines(OWN_MODEL, "wine-serve")
+    tutorial.follow(reader.folder, "scikit-learn")
+    configuration = reader.ours(pages.blocks(tutorial.PAGE)["fraud-configuration"])
+    exchanged = configuration.replace("orders", f"{unique}.orders").replace("name: fraud", f"name: {unique}")
+    (reader.folder / "fraud.yaml").write_text(exchanged)
+    check, run = lines(tutorial.PAGE, "serve")
     reader.shell(check)
     reader.start(run)
-    emit, tail = lines(OWN_MODEL, "wine-score")
+    emit, tail = lines(tutorial.PAGE, "score")
     reader.shell(emit)
     records = [json.loads(line) for line in reader.start(tail).lines(3)]
-    assert {record["model"] for record in records} == {"wine"}
-    assert {record["decision"] for record in records} <= {"first cultivar", "another"}
+    assert {record["model"] for record in records} == {"fraud"}
+    assert {record["decision"] for record in records} <= {"review", "accept"}
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from model_registry.errors import Refused
 from model_registry.package import binary_fields, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
-from tests.docs import pages
 from tests.support import detector, images, models
 from tests.unit.model_registry.conftest import answer, run
 from tests.unit.model_registry.onnx_tools.test_remove_zipmap import zipped
@@ -58,8 +57,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     events = [{"id": f"e{n}", "distance": 100 * n, "leg": {"depDelay": n or None}, "carrier": "UA"} for n in range(8)]
     written(folder / "flights.jsonl", events)
-    (line,) = pages.lines("model_registry/docs/your-own-model.md", "init")
-    said = run(*line.split()[1:]).stdout
+    said = run("init", "late.onnx", "--example", "flights.jsonl").stdout
     made = folder / "late-1.0.0"
     gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
     assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in said

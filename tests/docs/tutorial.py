@@ -1,0 +1,36 @@
+"""Follow the tutorial on a model of one's own: train, draft, fill in, push and promote."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs import pages
+
+PAGE = "model_registry/docs/your-own-model.md"
+
+
+def follow(folder: Path, library: str) -> list[str]:
+    """Run the tutorial's blocks in a folder up to the promotion.
+
+    Args:
+        folder: The working directory.
+        library: The block that trains and exports: `scikit-learn` or `lightgbm`.
+
+    Returns:
+        The standard output of each command, in the order of the page.
+    """
+    blocks = pages.blocks(PAGE)
+    (folder / "train.py").write_text("\n".join(blocks[name] for name in ("data", library, "write")))
+    printed = [_run(line, folder) for name in ("train", "init") for line in pages.lines(PAGE, name)]
+    (folder / "fraud-1.0.0" / "signature.json").write_text(blocks["fraud-signature"])
+    return printed + [_run(line, folder) for name in ("complete", "publish") for line in pages.lines(PAGE, name)]
+
+
+def _run(line: str, folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{line}: {done.stderr}"
+    return done.stdout
