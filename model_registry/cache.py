@@ -29,9 +29,10 @@ from model_registry.channels.channel import Resolution
 from model_registry.default_limits import MAX_BYTES, MAX_VERSION_BYTES
 from model_registry.errors import RegistryError
 from model_registry.oci import digests
-from model_registry.oci.manifest import Version
+from model_registry.oci.manifest import VersionManifest
 from model_registry.package import Package
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.files import open_regular
@@ -75,12 +76,12 @@ class Cache:
         `version` is what it is called where its manifest does not say. Raises Unreachable, NotFound and Corrupt where it had to
         be fetched and could not be, Refused where it is too large, or `package.read` refuses its files.
         """
-        entry = self.root / "versions" / digests.hex_of(digest)
+        entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.reported("the model cache"):
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
-                named = partial(resolve_index.describe, digest=digest, version=version, repository=store.repository)
+                named = partial(resolve_index.describe_version, digest=digest, version=version, repository=store.repository)
                 found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
                 stated = {"name": found.name, "version": found.version, "annotations": found.annotations}
@@ -107,7 +108,7 @@ class Cache:
         known = _read_known(self._known(key))
         return Resolution(known.digest, known.version, known.revision) if known and known.key == key else None
 
-    def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], Version]) -> Version:
+    def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
         """Make the entry new, unless another process has just done it."""
         with atomic_files.locked(entry.with_suffix(".lock")):
             if there := self._intact(entry, described):
@@ -119,8 +120,8 @@ class Cache:
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
-                for data in {store.manifest(digest), resolve_index.chosen(store, digest)}:
-                    atomic_files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
+                for data in {store.manifest(digest), resolve_index.select_manifest(store, digest)}:
+                    atomic_files.replace(part / BLOBS / digests.hex_digits(digests.from_bytes(data)), [data])
                 package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
                 shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
@@ -131,7 +132,7 @@ class Cache:
         self._make_room(0)  # an image is larger than its layers say
         return found
 
-    def _intact(self, entry: Path, described: Callable[[Store], Version]) -> Version | None:
+    def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
         """The version whose every byte in the entry was checked; None where the entry is missing or damaged."""
         if not entry.is_dir():
             return None
@@ -162,7 +163,9 @@ class Cache:
                     shutil.rmtree(part, ignore_errors=True)
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
-        known = {digests.hex_of(found.digest) for path in (self.root / "known").glob("*.json") if (found := _read_known(path))}
+        known = {
+            digests.hex_digits(found.digest) for path in (self.root / "known").glob("*.json") if (found := _read_known(path))
+        }
         total = sum(sizes.values()) + wanted
         limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self.root).free)
         for entry, size in sizes.items():
@@ -184,7 +187,7 @@ def _read_known(path: Path) -> _Known | None:
     try:
         with open_regular(path) as stream:
             known = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
-    except (OSError, documents.Unreadable):
+    except (OSError, documents.UnreadableDocument):
         return None
     return known if digests.is_digest(known.digest) else None
 

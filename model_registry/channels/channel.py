@@ -17,16 +17,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from model_registry.channels import roles
-from model_registry.channels.history import EVIDENCE_TYPE, Move, before, encode, sign
-from model_registry.channels.move_target import Target, beside, check_complete, shadowed, whole
+from model_registry.channels.history import EVIDENCE_TYPE, ChannelMove, encode, rollback_target, sign
+from model_registry.channels.move_target import MoveTarget, canary_target, check_complete, require_complete, shadow_target
 from model_registry.channels.roles import Role
-from model_registry.channels.state import Standing, read, stands
+from model_registry.channels.state import ChannelState, read_move, read_state
 from model_registry.errors import BadReference, Conflict, Corrupt, Denied, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import bundle
 from model_registry.signing.keys import PrivateKey
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +71,10 @@ def resolve(store: Store, tag: str) -> Resolution:
     champion = parts[0].digest if parts else digest
     revisions = tags.revisions(store.tags(), tag)
     for revision in revisions:
-        move = read(store, tag, revision)
+        move = read_move(store, tag, revision)
         if move.to_digest == digest:
             return Resolution(champion, move.to_version, revision, parts)
-    version = resolve_index.describe(store, champion, version="" if pinned else tag).version
+    version = resolve_index.describe_version(store, champion, version="" if pinned else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
@@ -94,7 +95,7 @@ def promote(
     pairs: int = 0,
     evidence: bytes | None = None,
     key: PrivateKey | None = None,
-) -> Move:
+) -> ChannelMove:
     """Move a channel to a version, and write the history entry before it. Several at once take turns. With `canary`, in
     percent, the version answers that share of the keys, and the champion stays; with `shadow`, that version scores unseen
     beside it. Without them, a canary or a shadow that there was is over. `pairs` is the percent of the keys that both versions
@@ -107,16 +108,16 @@ def promote(
     if expected.digest is not None and not digests.is_digest(expected.digest):
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
 
-    def target(standing: Standing) -> Target:
-        found = whole(store, standing.there, version)
+    def target(standing: ChannelState) -> MoveTarget:
+        found = require_complete(store, standing.there, version)
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
         if canary is not None:
-            return beside(store, channel, standing, version, found, canary, pairs)
+            return canary_target(store, channel, standing, version, found, canary, pairs)
         if shadow is not None:
-            return shadowed(store, version, found, shadow, whole(store, standing.there, shadow), pairs)
-        return Target(found, version, {version: found.digest})
+            return shadow_target(store, version, found, shadow, require_complete(store, standing.there, shadow), pairs)
+        return MoveTarget(found, version, {version: found.digest})
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence, key=key)
 
@@ -132,59 +133,59 @@ def rollback(
     expected: Expected = Expected(),
     evidence: bytes | None = None,
     key: PrivateKey | None = None,
-) -> Move:
+) -> ChannelMove:
     """Move a channel back to the champion of a revision, by default of the one before the current: a new, higher revision.
 
     Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
     """
 
-    def target(standing: Standing) -> Target:
-        past = history(store, channel)
-        at = next((move for move in past if move.revision == to_revision), None)
+    def target(standing: ChannelState) -> MoveTarget:
+        iter_completed = history(store, channel)
+        at = next((move for move in iter_completed if move.revision == to_revision), None)
         if to_revision is None:
-            at = before(past, standing.digest)
+            at = rollback_target(iter_completed, standing.digest)
         if at is None:
-            known = ", ".join(str(move.revision) for move in past) or "none"
+            known = ", ".join(str(move.revision) for move in iter_completed) or "none"
             raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
         check_complete(store, at.champion)
-        return Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
+        return MoveTarget(manifest.describe_manifest(store.manifest(at.champion)), at.to_version, {}, at.revision)
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence, key=key)
 
 
-def history(store: Store, channel: str, after: int = 0) -> list[Move]:
+def history(store: Store, channel: str, after: int = 0) -> list[ChannelMove]:
     """The moves of a channel behind revision `after`, oldest first; empty where the tag is no channel."""
     revisions = tags.revisions(store.tags(), channel)
-    return [read(store, channel, revision) for revision in reversed(revisions) if revision > after]
+    return [read_move(store, channel, revision) for revision in reversed(revisions) if revision > after]
 
 
-def past(store: Store, channel: str, before: int | None = None) -> Iterator[Move]:
+def iter_completed(store: Store, channel: str, rollback_target: int | None = None) -> Iterator[ChannelMove]:
     """The moves before a revision (default: all) that took place, newest first, each read when it is asked for.
 
     A move that was interrupted before the tag was moved did not take place. An entry that cannot be read is left out. Raises
     what the store raises for its tags, and Unreachable.
     """
-    follows: Move | None = None  # the next newer move that took place, where it could be read
+    follows: ChannelMove | None = None  # the next newer move that took place, where it could be read
     for revision in tags.revisions(store.tags(), channel):
         try:
-            move = read(store, channel, revision)
+            move = read_move(store, channel, revision)
         except (Corrupt, NotFound) as error:
             log.warning("revision %d of the channel %r is left out: %s", revision, channel, error)
             follows = None
             continue
-        if before is not None and revision > before:
+        if rollback_target is not None and revision > rollback_target:
             continue
         if follows is not None and move.to_digest != follows.from_digest:
             continue
         follows = move
-        if revision != before:
+        if revision != rollback_target:
             yield move
 
 
 def _move(
     store: Store,
     channel: str,
-    choose: Callable[[Standing], Target],
+    choose: Callable[[ChannelState], MoveTarget],
     *,
     actor: str,
     reason: str,
@@ -192,16 +193,16 @@ def _move(
     expected: Expected,
     evidence: bytes | None,
     key: PrivateKey | None,
-) -> Move:
+) -> ChannelMove:
     """Plan and write, until nobody else has moved the channel in between."""
     tags.check_channel(channel)
     _check_texts(actor=actor, reason=reason)
     at = now.astimezone(UTC).replace(microsecond=now.microsecond // 1_000 * 1_000)  # as the history has it
     document = manifest.EMPTY if evidence is None else evidence
-    told = manifest.content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
+    told = manifest.describe_content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
     pauses = store.settle()
     for _ in range(MAX_TRIES):
-        standing = stands(store, channel)
+        standing = read_state(store, channel)
         if expected.revision is not None and standing.revision < expected.revision and next(pauses, _OVER) is not _OVER:
             continue  # the caller has seen a move that the store does not show yet
         if expected.revision not in (None, standing.revision):
@@ -213,7 +214,7 @@ def _move(
             if next(pauses, _OVER) is _OVER:
                 raise
             continue  # the version, or the last move, may not be shown yet
-        move = Move(
+        move = ChannelMove(
             channel, standing.revision + 1, actor, reason, at, standing.digest, standing.version,
             to.descriptor.digest, to.version, to.roles, restores=to.restores,
             evidence=None if evidence is None else told.digest,
@@ -222,7 +223,7 @@ def _move(
         signature = None
         if key is not None:
             statement = sign(move, store.repository, key)
-            signature = manifest.content(bundle.MEDIA_TYPE, statement)
+            signature = manifest.describe_content(bundle.MEDIA_TYPE, statement)
             store.push_blob(signature, io.BytesIO(statement))
             move = replace(move, signature=signature.digest)
         entry = store.push_manifest(encode(move, told, to.descriptor, signature))
@@ -268,7 +269,7 @@ def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
                 return
 
 
-def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
+def _read_back(store: Store, move: ChannelMove, entry: Descriptor) -> None:
     """Wait until the store shows the move, or a later one that was made after it. Raises Conflict where it does not."""
     tag, listed = tags.history_tag(move.channel, move.revision), False
     for _ in store.settle():
@@ -284,7 +285,7 @@ def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
     raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)
 
 
-def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[Move]:
+def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[ChannelMove]:
     """Every move behind revision `after`, for ever. A round without one costs one question to the store, for its tags: the
     channel's own may be moved and moved back between two looks.
 

@@ -27,7 +27,7 @@ EVIDENCE = "evidence"
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ChannelMove:
     """One move of a channel. `from_*` is None for the first one; `at` is in UTC; versions are the champions'.
 
     `roles` is empty where the channel names a version alone; else `to_digest` is an index's. `restores` is the revision that
@@ -56,7 +56,7 @@ class Move:
         return self.roles[0].digest if self.roles else self.to_digest
 
 
-def stated(move: Move) -> dict[str, str]:
+def annotation_values(move: ChannelMove) -> dict[str, str]:
     """What a history entry states of its move, by the names of its annotations; the digest of the evidence too."""
     values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     values["at"] = move.at.isoformat(timespec="milliseconds")
@@ -70,21 +70,21 @@ def model_name(repository: str) -> str:
     return repository.rpartition("/")[2]
 
 
-def sign(move: Move, repository: str, key: PrivateKey) -> bytes:
+def sign(move: ChannelMove, repository: str, key: PrivateKey) -> bytes:
     """A signed statement (a bundle) about everything that the entry of a move in this repository states."""
-    predicate = {"model": model_name(repository), **stated(move)}
+    predicate = {"model": model_name(repository), **annotation_values(move)}
     return bundle.build(bundle.build_statement(move.to_digest, bundle.MOVED, predicate), key)
 
 
-def encode(move: Move, content: Descriptor, subject: Descriptor, signature: Descriptor | None = None) -> bytes:
+def encode(move: ChannelMove, content: Descriptor, subject: Descriptor, signature: Descriptor | None = None) -> bytes:
     """The history entry's manifest. `content` is the evidence, or the empty blob; `subject` what the channel names from now;
     `signature` the signed statement about the move, where there is one."""
-    annotations = {NOTE + name: value for name, value in stated(move).items() if name != EVIDENCE}
+    annotations = {NOTE + name: value for name, value in annotation_values(move).items() if name != EVIDENCE}
     layers = (content,) if signature is None else (content, signature)
     return manifest.build(HISTORY_TYPE, content, layers, annotations, subject=subject)
 
 
-def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
+def decode(data: bytes, channel: str, revision: int, what: str) -> ChannelMove:
     """The entry of this channel and revision. Raises Corrupt, naming `what`, where it is another entry, or none."""
     parsed = manifest.parse(data)
     found: dict[str, Any] = {a: parsed.annotations[NOTE + n] for a, n in NAMES.items() if NOTE + n in parsed.annotations}
@@ -94,7 +94,7 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
         found |= {number: int(found[number]) for number in ("revision", "restores") if number in found}
         found["evidence"] = next((each.digest for each in parsed.layers if each.media_type == EVIDENCE_TYPE), None)
         found["signature"] = next((each.digest for each in parsed.layers if each.media_type == bundle.MEDIA_TYPE), None)
-        move = msgspec.convert({"from_digest": None, "from_version": None, **found}, Move)
+        move = msgspec.convert({"from_digest": None, "from_version": None, **found}, ChannelMove)
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{what} does not read: {error!r}") from None
     if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):
@@ -102,7 +102,7 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     return move
 
 
-def made(moves: Sequence[Move], current: str | None) -> list[Move]:
+def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
     """Return the moves that the channel followed: the next move, or `current`, begins where each ends. Pure.
 
     The others were broken off, refused by the registry, or are under way. `moves` are all of a channel, oldest first, and
@@ -112,7 +112,7 @@ def made(moves: Sequence[Move], current: str | None) -> list[Move]:
     return [move for move, end in zip(moves, ends, strict=True) if move.to_digest == end]
 
 
-def before(moves: Sequence[Move], current: str | None) -> Move:
+def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> ChannelMove:
     """The move that a rollback restores: what the channel served before `current`, the digest that it names now. Pure.
 
     A version that was gone back from is not come back to: after promotions of A, B and C a rollback restores B, a second one
@@ -122,8 +122,8 @@ def before(moves: Sequence[Move], current: str | None) -> Move:
     if not moves:
         raise NotFound("the channel has no history", "model-registry promote REPO --to VERSION makes it")
     by_revision = {move.revision: move for move in moves}
-    path: list[Move] = []
-    for move in made(moves, current):
+    path: list[ChannelMove] = []
+    for move in completed_moves(moves, current):
         if move.restores is None:
             path.append(move)
         else:

@@ -1,7 +1,7 @@
 """Which versions and history entries of a repository are removed, and which stay.
 
-These stay: versions that a channel names, versions that the newest entries of a channel's history name (a rollback finds them),
-versions that were never promoted (they may be soon), and the signatures and attestations of all of these. `plan` is pure.
+These stay: versions that a channel names, versions that the newest history entries of a channel name (for rollbacks),
+versions that were never promoted, and the signatures and attestations of all of these. `plan_removal` is pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from model_registry.channels import channel, roles
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import NotFound
 from model_registry.oci import tags
 from model_registry.signing import referrers
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RetentionRules:
     """`revisions`: history entries kept for each channel. `patterns`: versions kept anyway (shell patterns). `unpromoted`:
     whether versions that no channel has ever named go too."""
 
@@ -27,11 +28,11 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class RepositorySnapshot:
     """A repository: its tags by digest, the moves of each channel (oldest first), and the roles of the channels' indexes."""
 
     tags: Mapping[str, str]
-    moves: Mapping[str, Sequence[Move]]
+    moves: Mapping[str, Sequence[ChannelMove]]
     members: Mapping[str, Sequence[str]]
 
 
@@ -45,20 +46,20 @@ class Removal:
     kept: frozenset[str]
 
 
-def survey(store: Store) -> Survey:
+def read_repository(store: Store) -> RepositorySnapshot:
     """Look at everything once. Raises NotFound where a tag went meanwhile, Corrupt, Unreachable."""
     named = {tag: store.resolve(tag).digest for tag in store.tags()}
     names = tags.channels(named)
     members = {
         named[name]: [role.digest for role in roles.parse(store.manifest(named[name]))] for name in names if name in named
     }
-    return Survey(named, {name: channel.history(store, name) for name in names}, members)
+    return RepositorySnapshot(named, {name: channel.history(store, name) for name in names}, members)
 
 
-def plan(found: Survey, rules: Rules) -> Removal:
+def plan_removal(found: RepositorySnapshot, rules: RetentionRules) -> Removal:
     """What to remove. A manifest with several tags stays as long as one of them stays."""
     needed: set[str] = set()
-    dropped: dict[str, Move] = {}
+    dropped: dict[str, ChannelMove] = {}
     for name, moves in found.moves.items():
         kept = _window(moves, found.tags.get(name), rules.revisions)
         needed |= {digest for move in kept for digest in _named(move)}
@@ -85,7 +86,7 @@ def plan(found: Survey, rules: Rules) -> Removal:
     )
 
 
-def manifests(store: Store, going: Removal) -> list[str]:
+def manifests_to_delete(store: Store, going: Removal) -> list[str]:
     """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
     subjects = [*going.versions.values(), *going.documents]
     found = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
@@ -105,17 +106,19 @@ def _belonging(store: Store, subject: str) -> Iterator[str]:
             continue
 
 
-def _window(moves: Sequence[Move], current: str | None, revisions: int) -> list[Move]:
+def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
     """The newest entries; always the one that moved the channel to where it is, and what is newer."""
     first = len(moves) - revisions
     at = max((position for position, move in enumerate(moves) if move.to_digest == current), default=len(moves) - 1)
     return list(moves[max(0, min(first, at)) :])
 
 
-def _named(move: Move) -> set[str]:
+def _named(move: ChannelMove) -> set[str]:
     return {move.to_digest, *(role.digest for role in move.roles)}
 
 
-def sizes(store: Store, going: Removal) -> dict[str, int]:
+def version_sizes(store: Store, going: Removal) -> dict[str, int]:
     """The bytes of each version that is removed. Content shared with other versions counts too."""
-    return {tag: sum(blob.size for blob in resolve_index.describe(store, at).blobs) for tag, at in going.versions.items()}
+    return {
+        tag: sum(blob.size for blob in resolve_index.describe_version(store, at).blobs) for tag, at in going.versions.items()
+    }

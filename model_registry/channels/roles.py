@@ -11,7 +11,7 @@ import msgspec
 
 from model_registry.errors import BadReference, Corrupt
 from model_registry.oci import manifest
-from model_registry.oci.manifest import Descriptor, Index
+from model_registry.oci.manifest import Descriptor, ImageIndex
 
 CHANNEL_TYPE = "application/vnd.scorestream.channel.v1+json"
 ROLE, WEIGHT, PAIRS = "io.scorestream.role", "io.scorestream.weight", "io.scorestream.pairs"
@@ -65,31 +65,31 @@ def _role(entry: Descriptor) -> Role:
     return found
 
 
-Named = tuple[str, Descriptor]
+NamedVersion = tuple[str, Descriptor]
 """A version, and the descriptor of its manifest."""
 
 
-def with_canary(champion: Named, canary: Named, percent: int, pairs: int = 0) -> bytes:
+def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pairs: int = 0) -> bytes:
     """The document of a channel in which a canary answers `percent` of the keys. The same arguments give the same bytes."""
     return _document((CHAMPION, WHOLE - percent, 0, champion), (CANARY, percent, pairs, canary))
 
 
-def with_shadow(champion: Named, shadow: Named, pairs: int = 0) -> bytes:
+def with_shadow(champion: NamedVersion, shadow: NamedVersion, pairs: int = 0) -> bytes:
     """The document of a channel in which the champion answers everything, and a shadow scores unseen."""
     return _document((CHAMPION, WHOLE, 0, champion), (SHADOW, 0, pairs, shadow))
 
 
-def _document(*parts: tuple[str, int, int, Named]) -> bytes:
+def _document(*parts: tuple[str, int, int, NamedVersion]) -> bytes:
     entries = []
     for role, weight, pairs, (version, at) in parts:
         notes = {ROLE: role, WEIGHT: str(weight), manifest.VERSION: version} | ({PAIRS: str(pairs)} if pairs else {})
         entries.append(msgspec.structs.replace(at, annotations=notes))
     return manifest.encode(
-        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=tuple(entries))
+        ImageIndex(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=tuple(entries))
     )
 
 
-def percent(text: str) -> int:
+def parse_percent(text: str) -> int:
     """A canary's share as a person writes it: `5%` or `5`. Raises BadReference."""
     number = text.strip().removesuffix("%").rstrip()
     if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
@@ -98,16 +98,16 @@ def percent(text: str) -> int:
     return int(number)
 
 
-def canary(roles: Sequence[Role]) -> Role | None:
+def find_canary(roles: Sequence[Role]) -> Role | None:
     """The canary among them, if there is one."""
     return next((role for role in roles if role.role == CANARY), None)
 
 
-def candidate(roles: Sequence[Role]) -> Role | None:
+def find_candidate(roles: Sequence[Role]) -> Role | None:
     """The version that is compared with the champion: the canary, else the first shadow, if there is one."""
-    return canary(roles) or next((role for role in roles if role.role == SHADOW), None)
+    return find_canary(roles) or next((role for role in roles if role.role == SHADOW), None)
 
 
-def shown(roles: Sequence[Role]) -> str:
+def format_roles(roles: Sequence[Role]) -> str:
     """For people: `champion 1.4.0 90 %, canary 1.5.0 10 %, shadow 2.0.0`."""
     return ", ".join(f"{role.role} {role.version}" + (f" {role.weight} %" if role.weight else "") for role in roles)

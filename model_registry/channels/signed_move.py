@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from model_registry.channels.channel import Resolution
-from model_registry.channels.history import EVIDENCE, NAMES, Move, decode, model_name, stated
+from model_registry.channels.history import EVIDENCE, NAMES, ChannelMove, annotation_values, decode, model_name
 from model_registry.errors import Conflict, Corrupt, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
 from model_registry.signing import bundle, signatures
 from model_registry.signing.policy import Policy, read
-from model_registry.signing.signature_cache import Proofs
+from model_registry.signing.signature_cache import SignatureCache
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
 class SignedMove:
     """A move that a trusted key signed: its entry, the key's id, and the bundle."""
 
-    move: Move
+    move: ChannelMove
     key_id: str
     data: bytes
 
@@ -51,7 +51,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
     if statement.predicate_type != bundle.MOVED:
         raise _unsigned(move, "the statement that is signed is no move")
     signed = statement.predicate
-    expected = {"model": model_name(store.repository), **stated(move)}
+    expected = {"model": model_name(store.repository), **annotation_values(move)}
     if wrong := [name for name, value in expected.items() if signed.get(name) != value]:
         name = wrong[0]
         raise _unsigned(move, f"{key_id!r} signed {name} {signed.get(name)!r:.100}, not {expected[name]!r:.100}")
@@ -60,7 +60,7 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
     return SignedMove(move, key_id, data)
 
 
-def _unsigned(move: Move, reason: str) -> Refused:
+def _unsigned(move: ChannelMove, reason: str) -> Refused:
     hint = "move the channel again with a trusted key: model-registry promote REPO --to VERSION --channel CHANNEL --key FILE"
     message = f"the move of {move.channel!r} to {move.to_version} (revision {move.revision}) is not signed by a trusted key"
     return Refused(f"{message}: {reason}", hint)
@@ -79,7 +79,7 @@ class MoveAdmission:
         """The same for a state that the channel had before."""
 
 
-class MoveGate(MoveAdmission):
+class SignedMoveAdmission(MoveAdmission):
     """Accepts states of a channel only where a trusted key signed the move.
 
     `folder` keeps the highest accepted revision of each channel as its signed statement, which is verified again when it is
@@ -90,7 +90,7 @@ class MoveGate(MoveAdmission):
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
         self._policy = policy
-        self._kept = Proofs(folder)
+        self._kept = SignatureCache(folder)
         self._highest: dict[str, Mapping[str, Any]] = {}  # by repository and channel, the signed predicate
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:
@@ -120,7 +120,7 @@ class MoveGate(MoveAdmission):
         return signed
 
     def _check_not_older(self, key: str, signed: SignedMove, now: datetime) -> None:
-        move, proof = signed.move, digests.of_bytes(key.encode())
+        move, proof = signed.move, digests.from_bytes(key.encode())
         if (kept := self._kept.kept(proof)) is not None:
             self._note(key, self._read(kept, move.channel, now))
         highest = self._highest.get(key, {"revision": "0"})
@@ -134,7 +134,7 @@ class MoveGate(MoveAdmission):
                 )
                 raise Refused(message, "two moves have one revision: move the channel again")
             return
-        self._note(key, stated(move))
+        self._note(key, annotation_values(move))
         self._kept.keep(proof, signed.data)
 
     def _note(self, key: str, predicate: Mapping[str, Any] | None) -> None:
@@ -157,4 +157,4 @@ def move_admission(policy: Path | None, cache: Path) -> MoveAdmission:
     """What a policy file asks for of moves; the highest accepted revisions are kept in the cache folder. Raises BadFile."""
     if policy is None or not (found := read(policy)).signed_moves:
         return MoveAdmission()
-    return MoveGate(found, cache / "proofs" / "moves")
+    return SignedMoveAdmission(found, cache / "proofs" / "moves")

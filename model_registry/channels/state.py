@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.channels import roles
-from model_registry.channels.history import Move, decode
+from model_registry.channels.history import ChannelMove, decode
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import tags
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ChannelState:
     """`there` are all tags. `digest` is what the channel names, None where it is none yet; `champion` the one that serves."""
 
     there: Sequence[str]
@@ -21,7 +22,7 @@ class Standing:
     champion: str | None = None
 
 
-def stands(store: Store, channel: str) -> Standing:
+def read_state(store: Store, channel: str) -> ChannelState:
     """Look once. Raises Refused where `channel` is a version."""
     there = store.tags()
     if channel in tags.versions(there):
@@ -29,16 +30,16 @@ def stands(store: Store, channel: str) -> Standing:
     revisions = tags.revisions(there, channel)
     revision = revisions[0] if revisions else 0
     if channel not in there:
-        return Standing(there, revision, None, None)
+        return ChannelState(there, revision, None, None)
     digest = _listed_tag(store, channel)
     parts = roles.parse(store.manifest(digest))
-    moved = (read(store, channel, number) for number in revisions)
+    moved = (read_move(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
     champion = parts[0].digest if parts else digest
-    return Standing(there, revision, digest, version or resolve_index.describe(store, champion).version, champion)
+    return ChannelState(there, revision, digest, version or resolve_index.describe_version(store, champion).version, champion)
 
 
-def read(store: Store, channel: str, revision: int) -> Move:
+def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
     """One history entry that the store lists. Raises Corrupt where the tag names something else, NotFound where it is gone."""
     tag = tags.history_tag(channel, revision)
     data = store.manifest(_listed_tag(store, tag))

@@ -18,9 +18,9 @@ from model_registry.untrusted_input.text import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from model_registry.channels.history import Move
+    from model_registry.channels.history import ChannelMove
     from model_registry.channels.retention import Removal
-    from model_registry.stores import Store
+    from model_registry.stores.base import Store
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[
@@ -76,7 +76,7 @@ def canary_share(canary: str | None, shadow: str | None) -> int | None:
     if canary is not None and shadow is not None:
         hint = "while a canary answers its keys, `scorer run --shadow` has the champion score them: leave --shadow out"
         raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
-    return None if canary is None else roles.percent(canary)
+    return None if canary is None else roles.parse_percent(canary)
 
 
 def rollback(
@@ -104,15 +104,15 @@ def _by(reason: str, key: Path | None, password_file: Path | None) -> dict[str, 
     return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC), "key": private}
 
 
-def _show_move(json: bool, made: "Move") -> None:
-    output.show(json, output.move(made), output.move_line(made))
+def _show_move(json: bool, completed_moves: "ChannelMove") -> None:
+    output.show(json, output.move(completed_moves), output.move_line(completed_moves))
 
 
 def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys = None, json: Json = False) -> None:
     """Show every move of a channel, the newest last, and which of these keys signed it."""
     from model_registry.channels import channel as channels
     from model_registry.channels import roles
-    from model_registry.channels.history import made
+    from model_registry.channels.history import completed_moves
 
     store, _ = open_repository(ctx, repo)
     moves = channels.history(store, channel)
@@ -120,12 +120,12 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
     rows, values = [], []
     signed = _signed(store, key)
-    followed = {move.revision for move in made(moves, _names(store, channel))}
+    followed = {move.revision for move in completed_moves(moves, _names(store, channel))}
     for m in moves:
         note = f"{m.reason} (back to revision {m.restores})".strip() if m.restores else m.reason
         if m.revision not in followed:
             note = f"{note} (not made: the channel did not follow)".strip()
-        to = roles.shown(m.roles) or m.to_version
+        to = roles.format_roles(m.roles) or m.to_version
         by = signed(m)
         rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, _shown(m, by), note])
         values.append(output.move(m) | {"signed_by": by, "made": m.revision in followed})
@@ -133,13 +133,13 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
     output.show(json, {"channel": channel, "moves": values}, table)
 
 
-def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[Move], str | None]":
+def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
     """Which of these keys signed a move; None where none did."""
     from model_registry.channels import signed_move
 
     keys = options.trusted_keys(paths)
 
-    def signer(move: "Move") -> str | None:
+    def signer(move: "ChannelMove") -> str | None:
         if not keys or move.signature is None:
             return None
         try:
@@ -150,7 +150,7 @@ def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[Move], str |
     return signer
 
 
-def _shown(move: "Move", signed_by: str | None) -> str:
+def _shown(move: "ChannelMove", signed_by: str | None) -> str:
     return signed_by or ("no" if move.signature is None else "unverified")
 
 
@@ -199,7 +199,7 @@ def status(ctx: typer.Context, repo: Repo, key: Keys = None, json: Json = False)
     output.show(json, {"repository": store.repository, "channels": channels}, text)
 
 
-def _channels(store: "Store", signed: "Callable[[Move], str | None]") -> list[dict[str, Any]]:
+def _channels(store: "Store", signed: "Callable[[ChannelMove], str | None]") -> list[dict[str, Any]]:
     from model_registry.channels import channel, roles
 
     rows: list[dict[str, Any]] = []
@@ -211,7 +211,7 @@ def _channels(store: "Store", signed: "Callable[[Move], str | None]") -> list[di
         last = channel.history(store, name, after=found.revision - 1)[0]
         row = {"channel": name, "revision": found.revision, "version": found.version, "digest": found.digest}
         parts = [{"role": p.role, "version": p.version, "digest": p.digest, "weight": p.weight} for p in found.roles]
-        row |= {"serves": roles.shown(found.roles) or found.version, "roles": parts}
+        row |= {"serves": roles.format_roles(found.roles) or found.version, "roles": parts}
         rows.append(
             row
             | {
@@ -239,10 +239,10 @@ def prune(
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)
-    found = pruning.survey(store)
-    plan = pruning.plan(found, pruning.Rules(keep_revisions, keep or [], unpromoted))
-    sizes = pruning.sizes(store, plan)
-    manifests = pruning.manifests(store, plan)
+    found = pruning.read_repository(store)
+    plan = pruning.plan_removal(found, pruning.RetentionRules(keep_revisions, keep or [], unpromoted))
+    sizes = pruning.version_sizes(store, plan)
+    manifests = pruning.manifests_to_delete(store, plan)
     freed: int | None = 0
     if not dry_run and manifests:
         if not yes:

@@ -14,12 +14,12 @@ import typer
 
 from model_registry.errors import BadReference
 from model_registry.oci import reference, tags
-from model_registry.oci.reference import Reference
+from model_registry.oci.reference import ModelReference
 
 if TYPE_CHECKING:
     from model_registry.signing.keys import PrivateKey
     from model_registry.signing.signatures import TrustedKey
-    from model_registry.stores import Progress, Store
+    from model_registry.stores.base import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
 NAMELESS = "?"  # no tag, and so no version, is called so
@@ -70,16 +70,16 @@ def connection(
     _: ShowVersion = False,
 ) -> None:
     """Store model versions in OCI registries, and move the channels that serve them."""
-    from model_registry.stores import StoreOptions
+    from model_registry.stores.base import StoreOptions
 
     ctx.obj = StoreOptions(plain_http_host or plain_http, ca_file, timeout)
 
 
 def open_repository(
     ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
-) -> "tuple[Store, Reference]":
+) -> "tuple[Store, ModelReference]":
     """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
-    from model_registry.stores import open_store
+    from model_registry.stores.open import open_store
 
     parsed = reference.parse(text)
     if tag and not parsed.tag:
@@ -88,7 +88,7 @@ def open_repository(
     return open_store(parsed, options=replace(ctx.obj, progress=progress, mount_from=mounts)), parsed
 
 
-def _neighbour(text: str, target: Reference) -> str:
+def _neighbour(text: str, target: ModelReference) -> str:
     """The path of another repository in the registry of `target`. Raises BadReference."""
     host, _, path = reference.parse(text).bare().repository.partition("/")
     if target.kind != "remote" or host != target.repository.partition("/")[0]:
@@ -96,7 +96,7 @@ def _neighbour(text: str, target: Reference) -> str:
     return path
 
 
-def champion_of(store: "Store", target: Reference) -> str:
+def champion_of(store: "Store", target: ModelReference) -> str:
     """The version that a reference names; of a channel with several roles it is the champion. Raises BadReference, NotFound."""
     from model_registry.channels import roles
 
@@ -107,7 +107,7 @@ def champion_of(store: "Store", target: Reference) -> str:
     return parts[0].digest if parts else digest
 
 
-def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
+def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says.
 
     Raises BadReference for a digest whose manifest does not say its version.
@@ -118,7 +118,7 @@ def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):
         called = channel.resolve(store, called).version
-    stated = resolve_index.describe(store, digest, version=called or NAMELESS).version
+    stated = resolve_index.describe_version(store, digest, version=called or NAMELESS).version
     if stated == NAMELESS:
         raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]

@@ -11,9 +11,9 @@ import typer
 from model_registry.untrusted_input.text import printable, printable_json
 
 if TYPE_CHECKING:
-    from model_registry.channels.history import Move
+    from model_registry.channels.history import ChannelMove
     from model_registry.oci.manifest import Descriptor
-    from model_registry.stores import Progress
+    from model_registry.stores.base import Progress
 
 BAR_BYTES = 1 << 20  # smaller content is there before anybody could read its bar
 
@@ -63,15 +63,15 @@ def talk(line: str) -> None:
     typer.echo(plain(line), err=True)
 
 
-def move(made: "Move") -> dict[str, Any]:
+def move(made: "ChannelMove") -> dict[str, Any]:
     keys = {"from_digest": "from", "to_digest": "to"}
     return {keys.get(key, key): value for key, value in asdict(made).items()}
 
 
-def move_line(made: "Move") -> str:
+def move_line(made: "ChannelMove") -> str:
     from model_registry.channels import roles
 
-    parts = f": {roles.shown(made.roles)}" if made.roles else ""
+    parts = f": {roles.format_roles(made.roles)}" if made.roles else ""
     back = f", back to revision {made.restores}" if made.restores else ""
     return plain(
         f"{made.channel}: {made.from_version or 'nothing'} -> {made.to_version} (revision {made.revision}{back}){parts}"

@@ -14,7 +14,7 @@ from model_registry.oci import tags
 if TYPE_CHECKING:
     from model_registry.signing.keys import PrivateKey
     from model_registry.signing.policy import Policy
-    from model_registry.stores import Store
+    from model_registry.stores.base import Store
 
 Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
@@ -59,7 +59,7 @@ def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = N
 def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
     """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
     from model_registry.signing import signatures
-    from model_registry.signing.admission import Gate
+    from model_registry.signing.admission import PolicyAdmission
     from model_registry.signing.policy import read
 
     if (key is None) == (policy is None):
@@ -70,7 +70,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     name = options.names_of(store, target, digest)[0]
     told: dict[str, str | None] = {}
     if held:
-        gate = Gate(held, None)
+        gate = PolicyAdmission(held, None)
         signer = gate.check(store, digest, name.rpartition(":")[2], now)
         told = {"comparison": gate.compared(store, digest, now)}
         told |= {"move": _mover(held, store, target.tag, now)} if held.signed_moves else {}
@@ -92,7 +92,7 @@ def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> 
 
     if not tag or not tags.revisions(store.tags(), tag):
         return None
-    return signed_move.MoveGate(policy, None).check(store, tag, channel.resolve(store, tag), now)
+    return signed_move.SignedMoveAdmission(policy, None).check(store, tag, channel.resolve(store, tag), now)
 
 
 def attest(
@@ -118,7 +118,7 @@ def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[s
     """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
     from model_registry.signing import attestation
 
-    found = attestation.attestations(store, digest, options.trusted_keys(key), datetime.now(UTC))
+    found = attestation.list_attestations(store, digest, options.trusted_keys(key), datetime.now(UTC))
     return [
         {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
         for one in found

@@ -12,7 +12,7 @@ from model_registry.oci import tags
 
 if TYPE_CHECKING:
     from model_registry.package.signature import Signature
-    from model_registry.stores import Store
+    from model_registry.stores.base import Store
 
 Diff = Annotated[
     str | None, typer.Option(metavar="OTHER", help="Show what differs from OTHER to REF: a reference, or a tag beside REF.")
@@ -52,7 +52,7 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(there):
         digest = store.resolve(tag).digest
-        size = sum(blob.size for blob in resolve_index.describe(store, digest, version=tag).blobs)
+        size = sum(blob.size for blob in resolve_index.describe_version(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
     shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
     table = output.table(["version", "digest", "bytes", "channels"], shown)
@@ -76,7 +76,7 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
         return
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
-    version = resolve_index.describe(store, digest, version=target.tag or "")
+    version = resolve_index.describe_version(store, digest, version=target.tag or "")
     signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
@@ -118,7 +118,7 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     from model_registry.package.compatibility import difference
     from model_registry.stores import resolve_index
 
-    (before, after) = (resolve_index.describe(store, digest) for store, digest in (old, new))
+    (before, after) = (resolve_index.describe_version(store, digest) for store, digest in (old, new))
     found = difference(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}

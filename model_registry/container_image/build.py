@@ -15,13 +15,14 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from model_registry.container_image.layers import Chunks
+from model_registry.container_image.layers import ChunkReader
 from model_registry.container_image.unpack import OPAQUE, ROOT, WHOLE
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import digests, manifest
-from model_registry.oci.build_artifact import Plan, Source, reader
-from model_registry.oci.manifest import Descriptor, File
-from model_registry.stores import Store, resolve_index
+from model_registry.oci.build_artifact import Artifact, OpenContent, file_opener
+from model_registry.oci.manifest import Descriptor, VersionFile
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 LEVEL = 1  # of gzip: weights hardly shrink, and a higher one takes four times as long
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
@@ -38,7 +39,7 @@ class Base:
 
 def open_base(store: Store, digest: str) -> Base:
     """The image with this digest. Raises NotFound, Unreachable, Refused (an index without a usable manifest) and Corrupt."""
-    parsed = manifest.parse(resolve_index.chosen(store, digest))
+    parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
         raise Refused(f"{digest} of {store.repository} is no image", "--image takes a container image to build on, or scratch")
     for layer in parsed.layers:
@@ -52,23 +53,23 @@ def open_base(store: Store, digest: str) -> Base:
     return Base(store, tuple(map(_as_oci, parsed.layers)), config)
 
 
-def plan(base: Base, found: list[tuple[File, Source]], annotations: Mapping[str, str], scratch: Path) -> Plan:
+def plan(base: Base, found: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path) -> Artifact:
     """The image of a base and some files; the new layer is written to the file `scratch`, which must stay until the push."""
     with scratch.open("wb") as stream:
         diff_id = _write_layer(found, stream)
     with scratch.open("rb") as stream:
-        digest, size = digests.of_stream(stream)
+        digest, size = digests.from_stream(stream)
     layer = Descriptor(media_type=f"{_LAYER_TYPE}+gzip", digest=digest, size=size, annotations={WHOLE: "whole"})
     config = manifest.encode(_config(base.config, diff_id, annotations))
-    described = manifest.content(manifest.IMAGE_CONFIG_TYPE, config)
+    described = manifest.describe_content(manifest.IMAGE_CONFIG_TYPE, config)
     data = manifest.build(None, described, (*base.layers, layer), dict(annotations))
-    sources: list[tuple[Descriptor, Source]] = []
+    sources: list[tuple[Descriptor, OpenContent]] = []
     if base.store is not None:
         sources = [(one, partial(_open, base.store, one)) for one in base.layers]
-    return Plan(data, config, (*sources, (layer, reader(scratch))))
+    return Artifact(data, config, (*sources, (layer, file_opener(scratch))))
 
 
-def _write_layer(found: list[tuple[File, Source]], into: BinaryIO) -> str:
+def _write_layer(found: list[tuple[VersionFile, OpenContent]], into: BinaryIO) -> str:
     """Write the layer; the digest of its archive before compression."""
     with gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=into, mtime=0) as packed:
         hashing = _Hashing(cast(BinaryIO, packed))
@@ -118,4 +119,4 @@ def _as_oci(layer: Descriptor) -> Descriptor:
 
 
 def _open(store: Store, content: Descriptor) -> BinaryIO:
-    return cast(BinaryIO, Chunks(store.blob(content)))
+    return cast(BinaryIO, ChunkReader(store.blob(content)))

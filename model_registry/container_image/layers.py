@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 from model_registry.errors import Corrupt
-from model_registry.oci.digests import CHUNK, chunks
+from model_registry.oci.digests import CHUNK, read_chunks
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."
@@ -23,11 +23,11 @@ MAX_GZIP_MEMBERS = 1_000_000
 FREE_RATIO_BYTES = 64 << 20  # what may come out of a layer before the ratio counts
 
 Compression = Literal["", "gzip", "zstd"]
-Kind = Literal["file", "folder", "link", "special"]
+MemberKind = Literal["file", "folder", "link", "special"]
 
 
 @dataclass(slots=True)
-class Limits:
+class UnpackLimits:
     """What may still be taken out of all layers together: members, and bytes in total. `ratio` is unpacked to packed."""
 
     members: int = 1_000_000
@@ -36,16 +36,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One entry of an archive. `content` must be read before the next entry is asked for; what is left of it is passed over."""
 
     path: str
-    kind: Kind
+    kind: MemberKind
     size: int
     content: Iterator[bytes]
 
 
-class Chunks(io.RawIOBase):
+class ChunkReader(io.RawIOBase):
     """An iterator of chunks as a file that can be read once, counted."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -69,11 +69,11 @@ class Chunks(io.RawIOBase):
         return size
 
 
-def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) -> Iterator[bytes]:
+def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimits) -> Iterator[bytes]:
     """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
-    source = Chunks(packed)
+    source = ChunkReader(packed)
     total = 0
-    for chunk in {"": chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
+    for chunk in {"": read_chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
         total += len(chunk)
         limits.unpacked_bytes -= len(chunk)
         if limits.unpacked_bytes < 0:
@@ -83,7 +83,7 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) ->
         yield chunk
 
 
-def _gunzip(source: Chunks) -> Iterator[bytes]:
+def _gunzip(source: ChunkReader) -> Iterator[bytes]:
     """One gzip member after the other, as parallel compressors leave them; zero bytes may follow the last."""
     engine, rest, streams = None, b"", 0
     while rest or (rest := source.read(GZIP_CHUNK) or b""):
@@ -106,7 +106,7 @@ def _gunzip(source: Chunks) -> Iterator[bytes]:
         raise Corrupt("a layer ends in the middle of its gzip")
 
 
-def _unzstd(source: Chunks) -> Iterator[bytes]:
+def _unzstd(source: ChunkReader) -> Iterator[bytes]:
     import zstandard
 
     engine = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
@@ -121,9 +121,9 @@ def _unzstd(source: Chunks) -> Iterator[bytes]:
             yield chunk
 
 
-def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
+def members(unpacked: Iterator[bytes], limits: UnpackLimits) -> Iterator[ArchiveMember]:
     """The entries of an archive, in order; reads it to its end. Raises Corrupt: no tar, cut short, or beyond the limits."""
-    source = Chunks(unpacked)
+    source = ChunkReader(unpacked)
     stated: dict[str, str] = {}
     while (header := _header(source)) is not None:
         limits.members -= 1
@@ -138,19 +138,19 @@ def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
         for _ in member.content:
             pass
         _exactly(source, -member.size % BLOCK)
-    for _ in chunks(source):
+    for _ in read_chunks(source):
         pass  # what fills the last record
 
 
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-_KINDS: dict[bytes, Kind] = {
+_KINDS: dict[bytes, MemberKind] = {
     tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.DIRTYPE: "folder",
     tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "link",
 }  # fmt: skip
 _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
-def _header(source: Chunks) -> tarfile.TarInfo | None:
+def _header(source: ChunkReader) -> tarfile.TarInfo | None:
     """The next header, or None at the mark that ends the archive: without it, a part of one would look whole."""
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
@@ -164,18 +164,18 @@ def _header(source: Chunks) -> tarfile.TarInfo | None:
     return header
 
 
-def _member(header: tarfile.TarInfo, stated: dict[str, str], source: Chunks) -> Member:
+def _member(header: tarfile.TarInfo, stated: dict[str, str], source: ChunkReader) -> ArchiveMember:
     """The entry that a header, and the extended headers before it, describe."""
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
         if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):
             raise Corrupt(f"an entry of {stated['size']!r:.40} bytes in a layer's tar archive")
         size = int(stated["size"])
-    kind: Kind = "special" if SPARSE.decode() in stated else _KINDS.get(header.type, "special")
-    return Member(stated.get("path", header.name), kind, size, _content(source, size))
+    kind: MemberKind = "special" if SPARSE.decode() in stated else _KINDS.get(header.type, "special")
+    return ArchiveMember(stated.get("path", header.name), kind, size, _content(source, size))
 
 
-def _content(source: Chunks, size: int) -> Iterator[bytes]:
+def _content(source: ChunkReader, size: int) -> Iterator[bytes]:
     while size:
         chunk = source.read(min(size, CHUNK))
         if not chunk:
@@ -211,7 +211,7 @@ def _records(data: bytes) -> dict[str, str]:
     return found
 
 
-def _exactly(source: Chunks, size: int) -> bytes:
+def _exactly(source: ChunkReader, size: int) -> bytes:
     parts, left = [], size
     while left and (part := source.read(left)):
         parts.append(part)

@@ -16,10 +16,10 @@ from typing import cast
 from model_registry import atomic_files
 from model_registry.atomic_files import check_paths, is_confined
 from model_registry.container_image import layers
-from model_registry.container_image.layers import Limits, Member
+from model_registry.container_image.layers import ArchiveMember, UnpackLimits
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import manifest
-from model_registry.oci.manifest import Descriptor, File, Version
+from model_registry.oci.manifest import Descriptor, VersionFile, VersionManifest
 
 ROOT = "models"
 MAX_MEMBERS = 10_000  # under /models, in all layers
@@ -38,13 +38,15 @@ Blob = Callable[[Descriptor], Iterator[bytes]]
 class _Entry:
     """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
 
-    kind: layers.Kind
+    kind: layers.MemberKind
     layer: int
     held: Path | None = None
     content: Descriptor | None = None
 
 
-def unpack(blob: Blob, version: Version, folder: Path | None, limits: Limits, max_bytes: int) -> list[File]:
+def unpack(
+    blob: Blob, version: VersionManifest, folder: Path | None, limits: UnpackLimits, max_bytes: int
+) -> list[VersionFile]:
     """The package's files, at most `max_bytes` of them, written into an empty folder; without a folder only hashed.
 
     Raises Corrupt: a layer that is damaged, or hostile; Refused: no package, several, or a link in it.
@@ -80,7 +82,7 @@ class _Tree:
         self._left = max_bytes
         self._entries: dict[str, _Entry] = {}
 
-    def add(self, member: Member, layer: int) -> None:
+    def add(self, member: ArchiveMember, layer: int) -> None:
         path = _path(member)
         if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
             return
@@ -109,13 +111,13 @@ class _Tree:
             raise Refused(f"the image has no one package: {what}", _HINT)
         return chosen[0]
 
-    def settle(self, root: str, folder: Path | None) -> list[File]:
+    def settle(self, root: str, folder: Path | None) -> list[VersionFile]:
         """Give the package's files their names, in another folder. Raises Refused: a link; Corrupt: names too much alike."""
         found = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
         for path, entry in found.items():
             if entry.kind in ("link", "special"):
                 raise Refused(f"{root}/{path} in the image is a link or a special file", "copy the content there")
-        listed = [File(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
+        listed = [VersionFile(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
         if len(listed) > manifest.MAX_FILES:
             raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
         check_paths(file.path for file in listed)
@@ -126,7 +128,7 @@ class _Tree:
             shutil.rmtree(self._folder)
         return listed
 
-    def _put(self, path: str, member: Member, layer: int) -> None:
+    def _put(self, path: str, member: ArchiveMember, layer: int) -> None:
         if not is_confined(path):
             raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is no plain relative path")
         for parent in map(str, PurePosixPath(path).parents):
@@ -141,7 +143,7 @@ class _Tree:
         if member.kind == "file":
             self._write(entry, member)
 
-    def _write(self, entry: _Entry, member: Member) -> None:
+    def _write(self, entry: _Entry, member: ArchiveMember) -> None:
         self._left -= member.size
         if self._left < 0:
             raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")
@@ -165,7 +167,7 @@ class _Tree:
                 held.unlink()
 
 
-def _path(member: Member) -> str:
+def _path(member: ArchiveMember) -> str:
     """A member's path from the image's root, without `./` before it. Raises Corrupt for one that leads elsewhere."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):

@@ -10,27 +10,29 @@ from typing import BinaryIO
 from model_registry.atomic_files import check_paths
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import digests, manifest
-from model_registry.oci.manifest import Descriptor, File
+from model_registry.oci.manifest import Descriptor, VersionFile
 from model_registry.untrusted_input.files import open_regular
 
-Source = Callable[[], BinaryIO]
+OpenContent = Callable[[], BinaryIO]
 _MEDIA_TYPE = "application/vnd.cncf.model.{}.v1.raw"  # ModelPack
 _KINDS = {".jsonl": "dataset", ".json": "weight.config", ".yaml": "weight.config", ".md": "doc", ".txt": "doc", ".py": "code"}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Artifact:
     """What a push sends: a manifest, its config, and its other blobs, each with how to open it."""
 
     manifest: bytes
     config: bytes
-    blobs: tuple[tuple[Descriptor, Source], ...]
+    blobs: tuple[tuple[Descriptor, OpenContent], ...]
 
 
-def of(folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None) -> list[tuple[File, Source]]:
+def hash_files(
+    folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None
+) -> list[tuple[VersionFile, OpenContent]]:
     """The files to push, by path, hashed: all, or `only` these; `more` are files that the folder lacks. Raises Refused."""
     paths = [path for path in walk(folder, hidden=False) if only is None or path in only]
-    sources: dict[str, Source] = {path: reader(folder / path) for path in paths}
+    sources: dict[str, OpenContent] = {path: file_opener(folder / path) for path in paths}
     sources |= {path: partial(io.BytesIO, data) for path, data in more.items()}
     if len(sources) > manifest.MAX_FILES:
         raise Refused(f"{folder} has {len(sources)} files; a version has at most {manifest.MAX_FILES}")
@@ -38,7 +40,7 @@ def of(folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = N
         check_paths(sorted(sources))
     except Corrupt as error:
         raise Refused(f"{folder}: {error}", "rename the file") from None
-    return [(File(path, _describe(path, sources[path])), sources[path]) for path in sorted(sources)]
+    return [(VersionFile(path, _describe(path, sources[path])), sources[path]) for path in sorted(sources)]
 
 
 def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
@@ -53,20 +55,22 @@ def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
             yield name.as_posix()
 
 
-def reader(path: Path) -> Source:
+def file_opener(path: Path) -> OpenContent:
     return lambda: open_regular(path)
 
 
-def artifact(name: str, version: str, created: str | None, found: list[tuple[File, Source]], more: Mapping[str, str]) -> Plan:
+def build_artifact(
+    name: str, version: str, created: str | None, found: list[tuple[VersionFile, OpenContent]], more: Mapping[str, str]
+) -> Artifact:
     """The ModelPack artifact of some files, with `more` annotations."""
     config = manifest.build_config(name, version, created, (file.content.digest for file, _ in found))
     data = manifest.build_version(name, version, created, [file for file, _ in found], config, more)
-    return Plan(data, config, tuple((file.content, source) for file, source in found))
+    return Artifact(data, config, tuple((file.content, source) for file, source in found))
 
 
-def _describe(path: str, source: Source) -> Descriptor:
+def _describe(path: str, source: OpenContent) -> Descriptor:
     with source() as stream:
-        digest, size = digests.of_stream(stream)
+        digest, size = digests.from_stream(stream)
     name = path.rpartition("/")[2]
     kind = "doc" if name == "LICENSE" else _KINDS.get(Path(name).suffix, "weight")
     return Descriptor(media_type=_MEDIA_TYPE.format(kind), digest=digest, size=size)

@@ -20,18 +20,18 @@ def is_digest(text: str) -> bool:
     return _SYNTAX.fullmatch(text) is not None
 
 
-def hex_of(digest: str) -> str:
+def hex_digits(digest: str) -> str:
     """The 64 hexadecimal digits, safe as a file name. Raises Corrupt for anything that is no digest."""
     if not is_digest(digest):
         raise Corrupt(f"{digest!r:.120} is no digest; it must be sha256: and 64 lower-case hexadecimal digits")
     return digest.removeprefix("sha256:")
 
 
-def of_bytes(data: bytes) -> str:
+def from_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def of_stream(stream: BinaryIO) -> tuple[str, int]:
+def from_stream(stream: BinaryIO) -> tuple[str, int]:
     """Digest and size in bytes of what is left in a stream."""
     sha, size = hashlib.sha256(), 0
     while chunk := stream.read(CHUNK):
@@ -40,17 +40,17 @@ def of_stream(stream: BinaryIO) -> tuple[str, int]:
     return f"sha256:{sha.hexdigest()}", size
 
 
-def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
+def read_chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
-def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
+def verify_chunks(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
     """Pass chunks on while hashing them. Only after the last one is the content known to be good.
 
     Raises Corrupt, naming `what`: as soon as there are more than `size` bytes, at the end for another size or digest.
     """
-    expected, sha, seen = hex_of(digest), hashlib.sha256(), 0
+    expected, sha, seen = hex_digits(digest), hashlib.sha256(), 0
     for chunk in content:
         seen += len(chunk)
         if seen > size:
@@ -64,8 +64,8 @@ def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Ite
 
 
 def check_stream(stream: BinaryIO, digest: str, size: int, what: str) -> None:
-    """Read what is left in a stream. Raises Corrupt as `verified` does."""
-    for _ in verified(chunks(stream), digest, size, what):
+    """Read what is left in a stream. Raises Corrupt as `verify_chunks` does."""
+    for _ in verify_chunks(read_chunks(stream), digest, size, what):
         pass
 
 

@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     annotations: dict[str, str] = {}
 
 
-class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ImageIndex(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -81,7 +81,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     annotations: dict[str, str] = {}
 
 
-class Kind(msgspec.Struct, frozen=True, rename="camel"):
+class DocumentKind(msgspec.Struct, frozen=True, rename="camel"):
     """What a document says that it is."""
 
     media_type: str = ""
@@ -89,7 +89,7 @@ class Kind(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class VersionFile:
     """One file of a version: where it goes in the folder, and its content."""
 
     path: str
@@ -97,7 +97,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionManifest:
     """What the manifest of a model version says. Either `files` or, of a container image, `layers` (lowest first) is empty.
 
     Name and version are empty where a tool made the manifest that does not state them.
@@ -106,7 +106,7 @@ class Version:
     name: str
     version: str
     created: str | None
-    files: tuple[File, ...]
+    files: tuple[VersionFile, ...]
     config: Descriptor
     layers: tuple[Descriptor, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -117,20 +117,20 @@ class Version:
         return (self.config, *(file.content for file in self.files), *self.layers)
 
 
-def content(media_type: str, data: bytes) -> Descriptor:
-    return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data))
+def describe_content(media_type: str, data: bytes) -> Descriptor:
+    return Descriptor(media_type=media_type, digest=digests.from_bytes(data), size=len(data))
 
 
 EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 _Parsed = TypeVar("_Parsed")
-_Told = TypeVar("_Told", Manifest, Index)
+_Told = TypeVar("_Told", Manifest, ImageIndex)
 
 
 def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
     """JSON that somebody stored, as a type. Raises Corrupt."""
     try:
         return documents.decode(data, into)
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         raise Corrupt(f"{what} is no valid document: {error}") from None
 
 
@@ -139,19 +139,19 @@ def encode(document: object) -> bytes:
     return msgspec.json.encode(document, order="deterministic")
 
 
-def describe(data: bytes) -> Descriptor:
+def describe_manifest(data: bytes) -> Descriptor:
     """The descriptor of a manifest's or an index's bytes. Raises Corrupt."""
-    found: Index | Manifest = parse_index(data) if is_index(data) else parse(data)
+    found: ImageIndex | Manifest = parse_index(data) if is_index(data) else parse(data)
     media_type = found.media_type or MANIFEST_TYPE
-    return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data), artifact_type=found.artifact_type)
+    return Descriptor(media_type=media_type, digest=digests.from_bytes(data), size=len(data), artifact_type=found.artifact_type)
 
 
 def is_index(data: bytes) -> bool:
     """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
-    return decode(data, Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
+    return decode(data, DocumentKind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
-def named(data: bytes) -> tuple[Descriptor, ...]:
+def contents(data: bytes) -> tuple[Descriptor, ...]:
     """What a manifest (config, layers) or an index (manifests) consists of. Raises Corrupt."""
     if is_index(data):
         return parse_index(data).manifests
@@ -159,9 +159,9 @@ def named(data: bytes) -> tuple[Descriptor, ...]:
     return (found.config, *found.layers)
 
 
-def parse_index(data: bytes) -> Index:
+def parse_index(data: bytes) -> ImageIndex:
     """Any OCI image index, its digests and sizes checked. Raises Corrupt."""
-    index = _document(data, Index, "index", (INDEX_TYPE, DOCKER_INDEX_TYPE))
+    index = _document(data, ImageIndex, "index", (INDEX_TYPE, DOCKER_INDEX_TYPE))
     for descriptor in index.manifests:
         check(descriptor)
     return index
@@ -186,17 +186,17 @@ def _document(data: bytes, into: type[_Told], name: str, types: Sequence[str]) -
 
 def check(descriptor: Descriptor) -> Descriptor:
     """A descriptor whose digest and size may be used. Raises Corrupt."""
-    digests.hex_of(descriptor.digest)
+    digests.hex_digits(descriptor.digest)
     if not 0 <= descriptor.size <= MAX_SIZE:
         raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes")
     return descriptor
 
 
-def parse_version(data: bytes) -> Version:
+def parse_version(data: bytes) -> VersionManifest:
     """The manifest of a model version. Raises Corrupt: no model, or files that must not be written anywhere."""
     manifest = parse(data)
     notes = manifest.annotations
-    files: tuple[File, ...] = ()
+    files: tuple[VersionFile, ...] = ()
     layers: tuple[Descriptor, ...] = ()
     if manifest.artifact_type == MODEL_TYPE and manifest.config.media_type in (IMAGE_CONFIG_TYPE, MODEL_CONFIG_TYPE):
         for key in (TITLE, VERSION):
@@ -213,7 +213,9 @@ def parse_version(data: bytes) -> Version:
             compression(layer)
     else:
         raise Corrupt(f"an artifact of type {manifest.artifact_type or manifest.config.media_type} is no model version", _HINT)
-    return Version(notes.get(TITLE, ""), notes.get(VERSION, ""), notes.get(CREATED), files, manifest.config, layers, notes)
+    return VersionManifest(
+        notes.get(TITLE, ""), notes.get(VERSION, ""), notes.get(CREATED), files, manifest.config, layers, notes
+    )
 
 
 def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
@@ -223,10 +225,10 @@ def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
     return cast(Literal["", "gzip", "zstd"], match["oci"] or match["docker"] or "")
 
 
-def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[File, ...]:
+def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[VersionFile, ...]:
     if not 1 <= len(layers) <= MAX_FILES:
         raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
-    files = tuple(File(layer.annotations.get(key, ""), layer) for layer in layers)
+    files = tuple(VersionFile(layer.annotations.get(key, ""), layer) for layer in layers)
     if odd := next((file for file in files if UNPACK in file.content.annotations), None):
         raise Corrupt(f"{odd.path!r} is a folder in one archive", "push its files one by one")
     check_paths(file.path for file in files)
@@ -248,7 +250,7 @@ def build_config(name: str, version: str, created: str | None, diff_ids: Iterabl
     return encode(document | ({"created": created} if created else {}))
 
 
-def annotations_of(name: str, version: str, created: str | None, more: Mapping[str, str]) -> dict[str, str]:
+def version_annotations(name: str, version: str, created: str | None, more: Mapping[str, str]) -> dict[str, str]:
     """The annotations of a version. Raises BadReference: one of `more` is not free to be chosen."""
     fixed = {TITLE: name, VERSION: version} | ({CREATED: created} if created else {})
     if taken := sorted(more.keys() & {TITLE, VERSION, CREATED}):
@@ -259,14 +261,21 @@ def annotations_of(name: str, version: str, created: str | None, more: Mapping[s
 
 
 def build_version(
-    name: str, version: str, created: str | None, files: Iterable[File], config: bytes, more: Mapping[str, str] | None = None
+    name: str,
+    version: str,
+    created: str | None,
+    files: Iterable[VersionFile],
+    config: bytes,
+    more: Mapping[str, str] | None = None,
 ) -> bytes:
     """The manifest of a version, with `more` annotations; the same arguments always give the same bytes."""
     layers = tuple(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
     )
-    return build(MODEL_TYPE, content(IMAGE_CONFIG_TYPE, config), layers, annotations_of(name, version, created, more or {}))
+    return build(
+        MODEL_TYPE, describe_content(IMAGE_CONFIG_TYPE, config), layers, version_annotations(name, version, created, more or {})
+    )
 
 
 def build(

@@ -22,7 +22,7 @@ _REMOTE = re.compile(  # host[:port]/path as in the distribution project's refer
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ModelReference:
     """A repository, and in it a tag, a digest or neither (never both). `str()` writes it so that `parse` reads it back.
 
     `repository` is an absolute folder (kind "oci") or `host[:port]/path` (kind "remote").
@@ -42,12 +42,12 @@ class Reference:
         """The model's name: the last part of the repository."""
         return self.repository.rpartition("/")[2]
 
-    def bare(self) -> "Reference":
+    def bare(self) -> "ModelReference":
         """The repository alone."""
         return replace(self, tag=None, digest=None)
 
 
-def parse(text: str, *, base_dir: Path | None = None) -> Reference:
+def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
     """Read a reference. Relative folders resolve from `base_dir`, by default the working directory.
 
     Raises BadReference, naming the text and how to write it.
@@ -56,13 +56,13 @@ def parse(text: str, *, base_dir: Path | None = None) -> Reference:
         raise BadReference(f"reference {text!r}: spaces at its ends or control characters in it", EXAMPLE)
     if text.startswith(FOLDER):
         path, tag, digest = _split(text.removeprefix(FOLDER), text)
-        return Reference("oci", _folder(path, text, base_dir), tag, digest)
+        return ModelReference("oci", _folder(path, text, base_dir), tag, digest)
     repository, tag, digest = _split(text, text)
     if (match := _REMOTE.fullmatch(repository)) is None:
         raise BadReference(f"reference {text!r}: neither oci:FOLDER nor HOST/PATH", EXAMPLE)
     if match["port"] and int(match["port"][1:]) > 65_535:
         raise BadReference(f"reference {text!r}: no port {match['port'][1:]}", "ports are 1 to 65535")
-    return Reference("remote", repository, tag, digest)
+    return ModelReference("remote", repository, tag, digest)
 
 
 def is_tag(text: str) -> bool:

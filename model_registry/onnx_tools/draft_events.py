@@ -66,7 +66,7 @@ def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
 def _event(path: Path, number: int, line: bytes) -> Event:
     try:
         event = documents.ANY.decode(line)  # and can be written again, as a golden example
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         _fail(path, number, f"no JSON: {error}")
     if not isinstance(event, dict):
         _fail(path, number, "it is no object")

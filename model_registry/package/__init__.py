@@ -14,16 +14,17 @@ from typing import Any, cast
 
 from model_registry import atomic_files, suggestions
 from model_registry.container_image import build, unpack
-from model_registry.container_image.layers import Limits
+from model_registry.container_image.layers import UnpackLimits
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import build_artifact, digests, manifest, tags
-from model_registry.oci.build_artifact import Plan
-from model_registry.oci.manifest import Descriptor, Version
+from model_registry.oci.build_artifact import Artifact
+from model_registry.oci.manifest import Descriptor, VersionManifest
 from model_registry.package import golden
 from model_registry.package import signature as signatures
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
-from model_registry.stores import Store, parallel_transfer, resolve_index
+from model_registry.stores import parallel_transfer, resolve_index
+from model_registry.stores.base import Store
 from model_registry.untrusted_input.files import open_regular
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
@@ -78,7 +79,7 @@ def read_signature(folder: Path) -> Signature | None:
     return None if data is None else Signature.parse(data)
 
 
-def signature_of(store: Store, version: Version) -> Signature | None:
+def signature_of(store: Store, version: VersionManifest) -> Signature | None:
     """The signature that a stored version states; None where it has none, or is an image. Raises SignatureError."""
     stated = next((file.content for file in version.files if file.path == SIGNATURE), None)
     return Signature.parse(b"".join(store.blob(stated))) if stated else None
@@ -108,21 +109,21 @@ def push(
     folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
     with atomic_files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
-        found = build_artifact.of(folder, more or {}, only)
+        found = build_artifact.hash_files(folder, more or {}, only)
         if base is None:
-            return _send(store, version, build_artifact.artifact(name, version, at, found, annotations or {}))
-        stated = manifest.annotations_of(name, version, at, annotations or {})
+            return _send(store, version, build_artifact.build_artifact(name, version, at, found, annotations or {}))
+        stated = manifest.version_annotations(name, version, at, annotations or {})
         scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
         return _send(store, version, build.plan(base, found, stated, Path(scratch) / "layer"))
 
 
-def content(found: Version) -> list[Descriptor]:
+def content(found: VersionManifest) -> list[Descriptor]:
     """The blobs that hold a version's files, or the layers that do."""
     return [file.content for file in found.files] or unpack.needed(found.layers)
 
 
 def write(
-    store: Store, found: Version, folder: Path, *, max_bytes: int = manifest.MAX_SIZE, layers: Path | None = None
+    store: Store, found: VersionManifest, folder: Path, *, max_bytes: int = manifest.MAX_SIZE, layers: Path | None = None
 ) -> None:
     """Write a version's files into an empty folder, every byte checked on the way; the layers of an image into `layers`.
 
@@ -133,13 +134,13 @@ def write(
         raise Refused(f"the version has {total} bytes, and at most {max_bytes} are read", "model.max_bytes is the limit")
 
     def kept(layer: Descriptor) -> Iterator[bytes]:
-        with (cast(Path, layers) / digests.hex_of(layer.digest)).open("wb") as stream:
+        with (cast(Path, layers) / digests.hex_digits(layer.digest)).open("wb") as stream:
             for chunk in store.blob(layer):
                 stream.write(chunk)
                 yield chunk
 
     if found.layers:
-        unpack.unpack(kept if layers else store.blob, found, folder, Limits(), max_bytes)
+        unpack.unpack(kept if layers else store.blob, found, folder, UnpackLimits(), max_bytes)
         return
     for file in found.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +153,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     None of them is there under its name before all are. Raises NotFound, Corrupt, Refused (the folder is not empty, or `read`
     refuses it) and Unreachable. See `select.describe` for `version`.
     """
-    found = resolve_index.describe(store, digest, version=version)
+    found = resolve_index.describe_version(store, digest, version=version)
     with atomic_files.reported(f"the folder {folder}"):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,12 +175,12 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     return replace(checked, folder=folder, model_path=folder / checked.model_path.name)
 
 
-def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
+def verify(folder: Path, store: Store, found: VersionManifest, max_bytes: int) -> None:
     """Hash every file of a pulled folder again. `store` holds the layers of an image, which say what its files are.
 
     Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
     """
-    expected = found.files or unpack.unpack(store.blob, found, None, Limits(), max_bytes)
+    expected = found.files or unpack.unpack(store.blob, found, None, UnpackLimits(), max_bytes)
     with atomic_files.reported(f"the folder {folder}"):
         wanted = {file.path: file.content for file in expected}
         if odd := set(build_artifact.walk(folder)) ^ wanted.keys():
@@ -189,9 +190,9 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
                 digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")
 
 
-def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
+def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
     """Blobs, then the manifest, then the tag."""
-    target = manifest.describe(artifact.manifest)
+    target = manifest.describe_manifest(artifact.manifest)
     store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # makes the repository
     _is_there(store, version, target)  # refused before anything large is sent
     parallel_transfer.upload(store, artifact.blobs)

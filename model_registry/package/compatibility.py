@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_registry.oci.manifest import Version
+from model_registry.oci.manifest import VersionManifest
 from model_registry.package import dynamic_shapes, event_tree, field_sources, json_path
 from model_registry.package.shapes import written
 from model_registry.package.signature import VALUES, Argmax, InputField, Output, Signature, TensorInput
@@ -34,7 +34,9 @@ class Difference:
         return None if self.unknown else not self.breaks
 
 
-def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
+def difference(
+    old: VersionManifest, new: VersionManifest, old_signature: Signature | None, new_signature: Signature | None
+) -> Difference:
     before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
     unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
@@ -49,7 +51,7 @@ def difference(old: Version, new: Version, old_signature: Signature | None, new_
     )
 
 
-def _digests(version: Version) -> dict[str, str]:
+def _digests(version: VersionManifest) -> dict[str, str]:
     """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers

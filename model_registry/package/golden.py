@@ -77,7 +77,7 @@ def check_shown(signature: Signature, examples: Sequence[Golden]) -> None:
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
     try:
         raw = json_documents.ANY.decode(line)
-    except json_documents.Unreadable as error:
+    except json_documents.UnreadableDocument as error:
         _fail(number, f"no JSON: {error}")
     if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
         _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")

@@ -55,7 +55,7 @@ def check(folder: Path) -> None:
 def _in_json(data: bytes) -> list[tuple[str, str]]:
     try:
         return list(in_document(documents.ANY.decode(data)))
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         return []
 
 

@@ -208,7 +208,7 @@ class Signature:
 
         try:
             found = Document.model_validate(json_documents.ANY.decode(data))
-        except json_documents.Unreadable as error:
+        except json_documents.UnreadableDocument as error:
             raise SignatureError(f"signature.json is no JSON: {error}") from None
         except ValidationError as error:
             raise SignatureError(

@@ -11,9 +11,9 @@ from pathlib import Path
 from model_registry.errors import Refused, RegistryError
 from model_registry.signing import comparison_attestation, signatures
 from model_registry.signing.policy import Policy, read
-from model_registry.signing.signature_cache import Proofs
-from model_registry.signing.signatures import Evidence
-from model_registry.stores import Store
+from model_registry.signing.signature_cache import SignatureCache
+from model_registry.signing.signatures import StoredBundle
+from model_registry.stores.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +23,18 @@ _NOTHING = b"{}"  # kept where an optional signature was looked for and there wa
 class Admission:
     """Without a policy every version may be loaded, and no registry is asked."""
 
-    def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `Gate`
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `PolicyAdmission`
         """The id of the key that vouches for a manifest: none is asked for."""
         return None
 
 
-class Gate(Admission):
+class PolicyAdmission(Admission):
     """A policy, and the folder that keeps what proved versions to it, or None. Any number of processes may share the folder."""
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
         self._policy = policy
-        self._signatures = Proofs(folder)
-        self._comparisons = Proofs(folder and folder / "comparisons")
+        self._signatures = SignatureCache(folder)
+        self._comparisons = SignatureCache(folder and folder / "comparisons")
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:
         """The id of the key that vouches for a manifest as this version of the repository's model; None: it needs none.
@@ -54,7 +54,7 @@ class Gate(Admission):
         if not self._policy.compared:
             return None
         kept = self._comparisons.kept(digest)
-        if kept and (known := comparison_attestation.judge(Evidence("", kept), digest, self._policy.keys, now)[0]):
+        if kept and (known := comparison_attestation.judge(StoredBundle("", kept), digest, self._policy.keys, now)[0]):
             return known
         faults: list[str] = []
         for found in signatures.collect(store, digest):
@@ -68,7 +68,7 @@ class Gate(Admission):
 
     def _signer(self, store: Store, digest: str, name: str, now: datetime) -> str | None:
         kept = self._signatures.kept(digest)
-        if kept and (known := self._judge(Evidence("", kept), digest, name, now)[0]):
+        if kept and (known := self._judge(StoredBundle("", kept), digest, name, now)[0]):
             return known
         try:
             return self._ask(store, digest, name, now)
@@ -91,10 +91,10 @@ class Gate(Admission):
         self._signatures.keep(digest, _NOTHING)
         return None
 
-    def _judge(self, found: Evidence, digest: str, name: str, now: datetime) -> tuple[str, str]:
-        return signatures.judge(found, digest, self._policy.keys, now, name, named=self._policy.named)
+    def _judge(self, found: StoredBundle, digest: str, name: str, now: datetime) -> tuple[str, str]:
+        return signatures.evaluate(found, digest, self._policy.keys, now, name, named=self._policy.named)
 
 
 def admission(policy: Path | None, cache: Path) -> Admission:
     """What a policy file asks for; what proved a version is kept in the cache folder. Raises BadFile."""
-    return Admission() if policy is None else Gate(read(policy), cache / "proofs")
+    return Admission() if policy is None else PolicyAdmission(read(policy), cache / "proofs")

@@ -15,8 +15,8 @@ from model_registry.errors import BadFile, BadReference, Corrupt, Refused
 from model_registry.signing import bundle, predicates, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.predicates import HINT, TYPES
-from model_registry.signing.signatures import Evidence, TrustedKey
-from model_registry.stores import Store
+from model_registry.signing.signatures import StoredBundle, TrustedKey
+from model_registry.stores.base import Store
 from model_registry.untrusted_input import documents
 
 
@@ -44,7 +44,7 @@ def read_predicate(path: Path) -> dict[str, Any]:
     data = read_named("predicate", path)
     try:
         return documents.decode(data, dict[str, Any])
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         raise BadFile(f"the predicate {path} is no JSON object: {error}", HINT) from None
 
 
@@ -59,15 +59,15 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
     return signatures.attach(store, digest, uri, bundle.build_statement(digest, uri, dict(predicate)), key, now)
 
 
-def attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
+def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
     """What is attested about a manifest, verified or not; the signatures themselves are left out.
 
     What cannot be read at all is left out too: it says nothing. Raises Unreachable, and Corrupt for a damaged list.
     """
-    return list(each(store, digest, keys, now))
+    return list(iter_attestations(store, digest, keys, now))
 
 
-def each(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
+def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
     """The same, one after the other: everybody who writes to the store may have put hundreds there, of a megabyte each."""
     found = (_read(one, digest, keys, now) for one in signatures.collect(store, digest))
     return (one for one in found if one is not None and one.type != bundle.SIGNED)
@@ -84,7 +84,7 @@ def type_uri(name: str) -> str:
     return name
 
 
-def _read(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Attestation | None:
+def _read(found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Attestation | None:
     try:
         said, key_id, fault = bundle.parse_statement(bundle.parse(found.data).payload), None, ""
     except Corrupt:

@@ -39,7 +39,7 @@ class _Statement(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class InTotoStatement:
     """`subjects` are the digests it speaks of, `sha256:` and hexadecimal digits, each with the names that it has there."""
 
     subjects: Mapping[str, frozenset[str]]
@@ -50,13 +50,13 @@ class Statement:
 def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
     """A statement about one manifest under some names (a subject each), or under none, as JSON."""
     named: list[dict[str, str]] = [{"name": name} for name in names] or [{}]
-    subject = [{**name, "digest": {"sha256": digests.hex_of(digest)}} for name in named]
+    subject = [{**name, "digest": {"sha256": digests.hex_digits(digest)}} for name in named]
     return manifest.encode(
         {"_type": STATEMENT_TYPE, "subject": subject, "predicateType": predicate_type, "predicate": predicate}
     )
 
 
-def parse_statement(payload: bytes) -> Statement:
+def parse_statement(payload: bytes) -> InTotoStatement:
     """The statement in a payload. Raises Corrupt where there is none. Checks no signature."""
     found = manifest.decode(payload, _Statement, "the signed statement")
     if found.type_ not in STATEMENT_TYPES:
@@ -65,7 +65,7 @@ def parse_statement(payload: bytes) -> Statement:
     for one in found.subject:
         digest = f"sha256:{one.digest.get('sha256')}"
         subjects[digest] = subjects.get(digest, frozenset()) | ({one.name} - {""})
-    return Statement(subjects, found.predicate_type, found.predicate or {})
+    return InTotoStatement(subjects, found.predicate_type, found.predicate or {})
 
 
 class _Signed(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from model_registry.package.validation import Part, Text
 from model_registry.signing import keys
 from model_registry.signing.signatures import TrustedKey
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import Unreadable
+from model_registry.untrusted_input.documents import UnreadableDocument
 
 MAX_BYTES = 1 << 20
 
@@ -105,7 +105,7 @@ def _load(path: Path) -> Any:
     data = read_named("policy", path, MAX_BYTES)
     try:
         return yaml_documents.load(data)
-    except Unreadable as error:
+    except UnreadableDocument as error:
         _fail(path, f"no YAML: {error}")
 
 

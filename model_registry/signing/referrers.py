@@ -14,13 +14,13 @@ import msgspec
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
 OVERWRITTEN = 3  # times that a list is written which does not name the referrer afterwards
 REMEDY = "keep signed versions in a registry with the referrers API, or with tags that may move (OCI distribution-spec 1.1)"
-EMPTY = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
+EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
@@ -92,7 +92,7 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
     """
-    layer = manifest.content(artifact_type, content)
+    layer = manifest.describe_content(artifact_type, content)
     document = build(store, digest, artifact_type, (layer,), annotations)
     store.push_blob(layer, io.BytesIO(content))
     return refer(store, document)
@@ -101,7 +101,7 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descriptor, ...], annotations: dict[str, str]) -> bytes:
     """The manifest of an artifact of these layers that refers to the manifest `digest`. Raises NotFound, Unreachable."""
     about = store.manifest(digest)
-    subject = manifest.content(manifest.describe(about).media_type, about)
+    subject = manifest.describe_content(manifest.describe_manifest(about).media_type, about)
     return manifest.build(artifact_type, EMPTY, layers, annotations, subject)
 
 
@@ -160,7 +160,7 @@ def _is_hidden(store: Store, subject: str) -> bool:
 
 def fallback_tag(digest: str) -> str:
     """The tag that lists the referrers of a manifest where there is no referrers API."""
-    return f"sha256-{digests.hex_of(digest)}"
+    return f"sha256-{digests.hex_digits(digest)}"
 
 
 def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:

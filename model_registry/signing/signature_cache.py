@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 KEPT = 1000  # versions whose proofs are kept in a folder; some 2 KB each
 
 
-class Proofs:
+class SignatureCache:
     """The proofs of one kind in a folder, made when the first is kept; of None nothing is kept. Any number of processes may
     share the folder."""
 
@@ -51,4 +51,4 @@ class Proofs:
 
 
 def _proof(folder: Path, digest: str) -> Path:
-    return folder / f"{digests.hex_of(digest)}.json"
+    return folder / f"{digests.hex_digits(digest)}.json"

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from model_registry.errors import Corrupt, NotFound, Refused
 from model_registry.oci import manifest
 from model_registry.signing import bundle, referrers
-from model_registry.signing.bundle import Statement
+from model_registry.signing.bundle import InTotoStatement
 from model_registry.signing.keys import PrivateKey, PublicKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 CONTENT = "dev.sigstore.bundle.content"
 PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
@@ -32,7 +32,7 @@ class TrustedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class StoredBundle:
     """One bundle found beside a version: its bytes, or why there are none."""
 
     referrer: str
@@ -47,7 +47,7 @@ def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Seque
     """
     ours = [TrustedKey("this", key.public())]
     for found in collect(store, digest):
-        if all(judge(found, digest, ours, now, name, named=True)[0] for name in names or [""]):
+        if all(evaluate(found, digest, ours, now, name, named=True)[0] for name in names or [""]):
             return None
     return attach(store, digest, bundle.SIGNED, bundle.build_statement(digest, bundle.SIGNED, {}, names), key, now)
 
@@ -62,23 +62,23 @@ def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: 
     return referrers.attach(store, digest, bundle.MEDIA_TYPE, data, notes).digest
 
 
-def collect(store: Store, digest: str) -> Iterator[Evidence]:
+def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
     """The bundles beside a manifest, read one after the other and unchecked. Raises Unreachable, Corrupt (the list itself)."""
     for found, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
         if not isinstance(parsed, manifest.Manifest):
-            yield Evidence(found.digest, b"", str(parsed))
+            yield StoredBundle(found.digest, b"", str(parsed))
             continue
         layer = parsed.layers[0] if len(parsed.layers) == 1 else None
         if layer is None or layer.media_type not in bundle.MEDIA_TYPES or layer.size > bundle.MAX_BYTES:
-            yield Evidence(found.digest, b"", f"{found.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
+            yield StoredBundle(found.digest, b"", f"{found.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
             continue
         try:
-            yield Evidence(found.digest, b"".join(store.blob(layer)))
+            yield StoredBundle(found.digest, b"".join(store.blob(layer)))
         except (Corrupt, NotFound) as error:
-            yield Evidence(found.digest, b"", str(error))
+            yield StoredBundle(found.digest, b"", str(error))
 
 
-def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[Statement, str]:
+def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[InTotoStatement, str]:
     """The statement in a bundle and the id of its key, once a trusted key's signature holds and it speaks of this digest.
 
     Raises Corrupt for what is no such bundle, Refused for one that no trusted key signed, or only a key past its time.
@@ -101,7 +101,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
     Raises Refused where there is none, with the reasons.
     """
-    judged = [judge(found, digest, keys, now, name) for found in collect(store, digest)]
+    judged = [evaluate(found, digest, keys, now, name) for found in collect(store, digest)]
     if signers := [key_id for key_id, _ in judged if key_id]:
         return list(dict.fromkeys(signers))
     raise unsigned(store.repository, digest, [fault for _, fault in judged if fault])
@@ -115,8 +115,8 @@ def is_attestation(data: bytes) -> bool:
         return False
 
 
-def judge(
-    found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
+def evaluate(
+    found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
 ) -> tuple[str, str]:
     """The id of the trusted key whose signature this is, and why it is none; one of them is empty, of an attestation both.
 

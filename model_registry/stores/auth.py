@@ -131,7 +131,7 @@ class Authenticator:
             raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)
         try:
             answer = documents.decode(body, _Answer)
-        except documents.Unreadable:
+        except documents.UnreadableDocument:
             raise Corrupt(f"{realm.host} answered something else than a token") from None
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:

@@ -92,7 +92,7 @@ def _read(path: Path) -> _Config:
     try:
         data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
         return documents.decode(data, _Config) if data.strip() else _Config()
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
 
 
@@ -132,7 +132,7 @@ def _ask(helper: str, key: str, path: Path) -> Credentials | None:
         raise Unreachable(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
     try:
         found = documents.decode(done.stdout, _Helped)
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
     if found.username == _IDENTITY:
         return Credentials("", "", found.secret)

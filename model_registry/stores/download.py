@@ -10,7 +10,7 @@ import httpx
 from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Progress
+from model_registry.stores.base import Progress
 from model_registry.stores.http_client import Broken, Call, Client, broken, encoding, plain, read_answer
 from model_registry.stores.retry import PROGRESS_BYTES
 
@@ -25,7 +25,7 @@ def blob(client: Client, call: Call, content: Descriptor, progress: Progress | N
     """
     done = 0
     with closing(_received(client, call, content)) as received:
-        for chunk in digests.verified(received, content.digest, content.size, f"the blob {content.digest}"):
+        for chunk in digests.verify_chunks(received, content.digest, content.size, f"the blob {content.digest}"):
             done += len(chunk)
             if progress:
                 progress(content, done)

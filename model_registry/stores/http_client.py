@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from model_registry.errors import Corrupt, Denied, Misconfigured, Refused, RegistryError, Unreachable
-from model_registry.stores import StoreOptions, auth, http_transport, retry
+from model_registry.stores import auth, http_transport, retry
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.retry import Attempts, Timing
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable
@@ -68,7 +69,7 @@ def _stated(body: bytes) -> str:
     """Return the text of an error: of the specification's JSON, of other JSON, of a page or of plain text."""
     try:
         document = documents.ANY.decode(body)
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         page = body[:2_000].decode(errors="replace")
         title = _TITLE.search(page)
         return " ".join((title[1] if title else _TAG.sub(" ", page)).split())

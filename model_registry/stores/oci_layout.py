@@ -59,7 +59,7 @@ class LayoutStore:
             data = stream.read(manifest.MAX_BYTES + 1)
         if len(data) > manifest.MAX_BYTES:
             raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
-        return b"".join(digests.verified([data], digest, len(data), f"the manifest {digest}"))
+        return b"".join(digests.verify_chunks([data], digest, len(data), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
         with self._io():
@@ -71,7 +71,9 @@ class LayoutStore:
             size = os.fstat(stream.fileno()).st_size
             if size != content.size:
                 raise Corrupt(f"{content.digest} is stored with {size} bytes, not {content.size} as declared")
-            yield from digests.verified(digests.chunks(stream), content.digest, content.size, f"the blob {content.digest}")
+            yield from digests.verify_chunks(
+                digests.read_chunks(stream), content.digest, content.size, f"the blob {content.digest}"
+            )
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         path, what = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
@@ -81,13 +83,15 @@ class LayoutStore:
                 digests.check_stream(stream, content.digest, content.size, what)
                 os.utime(path)  # part of a push again: `delete` leaves it alone for a while
             else:
-                atomic_files.replace(path, digests.verified(digests.chunks(stream), content.digest, content.size, what))
+                atomic_files.replace(
+                    path, digests.verify_chunks(digests.read_chunks(stream), content.digest, content.size, what)
+                )
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        for content in manifest.named(data):
+        for content in manifest.contents(data):
             if not self.has_blob(content.digest):
                 raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
-        described = manifest.describe(data)
+        described = manifest.describe_manifest(data)
         self.push_blob(described, io.BytesIO(data))
         return described
 
@@ -142,7 +146,7 @@ class LayoutStore:
         """Whether the content is stored undamaged; damaged content is replaced by the same push."""
         try:
             with open_regular(path) as stream:
-                return digests.of_stream(stream) == (content.digest, content.size)
+                return digests.from_stream(stream) == (content.digest, content.size)
         except (FileNotFoundError, NotRegular):
             return False
 
@@ -189,7 +193,7 @@ class LayoutStore:
         return tagged
 
     def _blob_path(self, digest: str) -> Path:
-        return self._path / "blobs" / "sha256" / digests.hex_of(digest)
+        return self._path / "blobs" / "sha256" / digests.hex_digits(digest)
 
     @contextlib.contextmanager
     def _io(self, content: str | None = None) -> Iterator[None]:
@@ -218,7 +222,7 @@ def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[P
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young = {name for name, found in entries.items() if found.st_mtime >= older_than}
     needed: set[str] = set()
-    for name in [*(digests.hex_of(root) for root in roots), *young]:
+    for name in [*(digests.hex_digits(root) for root in roots), *young]:
         _reach(blobs, name, needed)
     for name in sorted(entries.keys() - needed):
         yield blobs / name
@@ -243,6 +247,6 @@ def _reach(blobs: Path, start: str, needed: set[str]) -> None:
         if data[:1] != b"{":
             continue
         try:
-            todo += [digests.hex_of(content.digest) for content in manifest.named(data)]
+            todo += [digests.hex_digits(content.digest) for content in manifest.contents(data)]
         except Corrupt:
             continue  # JSON, but no manifest: a signature.json

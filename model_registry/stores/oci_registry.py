@@ -17,8 +17,9 @@ import msgspec
 from model_registry.errors import BadReference, Conflict, Corrupt, Denied, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
-from model_registry.oci.reference import Reference, is_tag
-from model_registry.stores import DEFAULTS, StoreOptions, download
+from model_registry.oci.reference import ModelReference, is_tag
+from model_registry.stores import download
+from model_registry.stores.base import DEFAULTS, StoreOptions
 from model_registry.stores.http_client import Answer, Call, Client, read_answer
 from model_registry.stores.http_transport import MOST_CONNECTIONS
 from model_registry.stores.retry import Timing
@@ -52,7 +53,7 @@ class _Index(msgspec.Struct):
 class RemoteStore:
     """See `Store`. Any number of threads may use one."""
 
-    def __init__(self, reference: Reference, options: StoreOptions = DEFAULTS, timing: Timing = Timing()) -> None:  # noqa: B008
+    def __init__(self, reference: ModelReference, options: StoreOptions = DEFAULTS, timing: Timing = Timing()) -> None:  # noqa: B008
         """Touches nothing yet. Raises Misconfigured."""
         host, _, path = reference.repository.partition("/")
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
@@ -154,22 +155,22 @@ class RemoteStore:
         if answer.status == 404:
             raise self._no_tag(tag)
         data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()
-        digest, claimed = digests.of_bytes(data), answer.headers.get("Docker-Content-Digest")
+        digest, claimed = digests.from_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
-        found = manifest.decode(data, manifest.Kind, what)
+        found = manifest.decode(data, manifest.DocumentKind, what)
         self._remember(digest, data)
         media_type = next((name for name in (found.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=found.artifact_type)
 
     def manifest(self, digest: str) -> bytes:
-        digests.hex_of(digest)
+        digests.hex_digits(digest)
         answer = self._manifest(digest)
         if answer.status == 404 and (data := self._recently(digest)) is not None:
             return data  # its tag was read, or it was pushed, a moment ago: not shown everywhere yet
         if answer.status == 404:
             raise NotFound(f"{self.repository} has nothing with digest {digest}")
-        return b"".join(digests.verified([answer.body], digest, len(answer.body), f"the manifest {digest}"))
+        return b"".join(digests.verify_chunks([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
     def _manifest(self, digest: str) -> Answer:
         """Return an answer 200 or 404. What was just pushed may be forbidden until it is shown: that is waited for."""
@@ -189,7 +190,7 @@ class RemoteStore:
         )
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
-        digests.hex_of(content.digest)
+        digests.hex_digits(content.digest)
         call = Call("GET", f"{self._target.path}/{content.digest}", self._pull)
         return download.blob(self._client, call, content, self._progress)
 
@@ -203,7 +204,7 @@ class RemoteStore:
 
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         """See `Store`: the registry confirms with the header OCI-Subject that it lists the manifest (specification 1.1)."""
-        described = manifest.describe(data)
+        described = manifest.describe_manifest(data)
         missing: RegistryError | None = None
         for _ in self.settle():
             missing = self._missing(data)
@@ -225,7 +226,7 @@ class RemoteStore:
         Some registries answer 403 for a blob that they do not show yet.
         """
         try:
-            for digest in {content.digest for content in manifest.named(data)}:
+            for digest in {content.digest for content in manifest.contents(data)}:
                 if not self.has_blob(digest):
                     return NotFound(f"{self.repository} has no blob {digest}, which the manifest names")
         except Denied as error:
@@ -267,7 +268,7 @@ class RemoteStore:
         It deletes a manifest whatever names it, so the tags are looked at before each one.
         """
         for digest in manifests:
-            digests.hex_of(digest)
+            digests.hex_digits(digest)
             there = self.tags()
             with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
                 found = dict(zip(there, pool.map(self._digest, there), strict=True))
@@ -283,7 +284,7 @@ class RemoteStore:
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """See `Store`. Registries without the API answer an error, a page, any JSON, or the manifest itself."""
-        digests.hex_of(digest)
+        digests.hex_digits(digest)
         found: dict[str, Descriptor] = {}
         what = f"the list of what refers to {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
@@ -390,7 +391,7 @@ class RemoteStore:
 
         `unknown` is another status that means so: of what is pushed next, the push says whether it is forbidden.
         """
-        digests.hex_of(digest)
+        digests.hex_digits(digest)
         answer = self._client.ask(Call("HEAD", url, self._pull, _ACCEPT))
         if answer.status != 200 and not self._client.is_own(answer.url):
             return self._size_by_get(url, digest)
@@ -478,9 +479,9 @@ def _is_list(body: bytes, subject: str) -> bool:
         return True  # cut off: an error of its own
     try:
         document = documents.ANY.decode(body)
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         return False
-    if not isinstance(document, dict) or "manifests" not in document or digests.of_bytes(body) == subject:
+    if not isinstance(document, dict) or "manifests" not in document or digests.from_bytes(body) == subject:
         return False
     media_type = document.get("mediaType") or ""
     return media_type == manifest.INDEX_TYPE or (media_type == "" and isinstance(document["manifests"], list))

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from model_registry import atomic_files
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 THREADS = 4
 

@@ -7,27 +7,27 @@ from dataclasses import replace
 
 from model_registry.errors import Refused
 from model_registry.oci import manifest
-from model_registry.oci.manifest import Version
-from model_registry.stores import Store
+from model_registry.oci.manifest import VersionManifest
+from model_registry.stores.base import Store
 
 PLATFORM = ("linux", "amd64")
 _MANIFESTS = (manifest.MANIFEST_TYPE, manifest.DOCKER_MANIFEST_TYPE)
 _ATTESTATION = "vnd.docker.reference.type"  # what build tools put beside an image under the platform unknown/unknown
 
 
-def describe(store: Store, digest: str, *, version: str = "", repository: str = "") -> Version:
+def describe_version(store: Store, digest: str, *, version: str = "", repository: str = "") -> VersionManifest:
     """What the version consists of. Where the manifest does not say, its name is the last part of `repository` (of the store's,
     where that is empty), and its version `version`, or the beginning of the digest.
 
     Raises NotFound, Unreachable; Corrupt: no version; Refused: an index without a manifest that could be meant.
     """
-    found, place = manifest.parse_version(chosen(store, digest)), repository or store.repository
+    found, place = manifest.parse_version(select_manifest(store, digest)), repository or store.repository
     version = found.version or version or digest.partition(":")[2][:12]
     return replace(found, name=found.name or place.rpartition("/")[2], version=version)
 
 
-def chosen(store: Store, digest: str) -> bytes:
-    """The manifest with this digest, or the one chosen where that is an image index. Raises as `describe` does."""
+def select_manifest(store: Store, digest: str) -> bytes:
+    """The manifest with this digest, or the one chosen where that is an image index. Raises as `describe_version` does."""
     data = store.manifest(digest)
     if not manifest.is_index(data):
         return data

@@ -20,7 +20,7 @@ import httpx
 from model_registry.errors import Corrupt, RegistryError, Unreachable
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Progress
+from model_registry.stores.base import Progress
 from model_registry.stores.http_client import Answer, Body, Broken, Call, Client
 from model_registry.stores.retry import PROGRESS_BYTES
 
@@ -92,7 +92,7 @@ class _Content:
         content = self._content
         if self._stream.read(1):
             raise Corrupt(f"{self._what} is longer than the {content.size} bytes that were declared", self._hint)
-        if self._sha.hexdigest() != digests.hex_of(content.digest):
+        if self._sha.hexdigest() != digests.hex_digits(content.digest):
             raise Corrupt(f"{self._what} has digest sha256:{self._sha.hexdigest()}, not {content.digest}", self._hint)
 
     def _seek(self, offset: int) -> None:

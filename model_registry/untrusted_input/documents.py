@@ -1,4 +1,4 @@
-"""The one reader of JSON that others wrote. Every fault of a document is an `Unreadable`, and nothing else.
+"""The one reader of JSON that others wrote. Every fault of a document is an `UnreadableDocument`, and nothing else.
 
 The decoders of msgspec and of the standard library raise RecursionError for a document of about 1,000 levels. A value of some
 hundred levels decodes, and breaks what writes or compares it later: orjson encodes 254 levels. So the reader limits depth, size
@@ -37,41 +37,41 @@ _DIGITS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(25
 _LONG = b"0" * 19  # a shorter integer fits 64 bits
 _INTEGER_DIGITS = 20  # of 2**64 - 1
 
-Read = TypeVar("Read")
+Document = TypeVar("Document")
 
 
-class Unreadable(ValueError):
+class UnreadableDocument(ValueError):
     """The bytes are no document of the expected type, or exceed a limit. The message names the fault, without their content."""
 
 
-class Decoder(Generic[Read]):
+class DocumentDecoder(Generic[Document]):
     """Decodes JSON documents of one type. Make one for each type, not one for each document; it may be shared by threads."""
 
-    def __init__(self, type_: type[Read], *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, type_: type[Document], *, max_bytes: int = MAX_BYTES) -> None:
         self._decoder = msgspec.json.Decoder(type_)
         self._scanned = _is_open(inspect.type_info(type_), set())
         self._max_bytes = max_bytes
 
-    def decode(self, data: bytes | str | memoryview | None) -> Read:
+    def decode(self, data: bytes | str | memoryview | None) -> Document:
         """Return the document in `data`; None counts as empty. Raises Unreadable, and nothing else."""
         if data is None or len(data) > self._max_bytes:
-            raise Unreadable("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
+            raise UnreadableDocument("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
         try:
             if self._scanned:
                 check(data.encode() if isinstance(data, str) else bytes(data))
             return self._decoder.decode(data)
-        except Unreadable:
+        except UnreadableDocument:
             raise
         except RecursionError:
-            raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep") from None
+            raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep") from None
         except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-            raise Unreadable(f"{error!s:.{SHOWN}}") from None
+            raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
 
-    def decode_or_none(self, data: bytes | str | memoryview | None) -> Read | None:
+    def decode_or_none(self, data: bytes | str | memoryview | None) -> Document | None:
         """Return the document in `data`, or None if there is none."""
         try:
             return self.decode(data)
-        except Unreadable:
+        except UnreadableDocument:
             return None
 
 
@@ -82,7 +82,7 @@ def check(data: bytes) -> None:
     """
     _check_depth(data)
     if _LONG in data.translate(_DIGITS) and any(not _fits(found[0]) for found in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
-        raise Unreadable("it holds an integer beyond 64 bits")
+        raise UnreadableDocument("it holds an integer beyond 64 bits")
 
 
 def _check_depth(data: bytes) -> None:
@@ -90,7 +90,7 @@ def _check_depth(data: bytes) -> None:
         return
     steps = _STRINGS.sub(b"", data).translate(_STEPS, _OTHERS)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
-        raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep")
+        raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep")
 
 
 def _fits(integer: bytes) -> bool:
@@ -113,19 +113,19 @@ def _is_open(type_: Any, seen: set[Any]) -> bool:
     return any(part is not None and _is_open(part, seen) for part in parts)
 
 
-ANY = Decoder[Any](Any)
+ANY = DocumentDecoder[Any](Any)
 """Decodes any JSON."""
 
 
-def decode(data: bytes | str | memoryview | None, type_: type[Read], *, max_bytes: int = MAX_BYTES) -> Read:
+def decode(data: bytes | str | memoryview | None, type_: type[Document], *, max_bytes: int = MAX_BYTES) -> Document:
     """Return the document in `data` as this type, or raise Unreadable. For documents that are read now and then."""
-    decoder: Decoder[Read] = _decoder(type_, max_bytes)  # type: ignore[arg-type]  # types are hashable
+    decoder: DocumentDecoder[Document] = _decoder(type_, max_bytes)  # type: ignore[arg-type]  # types are hashable
     return decoder.decode(data)
 
 
 @functools.cache
-def _decoder(type_: Any, max_bytes: int) -> Decoder[Any]:
-    return Decoder(type_, max_bytes=max_bytes)
+def _decoder(type_: Any, max_bytes: int) -> DocumentDecoder[Any]:
+    return DocumentDecoder(type_, max_bytes=max_bytes)
 
 
 def decode_lenient(data: bytes) -> Any:
@@ -137,8 +137,8 @@ def decode_lenient(data: bytes) -> Any:
         _check_depth(data)
         found = json.loads(data.decode("utf-8"))
         json.dumps(found, ensure_ascii=False).encode()
-    except Unreadable:
+    except UnreadableDocument:
         raise
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{error!s:.{SHOWN}}") from None
+        raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
     return found

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from model_registry.untrusted_input.documents import MAX_DEPTH, Unreadable
+from model_registry.untrusted_input.documents import MAX_DEPTH, UnreadableDocument
 
 MAX_NODES = 1_000_000
 """Values of a document, each as often as aliases repeat it: nine lines of aliases can name a billion."""
@@ -13,7 +13,7 @@ MAX_NODES = 1_000_000
 MERGE = "tag:yaml.org,2002:merge"  # `<<: *defaults`
 
 
-class DuplicateKey(Unreadable):
+class DuplicateKey(UnreadableDocument):
     """A mapping names a key twice: the first value would silently be lost."""
 
 
@@ -30,14 +30,14 @@ class _Loader(yaml.SafeLoader):
         before = self._nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep")
+            raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep")
         node = super().compose_node(parent, index)
         self._depth -= 1
         if alias and id(node) not in self._sizes:
-            raise Unreadable("an alias names a value that holds it")
+            raise UnreadableDocument("an alias names a value that holds it")
         self._nodes += self._sizes[id(node)] if alias else 1
         if self._nodes > MAX_NODES:
-            raise Unreadable(f"it has more than {MAX_NODES:,} values")
+            raise UnreadableDocument(f"it has more than {MAX_NODES:,} values")
         if not alias:
             self._sizes[id(node)] = self._nodes - before
         return node
@@ -61,13 +61,13 @@ def load(text: bytes | str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise Unreadable(_fault(error)) from None
+        raise UnreadableDocument(_fault(error)) from None
     except RecursionError:
-        raise Unreadable(f"it nests more than {MAX_DEPTH} levels deep") from None
-    except Unreadable:
+        raise UnreadableDocument(f"it nests more than {MAX_DEPTH} levels deep") from None
+    except UnreadableDocument:
         raise
     except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:  # such as the date 2026-13-45
-        raise Unreadable(f"{error!s:.300}") from None
+        raise UnreadableDocument(f"{error!s:.300}") from None
 
 
 def _fault(error: yaml.YAMLError) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from model_registry.untrusted_input.documents import Decoder
+from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.event_audit import Answers, Audit, Kind
 from publisher.audit.version_order import Swap
@@ -99,8 +99,8 @@ class Logs:
         return output[1] < len(begins) and offset < begins[output[1]]
 
 
-decode_score = Decoder(ScoreRecord).decode
-decode_swap = Decoder(SwapRecord).decode
+decode_score = DocumentDecoder(ScoreRecord).decode
+decode_swap = DocumentDecoder(SwapRecord).decode
 
 
 def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = bytes) -> Iterator[tuple[int, Told | None]]:

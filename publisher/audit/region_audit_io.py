@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from model_registry.untrusted_input.documents import Decoder
+from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
@@ -46,7 +46,7 @@ class Score(msgspec.Struct, gc=False):
     source: Source
 
 
-decode_score = Decoder(Score).decode
+decode_score = DocumentDecoder(Score).decode
 
 
 class _Reading:

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Count, Decoder, Int64, Unix, Unreadable
+from model_registry.untrusted_input.documents import Count, DocumentDecoder, Int64, Unix, UnreadableDocument
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
@@ -95,7 +95,7 @@ class Sighting(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-_checkpoints, _sightings, _registrations = Decoder(Checkpoint), Decoder(Sighting), Decoder(Registration)
+_checkpoints, _sightings, _registrations = DocumentDecoder(Checkpoint), DocumentDecoder(Sighting), DocumentDecoder(Registration)
 
 
 def key(*parts: str | int) -> bytes:
@@ -215,12 +215,12 @@ class CheckpointLog:
                 _put(self.registrations, place, value, _registrations)
             else:
                 _put(self.sightings, place[0], value, _sightings)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             self.unreadable[name] = fault = f"{self.topic}[{at[0]}]@{at[1]}: {error}"
             log.warning("a record with the key %.200r is skipped, it is no checkpoint: %s", name, fault)
 
 
-def _put(into: dict[K, V], key: K, value: bytes | None, decoder: Decoder[V]) -> None:
+def _put(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
     """A record of a compacted topic: without a value it takes its key away."""
     if value is None:
         into.pop(key, None)

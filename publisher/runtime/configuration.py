@@ -21,7 +21,7 @@ from pydantic_settings import SettingsError as EnvironmentFault
 from model_registry import suggestions as nearest_name
 from model_registry.redaction import MASK, redacted
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import Unreadable
+from model_registry.untrusted_input.documents import UnreadableDocument
 from publisher.kafka import client_properties, security
 from publisher.kafka.clients import is_secret
 
@@ -138,7 +138,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"cannot read {path}: {error}") from None
     try:
         values = yaml_documents.load(text)
-    except Unreadable as error:
+    except UnreadableDocument as error:
         raise SettingsError(f"{path} is not YAML: {error}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
@@ -194,7 +194,7 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
             raise SettingsError("--set without a key or without '=': write --set key=value, for instance --set name=other")
         try:
             nested: Any = yaml_documents.load(text) if text else ""
-        except Unreadable:
+        except UnreadableDocument:
             nested = text
         for part in reversed(key.split(".")):
             nested = {part: nested}

@@ -21,7 +21,7 @@ from rich.table import Table
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
-from model_registry.oci.digests import of_bytes
+from model_registry.oci.digests import from_bytes
 from model_registry.package import Package, field_sources
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
@@ -99,7 +99,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
     Raises SettingsError, RegistryError, and Fatal where the reference names no version."""
     folder = Path(model)
     if folder.is_dir():
-        found = package.read(folder, name=folder.resolve().name, version="0", digest=of_bytes(str(folder.resolve()).encode()))
+        found = package.read(folder, name=folder.resolve().name, version="0", digest=from_bytes(str(folder.resolve()).encode()))
         named = {"source": "oci:."}
     else:
         found, ref = None, reference.parse(model)

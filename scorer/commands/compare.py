@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from model_registry import package
-from model_registry.oci.digests import of_bytes
+from model_registry.oci.digests import from_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, share, talk, time_window
@@ -78,7 +78,7 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
     """A version ready to answer, checked as a scorer checks it, and its name. Raises RegistryError, Fatal and Away."""
     folder = Path(wanted)
     if folder.is_dir():
-        digest = of_bytes(str(folder.resolve()).encode())
+        digest = from_bytes(str(folder.resolve()).encode())
         found = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
         name = str(folder)
     else:

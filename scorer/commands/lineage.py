@@ -119,7 +119,7 @@ def as_document(explanation: Explanation, proof: "Proof | None") -> dict[str, An
         document["cut_over"] = cut_over | {"bucket": explanation.bucket, "time": time}
     if move is not None:
         names = ("revision", "actor", "reason", "from_version", "to_version", "restores")
-        about = {"roles": roles.shown(move.roles) or None, "time": move.at.isoformat(timespec="milliseconds")}
+        about = {"roles": roles.format_roles(move.roles) or None, "time": move.at.isoformat(timespec="milliseconds")}
         document["move"] = {name: getattr(move, name) for name in names} | about
     if proof is not None:
         document["recomputed"] = {

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from model_registry.channels import channel
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.commands import options, output
 from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevision, Shadow, To, ToRevision, canary_share
 from model_registry.commands.options import MoveKey, PasswordFile, Reason
@@ -75,7 +75,7 @@ def _carry_out(
     config: Path,
     flags: list[str] | None,
     reason: str,
-    make: Callable[..., Move],
+    make: Callable[..., ChannelMove],
     key: PrivateKey | None,
     wait_seconds: float | None,
     json: bool,

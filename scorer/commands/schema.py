@@ -10,7 +10,7 @@ from model_registry import package
 from model_registry.channels import channel
 from model_registry.oci import manifest, reference
 from model_registry.package.signature import Signature
-from model_registry.stores import open_store
+from model_registry.stores.open import open_store
 from model_registry.untrusted_input.text import printable
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, print_json

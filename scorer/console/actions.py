@@ -13,9 +13,9 @@ from functools import partial
 from itertools import count
 
 from model_registry.channels import channel as channels
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import RegistryError
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from publisher.errors import Aborted, Fatal
 from publisher.runtime.interruption import Interruption
 from scorer.console.command_lines import CommandLines
@@ -87,7 +87,7 @@ class ActionRunner:
 
         self._do(actor, self._lines.ask(verb, reason), work)
 
-    def _move(self, make: Callable[..., Move], actor: str, reason: str) -> str:
+    def _move(self, make: Callable[..., ChannelMove], actor: str, reason: str) -> str:
         """Make a move, and tell the scorers. One that cannot be told is seen at their next poll."""
         move = make(actor=actor, reason=reason, now=datetime.now(UTC), key=move_key(self._settings))
         said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"

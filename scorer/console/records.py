@@ -96,7 +96,7 @@ def decoded(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
     """The record that is the value, as JSON; None if it is none of that type."""
     try:
         return documents.decode(value, type_)
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         return None
 
 

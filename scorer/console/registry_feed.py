@@ -6,7 +6,7 @@ import time
 from model_registry.channels import channel
 from model_registry.errors import NotFound, RegistryError
 from model_registry.oci import tags
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from scorer.console.state import Channel, ConsoleState, RegistryView
 from scorer.evaluation.decision_output import decided_output
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from scorer.console.pagination import Page, page
 from scorer.console.records import VersionChange
 from scorer.console.scorer_fold import ScorerState
@@ -52,7 +52,7 @@ class ScorerRow:
 @dataclass(frozen=True, slots=True)
 class ChannelView:
     channel: Channel | None
-    move: Move | None
+    move: ChannelMove | None
     verdict: Verdict | None
     counts: Counter[str]
     refusals: Sequence[tuple[str, str]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from publisher.kafka.partitions import Partition
 from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, VersionStatus
 from scorer.rollout import fleet_status
@@ -71,7 +71,7 @@ class ScorerFold:
         recent = (h for h in self.last.values() if now - h.heard < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
-    def verdict(self, move: Move, now: float) -> fleet_status.Verdict:
+    def verdict(self, move: ChannelMove, now: float) -> fleet_status.Verdict:
         """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CHAMPION, Role
 from publisher.audit.offset_set import Bitmap
 from publisher.kafka import source_position
@@ -42,10 +42,10 @@ class Channel:
     digest: str
     revision: int
     roles: Sequence[Role] = ()
-    moves: Sequence[Move] = ()
+    moves: Sequence[ChannelMove] = ()
 
     @property
-    def move(self) -> Move | None:
+    def move(self) -> ChannelMove | None:
         """The move that made it what it is; None where the registry was moved without a history."""
         return next((move for move in self.moves if move.revision == self.revision), None)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CANARY
 from model_registry.commands.output import short
 from scorer.console.pagination import Page, page
@@ -192,7 +192,7 @@ def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter
     return page(list(state.letters.letters), query.get("page"), matches), state.letters.by_reason().most_common()
 
 
-def history(state: ConsoleState, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[Move] | None]:
+def history(state: ConsoleState, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[ChannelMove] | None]:
     """All channels, the one that is asked for (by default the one that is followed), and its moves, the newest first."""
     names = list(state.registry.channels)
     name = query.get("channel", tag)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Count, Unreadable, decode
+from model_registry.untrusted_input.documents import Count, UnreadableDocument, decode
 
 MAX_BYTES = 65_536  # Kafka takes 4,096 bytes of metadata unless the broker is configured otherwise
 
@@ -39,7 +39,7 @@ class Mark(msgspec.Struct, frozen=True):
         """Return the mark in the metadata; metadata that is unreadable or of another writer counts as no mark."""
         try:
             return cls.read(metadata)
-        except Unreadable:
+        except UnreadableDocument:
             return cls()
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from model_registry.untrusted_input.documents import Decoder, Int64, Unreadable
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64, UnreadableDocument
 from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
@@ -61,7 +61,7 @@ class Scored(msgspec.Struct):
     topic_id: str = ""
 
 
-_scored = Decoder(Scored)
+_scored = DocumentDecoder(Scored)
 
 
 def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> Way:
@@ -176,7 +176,7 @@ class Beginnings:
         """Return the mark of a committed offset: an empty one, counted and named, if its metadata is unreadable."""
         try:
             return Mark.read(committed.metadata)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             told = f"the metadata that group {self._settings.name} has committed there: {error}"
             self._skipped.skip(committed.topic, committed.partition, committed.offset, told)
             return Mark()
@@ -217,7 +217,7 @@ class Beginnings:
             for message in batch.messages:
                 try:
                     swap = _scored.decode(message.value())
-                except Unreadable as error:
+                except UnreadableDocument as error:
                     self._skipped.skip(*batch.partition, message.offset() or 0, error)
                     continue
                 found.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)

@@ -120,7 +120,7 @@ class InHand:
         begin = at + LENGTH.size
         try:
             return documents.decode(self._memory[begin : begin + min(length, room)], kind)
-        except documents.Unreadable:
+        except documents.UnreadableDocument:
             return None
 
 

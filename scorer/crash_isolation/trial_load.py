@@ -27,7 +27,7 @@ from multiprocessing import connection
 import msgspec
 
 from model_registry import atomic_files, memory_limits, sandbox
-from model_registry.oci.digests import hex_of
+from model_registry.oci.digests import hex_digits
 from model_registry.package import Package
 from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
@@ -177,7 +177,7 @@ class Trials:
         while self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                held = atomic_files.lock(self._folder / f"{hex_of(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = atomic_files.lock(self._folder / f"{hex_digits(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if not is_wanted():
@@ -196,7 +196,7 @@ class Trials:
         if self._folder is None:
             return None
         try:
-            return msgspec.json.decode((self._folder / f"{hex_of(digest)}.json").read_bytes(), type=_Note)
+            return msgspec.json.decode((self._folder / f"{hex_digits(digest)}.json").read_bytes(), type=_Note)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
@@ -205,7 +205,7 @@ class Trials:
         if self._folder is not None:
             note = msgspec.json.encode(_Note(now, identity, refused))
             try:
-                atomic_files.replace(self._folder / f"{hex_of(digest)}.json", [note])
+                atomic_files.replace(self._folder / f"{hex_digits(digest)}.json", [note])
             except OSError as error:
                 log.info("the outcome of a trial is not noted: %s", error)
         if refused:

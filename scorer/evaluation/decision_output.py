@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from model_registry import package
 from model_registry.errors import NotFound
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 UNKNOWN = "no signature in the registry names the output that it decides on"
 
@@ -26,7 +27,7 @@ def decided_output(store: Store, digest: str) -> str | None:
         RegistryError: if the registry is unavailable, or what it has is no version.
     """
     try:
-        signature = package.signature_of(store, resolve_index.describe(store, digest))
+        signature = package.signature_of(store, resolve_index.describe_version(store, digest))
     except NotFound:
         return None
     return None if signature is None else signature.decided.name

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
-from model_registry.untrusted_input.documents import Decoder
+from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return f"{self.version}@{self.digest}"
 
 
-_answer = Decoder(Answer).decode
+_answer = DocumentDecoder(Answer).decode
 Spans = dict[Partition, Bounds]
 
 

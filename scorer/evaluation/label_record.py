@@ -81,7 +81,7 @@ def _parsed(value: bytes) -> Any:
         pass
     try:
         return documents.decode_lenient(value)
-    except documents.Unreadable:
+    except documents.UnreadableDocument:
         return Unusable.NOT_JSON
 
 

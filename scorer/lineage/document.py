@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from publisher.kafka import source_position
 from scorer.settings import Settings
 
@@ -49,7 +49,7 @@ class Explanation:
     answer: Answer | None = None
     swap: Mapping[str, Any] | None = None
     instead_of: Mapping[str, Any] | None = None
-    move: Move | None = None
+    move: ChannelMove | None = None
     signer: str | None = None
     bucket: int | None = None
     corrections: list[Answer] = field(default_factory=list)

@@ -18,7 +18,7 @@ from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.signing.admission import admission
-from model_registry.untrusted_input.documents import Decoder, Int64, Unix, Unreadable
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64, Unix, UnreadableDocument
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of_one
@@ -54,7 +54,7 @@ class Swap(msgspec.Struct):
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] | None = None
 
 
-_swaps, _records = Decoder(Swap), Decoder(dict[str, Any])
+_swaps, _records = DocumentDecoder(Swap), DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
@@ -242,7 +242,7 @@ class Explainer:
         for message in self._records(self._settings.swaps_topic, TimeWindow()):
             try:
                 swap, record = _swaps.decode(message.value()), _records.decode(message.value())
-            except Unreadable as error:
+            except UnreadableDocument as error:
                 self._skip(message, error)
                 continue
             if (swap.topic, swap.partition) == place[:2] and swap.cut_over_offset <= place.offset:

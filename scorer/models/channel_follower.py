@@ -7,7 +7,7 @@ from model_registry.cache import Cache
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from model_registry.oci import reference
 from model_registry.package import Package
 from model_registry.signing.admission import admission
 from model_registry.signing.keys import PrivateKey, read_password, read_private
-from model_registry.stores import Store, StoreOptions, open_store
+from model_registry.stores.base import Store, StoreOptions
+from model_registry.stores.open import open_store
 from scorer.settings import Settings
 from scorer.settings.model import ModelSettings
 

@@ -25,7 +25,7 @@ from model_registry.channels.signed_move import move_admission
 from model_registry.errors import NotFound, RegistryError
 from model_registry.oci import tags
 from model_registry.signing.admission import admission
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
@@ -86,7 +86,7 @@ class VersionManager:
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         lethal: Callable[[str], str | None] = lambda _: None,
-        candidate: Callable[[Sequence[Role]], Role | None] = roles.canary,
+        candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary,
         guard: LoadGuard | None = None,
     ) -> None:
         self._settings = settings
@@ -392,7 +392,7 @@ class VersionManager:
         tag = self._settings.model.tag
         known = None if self._shared.serving else self._tag.known_good()
         try:
-            for move in channel.past(self._store, tag, self._before):
+            for move in channel.iter_completed(self._store, tag, self._before):
                 if move.revision <= self._served_revision:
                     return
                 if known is not None and known.revision >= move.revision:

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from model_registry.untrusted_input.documents import Decoder, Int64
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     shadow: bool = False
 
 
-_decoder = Decoder(ScorerStatus)
+_decoder = DocumentDecoder(ScorerStatus)
 
 
 def notice_key(channel: str) -> str:

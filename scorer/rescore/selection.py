@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Decoder
+from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION
 from publisher.runtime.time_range import ALWAYS, TimeWindow
 
@@ -38,7 +38,7 @@ class ScoreRecord(msgspec.Struct, frozen=True, gc=False):
     scored_ms: Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
 
 
-_decode = Decoder(ScoreRecord).decode
+_decode = DocumentDecoder(ScoreRecord).decode
 
 
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from publisher.kafka.partitions import Partition
 from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, read
 
@@ -90,7 +90,7 @@ class Fleet:
         return any(r.shadow and r.state == "running" and now - at < STALE_SECONDS for r, at in self.last.values())
 
 
-def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
+def judge(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
     """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made. Scorers that
     follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and together they
     have every wanted partition. `refused`: each has decided, and one has refused."""
@@ -102,7 +102,7 @@ def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdi
     return Verdict(REFUSED if REFUSED in outcomes else FLIPPED, standings)
 
 
-def partitions(move: Move, fleet: Fleet, now: float) -> set[Partition]:
+def partitions(move: ChannelMove, fleet: Fleet, now: float) -> set[Partition]:
     """The partitions that the live scorers of the move's channel have now."""
     return {(p.topic, p.partition) for record in fleet.live(now, move.channel) for p in record.partitions}
 
@@ -115,7 +115,7 @@ def widen(wanted: set[Partition], found: Iterable[Partition]) -> None:
         wanted.add(partition)
 
 
-def _standing(move: Move, record: ScorerStatus) -> Standing:
+def _standing(move: ChannelMove, record: ScorerStatus) -> Standing:
     serves, count = record.versions.get("champion"), len(record.partitions)
     version, revision = (serves.version, serves.revision) if serves else ("", 0)
     answering = {version.version for version in record.versions.values()} if revision >= move.revision else {version}

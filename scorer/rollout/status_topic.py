@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.partitions import Partition
 from publisher.kafka.tail import Following
@@ -44,7 +44,7 @@ class StatusTopic:
     def close(self) -> None:
         self._following.close()
 
-    def follow(self, move: Move, seconds: float, changed: Callable[[Verdict], None]) -> Verdict:
+    def follow(self, move: ChannelMove, seconds: float, changed: Callable[[Verdict], None]) -> Verdict:
         """Until every scorer has flipped or refused, or the time is over; `changed` is called with each new verdict."""
         deadline, shown = time.time() + seconds, None
         while True:
@@ -55,7 +55,7 @@ class StatusTopic:
             if verdict.outcome != fleet_status.WAITING or time.time() >= deadline:
                 return verdict
 
-    def look(self, move: Move, seconds: float = 0.0) -> Verdict:
+    def look(self, move: ChannelMove, seconds: float = 0.0) -> Verdict:
         """Where the move stands, after what comes within so many seconds."""
         for message in self._following.news(seconds):
             self._fleet.hear(message.key(), message.value(), time.time())
@@ -69,14 +69,14 @@ class StatusTopic:
         """Whether a shadow runs."""
         return self._fleet.shadowed(time.time())
 
-    def refusals(self, move: Move, version: str) -> list[str]:
+    def refusals(self, move: ChannelMove, version: str) -> list[str]:
         """Why live scorers refuse a version, a line each; those that have not seen the move yet say nothing."""
         live = self._fleet.live(time.time(), move.channel)
         told = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
         return [f"{scorer} refuses {version}: {why}" for scorer, why in told if why is not None]
 
 
-def notify(settings: Settings, move: Move, repository: str) -> None:
+def notify(settings: Settings, move: ChannelMove, repository: str) -> None:
     """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
     value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
     value |= {"digest": move.to_digest, "at": move.at}

@@ -35,7 +35,7 @@ def run(
     parts = Parts(
         make_scoring=ShadowScoring,
         make_assigning=partial(Sampling, settings=settings.shadow),
-        candidate=roles.candidate,
+        candidate=roles.find_candidate,
         make_beginnings=ShadowBeginnings,
     )
     worker_main.run(settings, parts, on_serving, in_hand, workers)

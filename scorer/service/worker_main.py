@@ -83,7 +83,7 @@ class Parts:
     make_session: Callable[..., TransactionSession] = TransactionSession
     make_scoring: Callable[..., Scoring] = Scoring
     make_assigning: Callable[[Quarantine], Assigning] = Assigning
-    candidate: Callable[[Sequence[Role]], Role | None] = roles.canary
+    candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary
     make_beginnings: Callable[..., Beginnings] = Beginnings
     make_intake: Callable[..., Intake] = Intake
     make_notices: Callable[..., Notices] = Notices

@@ -11,14 +11,14 @@ from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Unr
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import referrers
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 CONTENT = b"content " * 100_000  # several times what fits into small buffers
-ABSENT = digests.of_bytes(b"never stored")
+ABSENT = digests.from_bytes(b"never stored")
 
 
 def described(content: bytes) -> Descriptor:
-    return Descriptor(media_type="application/octet-stream", digest=digests.of_bytes(content), size=len(content))
+    return Descriptor(media_type="application/octet-stream", digest=digests.from_bytes(content), size=len(content))
 
 
 def put(store: Store, content: bytes) -> Descriptor:
@@ -34,7 +34,7 @@ def put_manifest(store: Store, note: str) -> Descriptor:
 
 def an_index(*manifests: Descriptor) -> bytes:
     return manifest.encode(
-        manifest.Index(
+        manifest.ImageIndex(
             schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type="application/x.test", manifests=manifests
         )
     )
@@ -67,7 +67,7 @@ class StoreConformance(ABC):
         with pytest.raises(Corrupt):
             fresh.push_blob(described(CONTENT), io.BytesIO(sent))
         put(fresh, b"something else")
-        assert not fresh.has_blob(digests.of_bytes(CONTENT))
+        assert not fresh.has_blob(digests.from_bytes(CONTENT))
 
     def test_a_push_that_breaks_off_stores_nothing(self, fresh: Store) -> None:
         class Breaking(io.BytesIO):
@@ -79,7 +79,7 @@ class StoreConformance(ABC):
         with pytest.raises(ZeroDivisionError):
             fresh.push_blob(described(CONTENT), Breaking(CONTENT))
         put(fresh, b"something else")
-        assert not fresh.has_blob(digests.of_bytes(CONTENT))
+        assert not fresh.has_blob(digests.from_bytes(CONTENT))
 
     @pytest.mark.parametrize("found", [CONTENT[:-1], CONTENT + b"!", b"", CONTENT[:-1] + b"?"])
     def test_a_damaged_blob_is_never_read_to_its_end(self, fresh: Store, found: bytes) -> None:
@@ -123,7 +123,7 @@ class StoreConformance(ABC):
         data = manifest.build("application/x.test", empty, (empty,), {"note": "one"})
         pushed = fresh.push_manifest(data)
         assert fresh.manifest(pushed.digest) == data
-        assert (pushed.digest, pushed.size) == (digests.of_bytes(data), len(data))
+        assert (pushed.digest, pushed.size) == (digests.from_bytes(data), len(data))
 
     def test_a_manifest_without_its_blobs_is_not_taken(self, fresh: Store) -> None:
         put(fresh, b"makes the repository")
@@ -134,7 +134,7 @@ class StoreConformance(ABC):
         one, two = put_manifest(fresh, "one"), put_manifest(fresh, "two")
         data = an_index(one, two)
         pushed = fresh.push_manifest(data)
-        assert (pushed.media_type, pushed.digest, pushed.size) == (manifest.INDEX_TYPE, digests.of_bytes(data), len(data))
+        assert (pushed.media_type, pushed.digest, pushed.size) == (manifest.INDEX_TYPE, digests.from_bytes(data), len(data))
         fresh.move_tags({"both": pushed}, expect={"both": None})
         assert fresh.resolve("both").digest == pushed.digest
         assert fresh.manifest(pushed.digest) == data

@@ -22,7 +22,7 @@ from model_registry.oci import manifest
 from model_registry.package import golden
 from model_registry.package.signature import Signature
 from model_registry.signing import bundle
-from model_registry.untrusted_input.documents import Unreadable
+from model_registry.untrusted_input.documents import UnreadableDocument
 from publisher.audit import records as audited
 from publisher.audit.records import Logs
 from publisher.audit.region_audit_io import decode_score as decode_region_score
@@ -377,7 +377,7 @@ GOLDEN = b'{"event":{"a":1},"score":0.5,"tolerance":0.1}'
 STATEMENT = bundle.build_statement("sha256:" + "a" * 64, "https://x", {"a": 1}, ["m:1"])
 DOCUMENTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "index": (INDEX, roles.parse),
-    "manifest": (MANIFEST, lambda data: [manifest.parse(data), manifest.named(data)]),
+    "manifest": (MANIFEST, lambda data: [manifest.parse(data), manifest.contents(data)]),
     "history": (MANIFEST, lambda data: history.decode(data, "prod", 1, "the entry")),
     "statement": (STATEMENT, bundle.parse_statement),
     "bundle": (b'{"mediaType":"a","dsseEnvelope":{"payload":"","payloadType":"a","signatures":[{"sig":""}]}}', bundle.parse),
@@ -401,5 +401,5 @@ def test_every_literal_is_met_behind_every_field() -> None:
     assert found["NaN at revision"].count(b"NaN") == 1
     assert len(found) > 400
     for value in found.values():
-        with contextlib.suppress(Unreadable):
+        with contextlib.suppress(UnreadableDocument):
             audited.decode_swap(value)

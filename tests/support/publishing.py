@@ -12,7 +12,7 @@ from model_registry.channels import channel
 from model_registry.signing import bundle, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support.attested import RUN, comparison, provenance
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes

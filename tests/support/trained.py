@@ -13,7 +13,8 @@ from model_registry.oci import reference
 from model_registry.signing import attestation, bundle, keys, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.predicates import COMPARISON
-from model_registry.stores import Store, open_store
+from model_registry.stores.base import Store
+from model_registry.stores.open import open_store
 from tests.support import models
 
 LABELS = ["late", "on time"]

@@ -203,7 +203,7 @@ def _by_hand(package: Path, digest: str) -> dict[str, Any]:
     count = int(re.findall(r"\| Measured on \| .*?: ([\d,]+) flights", card)[0].replace(",", ""))
     return {
         "run": "by hand",
-        "rows": {"digest": digests.of_bytes(flights.EXTRACT.read_bytes()), "count": count},
+        "rows": {"digest": digests.from_bytes(flights.EXTRACT.read_bytes()), "count": count},
         "metric": "auc",
         "champion": None,
         "challenger": {"version": OLD, "digest": digest, "metrics": {"auc": auc}},

@@ -79,7 +79,7 @@ def _scored(run: Run, version: Package) -> tuple[Scored, Told]:
 
 def _leaked(run: Run, standing: Standing) -> int | None:
     """How many of the rows the champion learned from, by its provenance, if a trusted key signed that; None: nobody says."""
-    said = attestation.attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
+    said = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [leakage.learned(one.predicate) for one in said if one.verified and one.type == PROVENANCE]
     known = [each.rows(run.split.hold_out, run.frozen.cluster_id) for each in learned if each is not None]
     return max(known, default=None)

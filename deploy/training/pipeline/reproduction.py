@@ -16,7 +16,8 @@ from model_registry.package import MODEL
 from model_registry.package.signature import Signature
 from model_registry.signing import attestation
 from model_registry.signing.predicates import PROVENANCE
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from scorer.settings import Settings
 from training import environment
@@ -96,7 +97,7 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
     """What the provenance of this run states. Raises Refused."""
-    for one in attestation.attestations(run.store, digest, run.trusted, datetime.now(UTC)):
+    for one in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
             one.verified
             and one.type == PROVENANCE
@@ -130,4 +131,4 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
 
 def _model(store: Store, digest: str) -> str:
     """The digest of the model's file. Raises RegistryError."""
-    return next((file.content.digest for file in resolve_index.describe(store, digest).files if file.path == MODEL), "")
+    return next((file.content.digest for file in resolve_index.describe_version(store, digest).files if file.path == MODEL), "")

@@ -18,7 +18,7 @@ from model_registry.package.signature import Signature
 from model_registry.signing.keys import PrivateKey, read_password, read_private
 from model_registry.signing.policy import read
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Unsuited
@@ -192,4 +192,4 @@ def config(training: Training, settings: Settings) -> dict[str, Any]:
 def schema(settings: Settings) -> str | None:
     """The digest of the file that the schema of the events is in. Raises RegistryError where that cannot be read."""
     path = settings.input.schema_file
-    return digests.of_bytes(atomic_files.read_named("schema", path)) if path else None
+    return digests.from_bytes(atomic_files.read_named("schema", path)) if path else None

@@ -46,7 +46,7 @@ def export(run: Run) -> Exported:
     """Raises Fatal (3) where a scorer would not take the version."""
     searched = run.result("search", Searched)
     found = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
-    contents = {path.name: digests.of_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}
+    contents = {path.name: digests.from_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}
     return Exported(found.parity, contents)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from model_registry.errors import Conflict, Refused
 from model_registry.signing import predicates, signatures
-from model_registry.signing.attestation import Attestation, attest, attestations, type_uri
+from model_registry.signing.attestation import Attestation, attest, list_attestations, type_uri
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.predicates import COMPARISON, PASSED
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from training.publish.push_version import model_name
 
 ATTEMPTS = 5  # of two who attest at once a registry without a referrers API may list only one
@@ -35,7 +35,7 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
     """What this key has attested of a version, of one type. Raises Unreachable, Corrupt."""
-    found = attestations(store, digest, [TrustedKey("this run's", key.public())], at)
+    found = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
     return [one for one in found if one.verified and one.type == type_uri(type_)]
 
 

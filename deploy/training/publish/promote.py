@@ -7,11 +7,11 @@ from datetime import datetime
 from model_registry.channels import channel as channels
 from model_registry.channels import resume_move
 from model_registry.channels.channel import Expected, Resolution
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import Conflict, NotFound, Refused
 from model_registry.oci import tags
 from model_registry.signing.keys import PrivateKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 ATTEMPTS = 5
 
@@ -28,7 +28,7 @@ class Judged:
 class Promoted:
     """The move of this run: made now, or found in the history."""
 
-    move: Move
+    move: ChannelMove
     found: bool = False
 
 
@@ -107,14 +107,14 @@ def _newest(store: Store, channel: str) -> int:
     return max(tags.revisions(store.tags(), channel), default=0)
 
 
-def _own(store: Store, channel: str, digest: str, run: str) -> Move | None:
+def _own(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
     """The move of this run, brought to its end. Raises Conflict where that was not possible just now."""
     moves = channels.history(store, channel)
     own = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
     for move in own:
-        if resume_move.stands(store, move):
+        if resume_move.is_completed(store, move):
             return move
     if not own or own[-1] != moves[-1]:
         return None  # nothing of it ever took place: others have moved since
-    resume_move.finish(store, own[-1])
+    resume_move.complete(store, own[-1])
     return own[-1]

@@ -8,7 +8,8 @@ from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.errors import Corrupt
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store, resolve_index
+from model_registry.stores import resolve_index
+from model_registry.stores.base import Store
 
 NOTE = "io.scorestream.training."
 
@@ -56,7 +57,7 @@ def origin_of(store: Store, digest: str) -> Origin | None:
 
     Raises NotFound, Unreachable; Corrupt also where only a part of it is there.
     """
-    notes = resolve_index.describe(store, digest).annotations
+    notes = resolve_index.describe_version(store, digest).annotations
     found = {name: notes[f"{NOTE}{name}"] for name in Origin.__dataclass_fields__ if f"{NOTE}{name}" in notes}
     if not found:
         return None

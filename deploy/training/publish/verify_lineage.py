@@ -10,10 +10,10 @@ import msgspec
 from model_registry.errors import BadFile, Refused
 from model_registry.oci.digests import is_digest
 from model_registry.signing import predicates
-from model_registry.signing.attestation import Attestation, attestations
+from model_registry.signing.attestation import Attestation, list_attestations
 from model_registry.signing.predicates import COMPARISON, PASSED, PROVENANCE, TYPES
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 
 NAMES = {uri: name for name, uri in TYPES.items()}
 KINDS = ("events", "labels")
@@ -106,7 +106,7 @@ def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetim
     Raises Refused, naming what is missing, what no trusted key signed and why, or what contradicts what; Unreachable, and
     Corrupt for a damaged list of attestations.
     """
-    found = attestations(store, digest, keys, now)
+    found = list_attestations(store, digest, keys, now)
     every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
     compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
     if not compared:

@@ -16,10 +16,11 @@ import msgspec
 from model_registry import atomic_files
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import digests, manifest
-from model_registry.oci.build_artifact import reader
+from model_registry.oci.build_artifact import file_opener
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import referrers
-from model_registry.stores import Store, parallel_transfer
+from model_registry.stores import parallel_transfer
+from model_registry.stores.base import Store
 from training.snapshot.files import MANIFEST, Copied, digest_of
 
 DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
@@ -42,7 +43,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         described = (folder / MANIFEST).read_bytes()
         if manifest.decode(described, Copied, str(folder / MANIFEST)) != copied:
             raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
-        layers = {MANIFEST: manifest.content(JSON_TYPE, described)}
+        layers = {MANIFEST: manifest.describe_content(JSON_TYPE, described)}
         for path, file in sorted(copied.files.items()):
             layers[path] = Descriptor(media_type=PARQUET_TYPE, digest=f"sha256:{file.sha256}", size=file.bytes)
         try:
@@ -55,11 +56,11 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         document = referrers.build(store, digest, DATASET_TYPE, named, {SNAPSHOT: copied.digest})
         if len(document) > manifest.MAX_BYTES:
             raise Refused(f"the snapshot in {folder} has too many files for one artifact", "set snapshot.keep: false")
-        made = digests.of_bytes(document)
+        made = digests.from_bytes(document)
         for _ in range(ATTEMPTS):
             if any(there.digest == made for there in referrers.listed(store, digest)):
                 return made
-            parallel_transfer.upload(store, [(layer, reader(folder / path)) for path, layer in layers.items()])
+            parallel_transfer.upload(store, [(layer, file_opener(folder / path)) for path, layer in layers.items()])
             referrers.refer(store, document)
     raise Conflict(f"the list of what belongs to {digest} is overwritten by others all the time", "run again")
 

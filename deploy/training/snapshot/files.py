@@ -170,7 +170,7 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     try:
         copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
         wrong = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
-    except (OSError, documents.Unreadable) as error:
+    except (OSError, documents.UnreadableDocument) as error:
         raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
     if wrong:
         raise Fatal(f"{folder / wrong[0]} is not as it was written: its digest is another", way_out, REFUSED)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.extras import install_command
-from model_registry.oci.digests import hex_of
+from model_registry.oci.digests import hex_digits
 from model_registry.onnx_tools import locales, ort_extensions, runtime_requirements, safety, tensors
 from model_registry.onnx_tools.derive_signature import derive
 from model_registry.onnx_tools.tensors import Tensor
@@ -148,7 +148,7 @@ class OnnxRuntime:
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
         kept: dict[str, str] = {}
         if self._settings.policy is None:
-            folder = Cache(self._settings.cache).root / "engines" / f"{hex_of(package.digest)}-{card}"
+            folder = Cache(self._settings.cache).root / "engines" / f"{hex_digits(package.digest)}-{card}"
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
             kept |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}

@@ -40,7 +40,7 @@ def read_remote(package: Package) -> Named:
     try:
         with open_regular(path) as stream:
             found = documents.decode(stream.read(MAX_BYTES + 1), Named, max_bytes=MAX_BYTES)
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if found.version and found.label:
         raise ModelRefused(f"{REMOTE}: version {found.version!r} and label {found.label!r} exclude each other; name one")

@@ -16,7 +16,7 @@ from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import attestation, referrers
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from scorer.console.state import ConsoleState
 from scorer.console.training.attestations import RUN_VERSION, AttestationLibrary, VersionAttestations, collect_attestations
 
@@ -75,7 +75,7 @@ class AttestationReader:
             listed = tuple(sorted(each.digest for each in there))
             if known is not None and (known.listed, known.trusted) == (listed, trusted):
                 return False
-            found = collect_attestations(version, digest, attestation.each(self._store, digest, self._keys, now))
+            found = collect_attestations(version, digest, attestation.iter_attestations(self._store, digest, self._keys, now))
             found = replace(found, attested=_first_stored(there))
         except NotFound:  # deleted since its tag was listed
             return self._known.pop(version, None) is not None

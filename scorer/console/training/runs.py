@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CHAMPION
 from scorer.console.state import Channel
 from scorer.console.training.attestations import RUN_VERSION, VersionAttestations
@@ -245,7 +245,7 @@ def _promotions(evidence: VersionAttestations, id_: str, channels: Iterable[Chan
     ]
 
 
-def _role(move: Move, digest: str) -> str:
+def _role(move: ChannelMove, digest: str) -> str:
     """What a version is in a channel after a move; empty where it is nothing."""
     return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 

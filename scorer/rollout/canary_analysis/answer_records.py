@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from model_registry.channels.roles import CANARY
 from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import Decoder
+from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
@@ -53,7 +53,7 @@ class Unreadable(ValueError):
         self.row = row
 
 
-_places, _answers = Decoder(Placed), Decoder(Answer)
+_places, _answers = DocumentDecoder(Placed), DocumentDecoder(Answer)
 _place_lines, _answer_lines = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
 """Decode many records in one call. If they reject one, or a score is not PLAIN, each is decoded by the reader of documents."""
 PLAIN = frozenset({float, str, bool, type(None)})
@@ -159,10 +159,10 @@ def _read_places(records: Sequence[bytes]) -> list[Placed]:
     return [_one(_places, row, record) for row, record in enumerate(records)] if found is None else found
 
 
-def _one(decoder: Decoder[Read], row: int, record: bytes) -> Read:
+def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
-    except documents.Unreadable as error:
+    except documents.UnreadableDocument as error:
         raise Unreadable(row, error) from error
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
-from model_registry.untrusted_input.documents import Decoder, Int64
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
     event_ms: Int64
 
 
-record_of = Decoder(Record).decode
+record_of = DocumentDecoder(Record).decode
 
 
 class Named(NamedTuple):

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from model_registry.channels import channel
 from model_registry.channels.channel import Expected
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import RegistryError
 from model_registry.oci import digests
 from model_registry.signing.keys import PrivateKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.log_records import Entry, Planned
 
@@ -20,7 +20,7 @@ class Overtaken(Exception):
     """Somebody else has moved the channel meanwhile."""
 
 
-def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None = None) -> Move:
+def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None = None) -> ChannelMove:
     """The move of the channel `name` that an entry intended, made now, and signed with a key, or found made.
 
     Raises Overtaken, RegistryError.
@@ -30,7 +30,7 @@ def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None =
     moves = channel.history(store, name, planned.expects)
     current = channel.resolve(store, name).revision
     for move in moves:
-        if move.evidence == digests.of_bytes(evidence) and move.revision == current:
+        if move.evidence == digests.from_bytes(evidence) and move.revision == current:
             return move
     if current != planned.expects:
         raise Overtaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
@@ -45,7 +45,7 @@ def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None =
 
 def _make(
     store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int, key: PrivateKey | None
-) -> Move:
+) -> ChannelMove:
     said = f"{intended.verdict}: {'; '.join(intended.why)}"[: channel.MAX_TEXT]
     who, now = f"rollout {intended.rollout}", datetime.now(UTC)
     if planned.restores is not None:

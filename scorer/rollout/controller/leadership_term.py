@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from model_registry.channels import channel
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import RegistryError
 from publisher.errors import UNREACHABLE, Fatal
 from publisher.kafka import clients as kafka
@@ -62,7 +62,7 @@ class Tenure:
         self._wrote = wrote
         self._told_at = 0.0
         self._told: object = None
-        self._move: Move | None = None
+        self._move: ChannelMove | None = None
         self._unjudged, self._judge_at = "", 0.0
         with ExitStack() as undo:
             self._session = _session(settings, waiting)
@@ -139,7 +139,7 @@ class Tenure:
         self._unjudged = ""
         return look
 
-    def _newest_move(self, rollout: Rollout) -> Move | None:
+    def _newest_move(self, rollout: Rollout) -> ChannelMove | None:
         """That which brought the channel to where this rollout has it; None while the registry does not tell."""
         if self._move is None or self._move.revision != rollout.revision:
             try:

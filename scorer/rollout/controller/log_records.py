@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Decoder, Int64, Unix
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64, Unix
 from publisher.kafka.partitions import Offsets
 
 STATE, COMMAND = "state", "command"
@@ -123,6 +123,6 @@ def offsets(found: list[Place]) -> Offsets:
 
 
 encode = msgspec.json.encode
-entry_of = Decoder(Entry).decode
-state_of = Decoder(State).decode
-command_of = Decoder(Command).decode
+entry_of = DocumentDecoder(Entry).decode
+state_of = DocumentDecoder(State).decode
+command_of = DocumentDecoder(Command).decode

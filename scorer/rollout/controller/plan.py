@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import Unreadable
+from model_registry.untrusted_input.documents import UnreadableDocument
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import Section, nearest
 from publisher.runtime.time_range import seconds
@@ -176,7 +176,7 @@ def read(path: Path, candidate: str | None = None) -> Plan:
         raise Fatal(f"{path} is larger than {MOST_BYTES:,} bytes", HINT, USAGE)
     try:
         values = yaml_documents.load(text)
-    except Unreadable as error:
+    except UnreadableDocument as error:
         raise Fatal(f"{path} is not YAML: {error}", HINT, USAGE) from None
     if candidate is not None and isinstance(values, dict):
         values = {**values, "candidate": candidate}

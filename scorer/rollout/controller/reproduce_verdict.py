@@ -106,6 +106,6 @@ def _evidence(settings: Settings, entry: Entry) -> int | None:
     """The revision that the registry keeps this decision with. Raises RegistryError."""
     if entry.move is None:
         return None
-    digest = digests.of_bytes(log_records.encode(entry))
+    digest = digests.from_bytes(log_records.encode(entry))
     moves = channel.history(open_source(settings), settings.model.tag, entry.move.expects)
     return next((move.revision for move in moves if move.evidence == digest), None)

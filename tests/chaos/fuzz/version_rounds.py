@@ -15,7 +15,7 @@ from model_registry.oci import reference
 from model_registry.package import Package
 from model_registry.package import push as store_package
 from model_registry.package import read as read_package
-from model_registry.stores import open_store
+from model_registry.stores.open import open_store
 from tests.chaos.fuzz.played import Played, Positions, drain
 from tests.integration.scorer.rig import MakeRig, Rig, events
 from tests.support import hostile_models, models

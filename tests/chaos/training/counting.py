@@ -13,7 +13,8 @@ from model_registry.signing import attestation, bundle, keys
 from model_registry.signing import signatures as version_signatures
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store, StoreOptions, open_store
+from model_registry.stores.base import Store, StoreOptions
+from model_registry.stores.open import open_store
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.reader import TopicReader
 from tests.chaos.training.ground import Ground
@@ -46,7 +47,7 @@ def _vouched(ground: Ground, store: Store, digest: str) -> list[str]:
     """One signature, and one attestation of each type, all by the one key."""
     key, now = keys.read_public(ground.folder / "training.pub"), datetime.now(UTC)
     trusted = [TrustedKey("training", key, None)]
-    attested = Counter(one.type for one in attestation.attestations(store, digest, trusted, now) if one.verified)
+    attested = Counter(one.type for one in attestation.list_attestations(store, digest, trusted, now) if one.verified)
     statements = [bundle.parse_statement(bundle.parse(one.data).payload) for one in version_signatures.collect(store, digest)]
     signatures = sum(said.predicate_type == bundle.SIGNED for said in statements)
     found = [] if attested == dict.fromkeys(TYPES, 1) else [f"attestations {dict(attested)}"]

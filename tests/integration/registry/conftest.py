@@ -8,7 +8,7 @@ import pytest
 
 from model_registry.oci import reference
 from model_registry.signing import signatures
-from model_registry.stores import StoreOptions
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
 from tests.conformance.store import described

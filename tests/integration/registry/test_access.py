@@ -10,8 +10,9 @@ import pytest
 
 from model_registry.errors import Misconfigured, Unreachable
 from model_registry.oci import reference
-from model_registry.stores import StoreOptions, open_store
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.oci_registry import RemoteStore
+from model_registry.stores.open import open_store
 from tests.conformance.store import CONTENT, put
 from tests.integration.registry.conftest import AT_ONCE
 from tests.integration.registry.proxy import proxying

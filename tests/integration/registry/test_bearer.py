@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from model_registry.errors import Unreachable
 from model_registry.oci import reference
-from model_registry.stores import StoreOptions
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.oci_registry import RemoteStore
 from tests.conformance.store import CONTENT, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE

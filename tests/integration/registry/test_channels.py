@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from model_registry.channels import channel, retention
-from model_registry.channels.history import EVIDENCE_TYPE, Move
-from model_registry.channels.retention import Rules
-from model_registry.channels.signed_move import MoveGate
+from model_registry.channels.history import EVIDENCE_TYPE, ChannelMove
+from model_registry.channels.retention import RetentionRules
+from model_registry.channels.signed_move import SignedMoveAdmission
 from model_registry.errors import Conflict, Refused
 from model_registry.oci import manifest, tags
-from model_registry.oci.digests import of_bytes
+from model_registry.oci.digests import from_bytes
 from model_registry.signing import referrers
 from model_registry.signing.policy import Policy
 from model_registry.stores.oci_registry import RemoteStore
@@ -52,16 +52,16 @@ def test_a_signed_move_is_verified_and_stays_verified_when_versions_are_pruned(
     promote(remote, "1.0.0", key=ONE)
     promote(remote, "2.0.0", canary=5, key=ONE)
     policy = Policy(tmp_path, False, (), frozenset(), signed_moves=True, move_keys=tuple(trusted(ONE)))
-    gate = MoveGate(policy, tmp_path)
+    gate = SignedMoveAdmission(policy, tmp_path)
     assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
-    survey = retention.survey(remote)
-    going = retention.manifests(remote, retention.plan(survey, Rules(revisions=1)))
+    survey = retention.read_repository(remote)
+    going = retention.manifests_to_delete(remote, retention.plan_removal(survey, RetentionRules(revisions=1)))
     remote.delete(going, expect=survey.tags, grace_seconds=0)
     assert gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW) == "key-1"
     back = promote(remote, "1.0.0", key=TWO)
     with pytest.raises(Refused, match="no trusted key signed it"):
         gate.check(remote, "prod", channel.resolve(remote, "prod"), NOW)
-    assert [move.revision for move in channel.past(remote, "prod", back.revision)] == [2]
+    assert [move.revision for move in channel.iter_completed(remote, "prod", back.revision)] == [2]
     assert digests["1.0.0"] == back.to_digest
 
 
@@ -69,13 +69,13 @@ def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, di
     promote(remote, "1.0.0")
     document = b'{"why":["every rule is within its margin"]}'
     made = promote(remote, "2.0.0", canary=5, pairs=20, evidence=document)
-    assert made.evidence == of_bytes(document)
+    assert made.evidence == from_bytes(document)
     assert channel.history(remote, "prod")[-1] == made
-    assert b"".join(remote.blob(manifest.content(EVIDENCE_TYPE, document))) == document
+    assert b"".join(remote.blob(manifest.describe_content(EVIDENCE_TYPE, document))) == document
     found = channel.resolve(remote, "prod")
     assert [(role.version, role.weight, role.pairs) for role in found.roles] == [("1.0.0", 95, 0), ("2.0.0", 5, 20)]
-    survey = retention.survey(remote)
-    going = retention.manifests(remote, retention.plan(survey, Rules(revisions=1)))
+    survey = retention.read_repository(remote)
+    going = retention.manifests_to_delete(remote, retention.plan_removal(survey, RetentionRules(revisions=1)))
     assert remote.delete(going, expect=survey.tags, grace_seconds=0) is None
     assert channel.history(remote, "prod") == [made]
     assert digests["1.0.0"] == found.digest
@@ -88,10 +88,10 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
     remote.move_tags({"2.0.0-again": remote.resolve("2.0.0")}, expect={})
     for version in VERSIONS:
         referrers.attach(remote, digests[version], "application/x.signature", version.encode(), {})
-    found = retention.survey(remote)
-    plan = retention.plan(found, Rules(revisions=1, patterns=["*-again"]))
+    found = retention.read_repository(remote)
+    plan = retention.plan_removal(found, RetentionRules(revisions=1, patterns=["*-again"]))
     assert set(plan.versions) == {"1.0.0"}
-    assert remote.delete(retention.manifests(remote, plan), expect=found.tags, grace_seconds=0) is None
+    assert remote.delete(retention.manifests_to_delete(remote, plan), expect=found.tags, grace_seconds=0) is None
     left = remote.tags()
     assert tags.versions(left) == ["2.0.0", "2.0.0-again", "3.0.0"]
     assert tags.revisions(left, "prod") == [3]
@@ -104,8 +104,8 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
 def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
     for version in VERSIONS:
         promote(remote, version)
-    found = retention.survey(remote)
-    going = retention.manifests(remote, retention.plan(found, Rules(revisions=1)))
+    found = retention.read_repository(remote)
+    going = retention.manifests_to_delete(remote, retention.plan_removal(found, RetentionRules(revisions=1)))
     assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
 
     def deleted() -> Iterator[str]:
@@ -121,7 +121,7 @@ def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote:
 
 @pytest.mark.usefixtures("digests")
 def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
-    made: list[Move] = []
+    made: list[ChannelMove] = []
     lost: list[Conflict] = []
     together = threading.Barrier(2)
 

@@ -62,7 +62,7 @@ def test_a_manifest_that_changes_between_two_reads(store: RemoteStore, server: H
     server.by_path({"GET /manifests/prod": Reply(body=DATA), f"GET /manifests/{MANIFEST.digest}": Reply(body=OTHER)})
     found = store.resolve("prod")
     assert found.digest == MANIFEST.digest
-    with pytest.raises(Corrupt, match=f"has digest {digests.of_bytes(OTHER)}, not {MANIFEST.digest}"):
+    with pytest.raises(Corrupt, match=f"has digest {digests.from_bytes(OTHER)}, not {MANIFEST.digest}"):
         store.manifest(found.digest)
 
 
@@ -178,9 +178,9 @@ def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Host
     )
     config = Descriptor(media_type=manifest.IMAGE_CONFIG_TYPE, digest=EMPTY.digest, size=EMPTY.size)
     data = manifest.build(manifest.MODEL_TYPE, config, (layer,), {manifest.TITLE: "x", manifest.VERSION: "1"})
-    server.by_path({"GET " + digests.of_bytes(data): Reply(body=data), "GET " + BLOB.digest: Reply(body=CONTENT)})
+    server.by_path({"GET " + digests.from_bytes(data): Reply(body=data), "GET " + BLOB.digest: Reply(body=CONTENT)})
     with pytest.raises(Corrupt, match="leads out of the folder"):
-        package.pull(store, digests.of_bytes(data), tmp_path / "a" / "b")
+        package.pull(store, digests.from_bytes(data), tmp_path / "a" / "b")
     assert not (tmp_path / "escaped").exists()
 
 

@@ -24,7 +24,7 @@ def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere
 
 
 def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
-    one, other = ({"Docker-Content-Digest": digests.of_bytes(data)} for data in (DATA, OTHER))
+    one, other = ({"Docker-Content-Digest": digests.from_bytes(data)} for data in (DATA, OTHER))
     server.by_path(
         {
             "GET " + MANIFEST.digest: Reply(body=DATA),

@@ -49,14 +49,14 @@ def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: M
     found = remote.resolve("docker")
     assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
     assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
-    described = resolve_index.describe(remote, found.digest, version="docker")
+    described = resolve_index.describe_version(remote, found.digest, version="docker")
     assert (described.name, described.version) == (remote.repository.rpartition("/")[2], "docker")
 
 
 def rewrite(entry: Path, old: bytes, new: bytes) -> None:
     """Swap a file's content (of the same size), and its digest wherever one stands beside it."""
     for path in [path for path in entry.rglob("*") if path.is_file()]:
-        said = path.read_bytes().replace(digests.of_bytes(old).encode(), digests.of_bytes(new).encode())
+        said = path.read_bytes().replace(digests.from_bytes(old).encode(), digests.from_bytes(new).encode())
         path.write_bytes(new if said == old else said)
 
 
@@ -84,7 +84,7 @@ def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     for store in (remote, gone):
         assert admitted.check(store, digest, "1.0.0", NOW) == "release"
         assert cache.fetch(store, digest).model_path.read_bytes() == good
-    swap(root / "versions" / digests.hex_of(digest), good, evil)
+    swap(root / "versions" / digests.hex_digits(digest), good, evil)
     assert admitted.check(gone, digest, "1.0.0", NOW) == "release"
     with pytest.raises(RegistryError):
         cache.fetch(gone, digest)

@@ -11,7 +11,7 @@ from model_registry.channels import channel, history
 from model_registry.errors import Conflict, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, reference
 from model_registry.signing import referrers, signatures
-from model_registry.stores import StoreOptions
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.http_client import Client
 from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
@@ -190,7 +190,7 @@ def test_a_move_that_an_immutable_tag_refuses_is_no_move_of_the_history(
         promote(store, "2.0.0")
     assert "'prod'" in caught.value.hint
     moves = channel.history(store, "prod")
-    assert history.made(moves, pushed["1.0.0"]) == [first]
+    assert history.completed_moves(moves, pushed["1.0.0"]) == [first]
     assert len(moves) == (1 if deletes else 2)
     registry.quirks.immutable = False
     promote(store, "2.0.0")

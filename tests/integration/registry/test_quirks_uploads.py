@@ -11,7 +11,7 @@ import pytest
 
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import reference
-from model_registry.stores import StoreOptions
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS, Timing
 from tests.conformance.store import described

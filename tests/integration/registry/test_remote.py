@@ -15,7 +15,7 @@ import pytest
 
 from model_registry.errors import Conflict, NotFound, Unreachable
 from model_registry.oci import reference
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
@@ -34,7 +34,8 @@ import resource, sys
 from pathlib import Path
 from model_registry import package
 from model_registry.oci import reference
-from model_registry.stores import StoreOptions, open_store
+from model_registry.stores.base import StoreOptions
+from model_registry.stores.open import open_store
 store = open_store(reference.parse(sys.argv[1]), options=StoreOptions(plain_http=True))
 store.tags()
 idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

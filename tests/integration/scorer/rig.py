@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from model_registry.oci import reference
 from model_registry.package import push as store_package
-from model_registry.stores import open_store
+from model_registry.stores.open import open_store
 from tests.support import auditor, warm
 from tests.support.follower import Follower
 from tests.support.processes import Program, Service, command

@@ -10,7 +10,7 @@ from sklearn import metrics
 
 from model_registry.channels import channel
 from model_registry.oci import reference
-from model_registry.stores import open_store
+from model_registry.stores.open import open_store
 from scorer.scores.record import RecordEncoder
 from tests.integration.scorer.rig import MakeRig, Rig
 from tests.integration.scorer.test_judge import Bus

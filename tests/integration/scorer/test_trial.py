@@ -4,7 +4,7 @@ from pathlib import Path
 
 from model_registry.channels import channel
 from model_registry.oci import reference
-from model_registry.stores import open_store
+from model_registry.stores.open import open_store
 from scorer.crash_isolation.in_flight_journal import InHand, path_of
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import hostile_models

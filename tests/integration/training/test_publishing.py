@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from model_registry.channels import channel, retention
-from model_registry.channels.retention import Rules
+from model_registry.channels.retention import RetentionRules
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import reference, tags
 from model_registry.oci.manifest import Descriptor
@@ -86,7 +86,7 @@ def test_a_run_that_is_killed_leaves_each_thing_once(
         check_once(resumed)
 
 
-def new_repository(registry: DockerRegistry) -> reference.Reference:
+def new_repository(registry: DockerRegistry) -> reference.ModelReference:
     return reference.parse(f"{registry.address}/team/m{uuid.uuid4().hex[:12]}")
 
 
@@ -142,10 +142,10 @@ def test_a_dataset_comes_back_from_a_registry_and_goes_with_a_refused_challenger
         publish(remote, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
     refused = remote.resolve(version_of(OTHER, AT)).digest
     gone = dataset.of_version(remote, refused)
-    found = retention.survey(remote)
-    going = retention.plan(found, Rules(unpromoted=True))
+    found = retention.read_repository(remote)
+    going = retention.plan_removal(found, RetentionRules(unpromoted=True))
     assert list(going.versions.values()) == [refused]
-    remote.delete(retention.manifests(remote, going), expect=found.tags, grace_seconds=0)
+    remote.delete(retention.manifests_to_delete(remote, going), expect=found.tags, grace_seconds=0)
     for digest in (refused, gone):
         with pytest.raises(NotFound):
             remote.manifest(digest)

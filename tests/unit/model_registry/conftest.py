@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from model_registry import package
 from model_registry.channels import channel
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.cli import app
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 
 SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": "nan"}]}],
@@ -60,7 +60,7 @@ def push_versions(store: Store, make_package: MakePackage, *versions: str) -> di
     return {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in versions}
 
 
-def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> Move:
+def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> ChannelMove:
     return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW, **more)
 
 

@@ -12,7 +12,7 @@ from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.signatures import TrustedKey
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put_manifest
 
@@ -38,7 +38,7 @@ class ApiStore(LayoutStore):
             except Corrupt:
                 continue
             if parsed.subject and parsed.subject.digest == digest:
-                found.append(manifest.describe(data))
+                found.append(manifest.describe_manifest(data))
         return found
 
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:

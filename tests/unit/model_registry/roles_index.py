@@ -7,11 +7,11 @@ from datetime import UTC
 from msgspec.structs import replace
 
 from model_registry.channels import channel, history
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
 from model_registry.oci import manifest, tags
-from model_registry.oci.manifest import Descriptor, Index
-from model_registry.stores import Store
+from model_registry.oci.manifest import Descriptor, ImageIndex
+from model_registry.stores.base import Store
 from tests.conformance.store import described
 from tests.unit.model_registry.conftest import NOW
 
@@ -21,11 +21,11 @@ def build(parts: Sequence[tuple[Role, Descriptor]]) -> bytes:
     notes = [{ROLE: role.role, WEIGHT: str(role.weight), manifest.VERSION: role.version} for role, _ in parts]
     entries = tuple(replace(at, annotations=note) for (_, at), note in zip(parts, notes, strict=True))
     return manifest.encode(
-        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
+        ImageIndex(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
     )
 
 
-def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
+def promote(store: Store, *wanted: tuple[str, str, int]) -> ChannelMove:
     """Move `prod` to versions by role and weight, the champion first."""
     parts = [
         (Role(role, version, store.resolve(version).digest, weight), store.resolve(version)) for role, version, weight in wanted
@@ -34,7 +34,9 @@ def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
     past = channel.history(store, "prod")
     digest, version = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
     roles = tuple(role for role, _ in parts)
-    move = Move("prod", len(past) + 1, "op@host", "", NOW.astimezone(UTC), digest, version, target.digest, wanted[0][1], roles)
+    move = ChannelMove(
+        "prod", len(past) + 1, "op@host", "", NOW.astimezone(UTC), digest, version, target.digest, wanted[0][1], roles
+    )
     store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
     entry = store.push_manifest(history.encode(move, described(b"{}"), target))
     store.move_tags({tags.history_tag("prod", move.revision): entry, "prod": target}, expect={})

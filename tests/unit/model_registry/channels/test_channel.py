@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
 from model_registry.stores.oci_layout import LayoutStore
@@ -28,7 +28,7 @@ def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
 
 def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
     first, second = promote(store, "1.0.0"), promote(store, "2.0.0", reason="better AUC: 0.91\nsays Zoë")
-    assert first == Move("prod", 1, "op@host", "", NOW.astimezone(UTC), None, None, digests["1.0.0"], "1.0.0")
+    assert first == ChannelMove("prod", 1, "op@host", "", NOW.astimezone(UTC), None, None, digests["1.0.0"], "1.0.0")
     assert second.from_digest == digests["1.0.0"]
     assert (second.from_version, second.to_version, second.to_digest) == ("1.0.0", "2.0.0", digests["2.0.0"])
     assert channel.history(store, "prod") == [first, second]
@@ -114,7 +114,7 @@ def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutS
     assert channel.resolve(store, "prod") == Resolution(digests[moves[-1].to_version], moves[-1].to_version, len(moves))
 
 
-def _promote_often(store: LayoutStore, process: int) -> list[Move]:
+def _promote_often(store: LayoutStore, process: int) -> list[ChannelMove]:
     versions = ("1.0.0", "2.0.0")
     return [
         channel.promote(store, "prod", versions[(process + at) % 2], actor=f"op{process}", reason=f"{at}", now=NOW)

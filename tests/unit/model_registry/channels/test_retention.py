@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_registry.channels import channel, retention
-from model_registry.channels.history import Move
-from model_registry.channels.retention import Rules, Survey
+from model_registry.channels.history import ChannelMove
+from model_registry.channels.retention import RepositorySnapshot, RetentionRules
 from model_registry.errors import Conflict
 from model_registry.oci import manifest, tags
 from model_registry.signing import referrers
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
@@ -29,10 +29,12 @@ def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     return found
 
 
-def pruned(store: Store, rules: Rules, grace_seconds: float = 0.0) -> int | None:
-    found = retention.survey(store)
+def pruned(store: Store, rules: RetentionRules, grace_seconds: float = 0.0) -> int | None:
+    found = retention.read_repository(store)
     return store.delete(
-        retention.manifests(store, retention.plan(found, rules)), expect=found.tags, grace_seconds=grace_seconds
+        retention.manifests_to_delete(store, retention.plan_removal(found, rules)),
+        expect=found.tags,
+        grace_seconds=grace_seconds,
     )
 
 
@@ -49,14 +51,14 @@ def complete(store: Store) -> bool:
             if manifest.is_index(data):
                 todo += [entry.digest for entry in manifest.parse_index(data).manifests]
             else:
-                for content in manifest.named(data):
+                for content in manifest.contents(data):
                     b"".join(store.blob(content))
     return True
 
 
 def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, versions: dict[str, str]) -> None:
     before = sum(path.stat().st_size for path in blobs(store))
-    freed = pruned(store, Rules(revisions=2))
+    freed = pruned(store, RetentionRules(revisions=2))
     assert store.tags() == ["3.0.0", "4.0.0", "5.0.0", "_h.prod.000003", "_h.prod.000004", "prod"]
     assert complete(store)
     assert freed == before - sum(path.stat().st_size for path in blobs(store))
@@ -70,21 +72,21 @@ def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, ve
 def test_what_is_kept_by_name_role_or_another_channel_stays(store: LayoutStore) -> None:
     promote(store, "1.0.0", "prod.eu")
     roles_index.promote(store, ("champion", "4.0.0", 90), ("canary", "5.0.0", 10), ("shadow", "2.0.0", 0))
-    pruned(store, Rules(revisions=1, unpromoted=True))
+    pruned(store, RetentionRules(revisions=1, unpromoted=True))
     assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0", "5.0.0"]
     promote(store, "4.0.0")
-    pruned(store, Rules(revisions=1, patterns=["2.*"]))
+    pruned(store, RetentionRules(revisions=1, patterns=["2.*"]))
     assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0"]
-    pruned(store, Rules(revisions=1))
+    pruned(store, RetentionRules(revisions=1))
     assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0"], "what was never promoted, as far as is known, stays"
-    pruned(store, Rules(revisions=1, unpromoted=True))
+    pruned(store, RetentionRules(revisions=1, unpromoted=True))
     assert tags.versions(store.tags()) == ["1.0.0", "4.0.0"]
     assert complete(store)
 
 
 def test_signatures_stay_and_go_with_what_they_are_about(store: LayoutStore, versions: dict[str, str]) -> None:
     attached = {v: referrers.attach(store, versions[v], "application/x.signature", v.encode(), {}) for v in ("1.0.0", "4.0.0")}
-    pruned(store, Rules(revisions=1))
+    pruned(store, RetentionRules(revisions=1))
     assert [tag for tag in store.tags() if tags.is_referrers(tag)] == [referrers.fallback_tag(versions["4.0.0"])]
     assert store.has_blob(attached["4.0.0"].digest)
     assert not store.has_blob(attached["1.0.0"].digest)
@@ -94,12 +96,12 @@ def test_signatures_stay_and_go_with_what_they_are_about(store: LayoutStore, ver
 @pytest.mark.usefixtures("versions")
 def test_young_content_stays_for_a_push_that_is_under_way(store: LayoutStore) -> None:
     count = len(blobs(store))
-    assert pruned(store, Rules(revisions=1), grace_seconds=3600) == 0
+    assert pruned(store, RetentionRules(revisions=1), grace_seconds=3600) == 0
     assert len(blobs(store)) == count
     assert "1.0.0" not in store.tags()
     for path in blobs(store):
         os.utime(path, (1, 1))
-    assert pruned(store, Rules(revisions=1), grace_seconds=3600)
+    assert pruned(store, RetentionRules(revisions=1), grace_seconds=3600)
     assert complete(store)
 
 
@@ -109,15 +111,15 @@ def test_content_of_a_young_manifest_without_a_tag_stays(store: LayoutStore, ver
     for path in blobs(store):
         os.utime(path, (1, 1))
     pushed = store.push_manifest(data.replace(b"1.0.0", b"9.0.0"))
-    pruned(store, Rules(revisions=1), grace_seconds=3600)
+    pruned(store, RetentionRules(revisions=1), grace_seconds=3600)
     store.move_tags({"9.0.0": pushed}, expect={"9.0.0": None})
     assert complete(store)
 
 
 @pytest.mark.usefixtures("versions")
 def test_nothing_goes_where_a_tag_has_moved_since(store: LayoutStore) -> None:
-    found = retention.survey(store)
-    going = retention.manifests(store, retention.plan(found, Rules(revisions=1)))
+    found = retention.read_repository(store)
+    going = retention.manifests_to_delete(store, retention.plan_removal(found, RetentionRules(revisions=1)))
     promote(store, "1.0.0")
     with pytest.raises(Conflict, match="meanwhile"):
         store.delete(going, expect=found.tags, grace_seconds=0)
@@ -129,11 +131,15 @@ def test_nothing_goes_where_a_tag_has_moved_since(store: LayoutStore) -> None:
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 6), st.booleans())
 def test_the_channel_and_its_window_always_stay(promotions: Sequence[int], revisions: int, unpromoted: bool) -> None:
     digests = {f"{n}.0.0": f"sha256:{n:064x}" for n in range(6)}
-    moves = [Move("prod", at, "", "", NOW, None, None, digests[f"{n}.0.0"], f"{n}.0.0") for at, n in enumerate(promotions, 1)]
+    moves = [
+        ChannelMove("prod", at, "", "", NOW, None, None, digests[f"{n}.0.0"], f"{n}.0.0") for at, n in enumerate(promotions, 1)
+    ]
     named = digests | {tags.history_tag("prod", move.revision): f"sha256:{99 + move.revision:064x}" for move in moves}
     if moves:
         named["prod"] = moves[-1].to_digest
-    plan = retention.plan(Survey(named, {"prod": moves} if moves else {}, {}), Rules(revisions, (), unpromoted))
+    plan = retention.plan_removal(
+        RepositorySnapshot(named, {"prod": moves} if moves else {}, {}), RetentionRules(revisions, (), unpromoted)
+    )
     window = moves[-revisions:]
     assert not set(plan.versions.values()) & {move.to_digest for move in window}
     assert set(plan.history) == {tags.history_tag("prod", move.revision) for move in moves[:-revisions]}

@@ -6,7 +6,7 @@ import pytest
 
 from model_registry.channels import channel, roles
 from model_registry.channels.channel import Expected, Resolution
-from model_registry.channels.history import Move, before
+from model_registry.channels.history import ChannelMove, rollback_target
 from model_registry.channels.roles import Role
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.oci.manifest import Descriptor
@@ -23,7 +23,7 @@ def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     return push_versions(store, make_package, *VERSIONS)
 
 
-def rollback(store: LayoutStore, to_revision: int | None = None) -> Move:
+def rollback(store: LayoutStore, to_revision: int | None = None) -> ChannelMove:
     return channel.rollback(store, "prod", actor="op@host", reason="", now=NOW, to_revision=to_revision)
 
 
@@ -38,7 +38,7 @@ def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests
     assert (move.roles, move.champion, move.from_digest) == (expected, digests["1.0.0"], first.to_digest)
     assert channel.resolve(store, "prod") == Resolution(digests["1.0.0"], "1.0.0", 2, expected)
     assert channel.history(store, "prod") == [first, move]
-    assert roles.shown(expected) == "champion 1.0.0 90 %, canary 2.0.0 10 %, shadow 3.0.0"
+    assert roles.format_roles(expected) == "champion 1.0.0 90 %, canary 2.0.0 10 %, shadow 3.0.0"
 
 
 def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -46,10 +46,10 @@ def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutSt
     move = channel.promote(store, "prod", "1.0.0", actor="op@host", reason="", now=NOW, shadow="2.0.0")
     expected = Role("champion", "1.0.0", digests["1.0.0"], 100), Role("shadow", "2.0.0", digests["2.0.0"], 0)
     assert move.roles == channel.resolve(store, "prod").roles == expected
-    assert (roles.candidate(expected), roles.canary(expected)) == (expected[1], None)
-    assert roles.shown(expected) == "champion 1.0.0 100 %, shadow 2.0.0"
+    assert (roles.find_candidate(expected), roles.find_canary(expected)) == (expected[1], None)
+    assert roles.format_roles(expected) == "champion 1.0.0 100 %, shadow 2.0.0"
     three = roles_index.promote(store, ("shadow", "3.0.0", 0), ("canary", "2.0.0", 10), ("champion", "1.0.0", 90)).roles
-    assert roles.candidate(three) == roles.canary(three) == Role("canary", "2.0.0", digests["2.0.0"], 10)
+    assert roles.find_candidate(three) == roles.find_canary(three) == Role("canary", "2.0.0", digests["2.0.0"], 10)
     back = rollback(store)
     assert (back.to_digest, back.roles) == (digests["1.0.0"], ())
     with pytest.raises(Refused, match=r"2\.0\.0 cannot shadow itself"):
@@ -105,7 +105,7 @@ def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_s
     promote(store, "2.0.0")
     promote(store, "2.0.0")
     past = channel.history(store, "prod")
-    assert before(past[:3], past[2].to_digest) == shared
+    assert rollback_target(past[:3], past[2].to_digest) == shared
     back = rollback(store)
     assert (back.to_digest, back.roles, back.restores) == (digests["1.0.0"], (), 2)
     assert rollback(store).to_version == "3.0.0"
@@ -188,10 +188,10 @@ def test_a_canary_is_written_raised_and_over_with_the_next_promotion_or_rollback
 
 @pytest.mark.parametrize(("text", "wanted"), [("5%", 5), ("5", 5), (" 25 % ", 25), ("99%", 99)])
 def test_a_share_is_read_as_people_write_it(text: str, wanted: int) -> None:
-    assert roles.percent(text) == wanted
+    assert roles.parse_percent(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "%", "0", "100%", "0.5%", "-5", "5%%", "2.0.0=10", "\u0665", "9" * 5_000])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(BadReference, match="no share of a canary"):
-        roles.percent(text)
+        roles.parse_percent(text)

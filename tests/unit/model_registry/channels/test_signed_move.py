@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from model_registry.channels import channel, history, signed_move
-from model_registry.channels.history import Move
-from model_registry.channels.signed_move import MoveAdmission, MoveGate, move_admission
+from model_registry.channels.history import ChannelMove
+from model_registry.channels.signed_move import MoveAdmission, SignedMoveAdmission, move_admission
 from model_registry.errors import Refused, RegistryError
 from model_registry.oci import manifest, tags
 from model_registry.signing import bundle
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.policy import Policy
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted
@@ -31,10 +31,10 @@ def stocked(store: LayoutStore, make_package: MakePackage) -> LayoutStore:
     return store
 
 
-def gate(folder: Path | None = None, key: PrivateKey = ONE, days: int | None = None) -> MoveGate:
+def gate(folder: Path | None = None, key: PrivateKey = ONE, days: int | None = None) -> SignedMoveAdmission:
     until = NOW + timedelta(days=days) if days else None
     keys = tuple(trusted(key, not_after=until))
-    return MoveGate(Policy(Path("policy.yaml"), False, (), frozenset(), signed_moves=True, move_keys=keys), folder)
+    return SignedMoveAdmission(Policy(Path("policy.yaml"), False, (), frozenset(), signed_moves=True, move_keys=keys), folder)
 
 
 def check(asked: MoveAdmission, store: Store, name: str = "prod") -> str | None:
@@ -48,18 +48,18 @@ def put_back(store: LayoutStore, revision: int, digest: str) -> None:
             entry = store.resolve(tags.history_tag("prod", later)).digest
             expect = {name: store.resolve(name).digest for name in store.tags()}
             store.delete([entry], expect=expect, grace_seconds=0)
-    store.move_tags({"prod": manifest.describe(store.manifest(digest))}, expect={})
+    store.move_tags({"prod": manifest.describe_manifest(store.manifest(digest))}, expect={})
 
 
-def forge(store: LayoutStore, stated: Move, signed: Move, key: PrivateKey = TWO) -> None:
+def forge(store: LayoutStore, stated: ChannelMove, signed: ChannelMove, key: PrivateKey = TWO) -> None:
     """Write an entry, with a statement about another move beside it, and point the channel where the entry says."""
     statement = history.sign(signed, store.repository, key)
     layer, empty = (
-        manifest.content(bundle.MEDIA_TYPE, statement),
-        manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY),
+        manifest.describe_content(bundle.MEDIA_TYPE, statement),
+        manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY),
     )
     store.push_blob(layer, io.BytesIO(statement))
-    target = manifest.describe(store.manifest(stated.to_digest))
+    target = manifest.describe_manifest(store.manifest(stated.to_digest))
     entry = store.push_manifest(history.encode(stated, empty, target, layer))
     store.move_tags({tags.history_tag("prod", stated.revision): entry, "prod": target}, expect={})
 
@@ -180,7 +180,7 @@ def test_past_moves_are_those_that_took_place_newest_first(stocked: LayoutStore,
     promote(stocked, "1.0.0")
 
     def past(before: int | None = None) -> list[int]:
-        return [move.revision for move in channel.past(stocked, "prod", before)]
+        return [move.revision for move in channel.iter_completed(stocked, "prod", before)]
 
     assert (past(), past(4), past(3), past(1)) == ([4, 3, 1], [3, 1], [1], [])
     stocked.move_tags({tags.history_tag("prod", 3): stocked.resolve("1.0.0")}, expect={})

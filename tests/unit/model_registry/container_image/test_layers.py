@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_registry.container_image import layers
-from model_registry.container_image.layers import Compression, Limits
+from model_registry.container_image.layers import Compression, UnpackLimits
 from model_registry.errors import Corrupt
 from tests.unit.model_registry.container_image.test_unpack import layer
 
@@ -27,8 +27,10 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[at : at + size] for at in range(0, len(data), size))
 
 
-def entries(data: bytes, compression: Compression = "", size: int = 1000, limits: Limits | None = None) -> dict[str, bytes]:
-    limits = limits or Limits()
+def entries(
+    data: bytes, compression: Compression = "", size: int = 1000, limits: UnpackLimits | None = None
+) -> dict[str, bytes]:
+    limits = limits or UnpackLimits()
     unpacked = layers.unpack(pieces(data, size), compression, limits)
     return {member.path: b"".join(member.content) for member in layers.members(unpacked, limits)}
 
@@ -48,7 +50,7 @@ def test_every_packing_reads_the_same(fmt: int, size: int) -> None:
 
 
 def test_what_is_left_of_an_entry_is_passed_over() -> None:
-    limits = Limits()
+    limits = UnpackLimits()
     assert [member.path for member in layers.members(pieces(TAR, 100), limits)] == list(FILES)
 
 
@@ -63,7 +65,7 @@ def test_links_devices_and_sparse_files_are_named_as_such() -> None:
         sparse = tarfile.TarInfo("sparse")
         sparse.pax_headers = {"GNU.sparse.major": "1"}
         made.addfile(sparse)
-    kinds = {member.path: member.kind for member in layers.members(iter([data.getvalue()]), Limits())}
+    kinds = {member.path: member.kind for member in layers.members(iter([data.getvalue()]), UnpackLimits())}
     assert kinds == {"soft": "link", "hard": "link", "dev": "special", "dir": "folder", "sparse": "special"}
 
 
@@ -110,9 +112,9 @@ def test_a_bomb_goes_off_at_the_limit() -> None:
     with pytest.raises(Corrupt, match="more than 200 times its size"):
         entries(bomb, "gzip")
     with pytest.raises(Corrupt, match="more bytes than are read"):
-        entries(bomb, "gzip", limits=Limits(unpacked_bytes=1 << 20))
+        entries(bomb, "gzip", limits=UnpackLimits(unpacked_bytes=1 << 20))
     with pytest.raises(Corrupt, match="more entries than are read"):
-        entries(layer(*((str(n), b"") for n in range(11))), limits=Limits(members=10))
+        entries(layer(*((str(n), b"") for n in range(11))), limits=UnpackLimits(members=10))
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
@@ -136,4 +138,4 @@ def test_damaged_archives_are_entries_or_corrupt(damage: list[tuple[int, bytes]]
         at %= len(data)
         data[at : at + len(what)] = what
     with contextlib.suppress(Corrupt):
-        assert sum(map(len, entries(bytes(data), compression, size, Limits(unpacked_bytes=1 << 14)).values())) <= 1 << 14
+        assert sum(map(len, entries(bytes(data), compression, size, UnpackLimits(unpacked_bytes=1 << 14)).values())) <= 1 << 14

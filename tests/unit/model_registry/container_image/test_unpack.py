@@ -55,7 +55,7 @@ def push_image(store: LayoutStore, layers: Sequence[bytes], kind: str = OCI, **c
     """An image as another tool would make it; its digest."""
     pack = PACKERS[kind]
     config = put(
-        store, json.dumps({"rootfs": {"type": "layers", "diff_ids": [digests.of_bytes(one) for one in layers]}}).encode()
+        store, json.dumps({"rootfs": {"type": "layers", "diff_ids": [digests.from_bytes(one) for one in layers]}}).encode()
     )
     document: dict[str, Any] = {
         "schemaVersion": 2,
@@ -85,7 +85,7 @@ def test_every_kind_of_layer_is_read(store: LayoutStore, tmp_path: Path, kind: s
     assert pulled(store, digest, tmp_path / "out") == flat(PACKAGE)
     found = package.read(tmp_path / "out")
     assert found.signature is not None
-    described = resolve_index.describe(store, digest, version="1.0.0")
+    described = resolve_index.describe_version(store, digest, version="1.0.0")
     assert (described.name, described.version) == ("flight-delay", "1.0.0")
 
 
@@ -253,7 +253,7 @@ def test_push_makes_an_image_that_is_pulled_like_any_version(
     assert len(config["rootfs"]["diff_ids"]) == 2
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == "1.0.0"
     unpacked = gzip.decompress(b"".join(store.blob(described.layers[1])))
-    assert digests.of_bytes(unpacked) == config["rootfs"]["diff_ids"][1]
+    assert digests.from_bytes(unpacked) == config["rootfs"]["diff_ids"][1]
     store._blob_path(described.layers[0].digest).unlink()  # the package is read without the base
     assert pulled(store, pushed.digest, tmp_path / "lean") == there
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model_registry import atomic_files
 from model_registry.errors import Corrupt
 from model_registry.oci import digests, manifest
-from model_registry.oci.manifest import Descriptor, File
+from model_registry.oci.manifest import Descriptor, VersionFile
 
 RAW = "application/vnd.cncf.model.weight.v1.raw"
 
@@ -24,11 +24,11 @@ KNOWN = (
 )  # fmt: skip
 
 
-def file(path: str, content: bytes = b"x") -> File:
-    return File(path, Descriptor(media_type=RAW, digest=digests.of_bytes(content), size=len(content)))
+def file(path: str, content: bytes = b"x") -> VersionFile:
+    return VersionFile(path, Descriptor(media_type=RAW, digest=digests.from_bytes(content), size=len(content)))
 
 
-def version(*files: File) -> bytes:
+def version(*files: VersionFile) -> bytes:
     config = manifest.build_config("m", "1.0.0", None, [one.content.digest for one in files])
     return manifest.build_version("m", "1.0.0", None, files, config)
 
@@ -48,8 +48,8 @@ def test_a_version_survives_being_written() -> None:
     parsed = manifest.parse_version(version(*files))
     assert (parsed.name, parsed.version, parsed.created) == ("m", "1.0.0", None)
     assert [(one.path, one.content.digest) for one in parsed.files] == [
-        ("data/a.bin", digests.of_bytes(b"a")),
-        ("model.onnx", digests.of_bytes(b"weights")),
+        ("data/a.bin", digests.from_bytes(b"a")),
+        ("model.onnx", digests.from_bytes(b"weights")),
     ]
 
 
@@ -113,7 +113,7 @@ def test_any_document_is_a_version_or_corrupt_and_any_bytes_are(changes: dict[st
     with pytest.raises(Corrupt):
         manifest.parse_version(random)
     data = json.dumps({**json.loads(version(file("model.onnx"))), **changes}).encode()
-    for parse in (manifest.parse_version, manifest.parse_index, manifest.describe):
+    for parse in (manifest.parse_version, manifest.parse_index, manifest.describe_manifest):
         with contextlib.suppress(Corrupt):
             parse(data)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from model_registry.errors import BadReference, Corrupt
 from model_registry.oci import digests
-from model_registry.oci.reference import Reference, is_tag, parse
+from model_registry.oci.reference import ModelReference, is_tag, parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -24,20 +24,20 @@ paths = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9]{1,8}([._-][a-z0-9]{1,8})?){0,3}"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("oci:./registry/flight-delay:1.0.0", Reference("oci", "/base/registry/flight-delay", "1.0.0")),
-        ("oci:registry/flight-delay", Reference("oci", "/base/registry/flight-delay")),
-        ("oci:/r/m:prod", Reference("oci", "/r/m", "prod")),
-        (f"oci:/r/m@{DIGEST}", Reference("oci", "/r/m", None, DIGEST)),
-        ("oci:/a:b/m:1", Reference("oci", "/a:b/m", "1")),
-        ("oci:../m/", Reference("oci", "/m")),
-        ("oci:/r//x/../m", Reference("oci", "/r/m")),
-        ("registry.example.com/team/x:1", Reference("remote", "registry.example.com/team/x", "1")),
-        ("localhost:5000/x", Reference("remote", "localhost:5000/x")),
-        ("host:5000/x:1.0.0", Reference("remote", "host:5000/x", "1.0.0")),
-        (f"ghcr.io/team/x@{DIGEST}", Reference("remote", "ghcr.io/team/x", None, DIGEST)),
+        ("oci:./registry/flight-delay:1.0.0", ModelReference("oci", "/base/registry/flight-delay", "1.0.0")),
+        ("oci:registry/flight-delay", ModelReference("oci", "/base/registry/flight-delay")),
+        ("oci:/r/m:prod", ModelReference("oci", "/r/m", "prod")),
+        (f"oci:/r/m@{DIGEST}", ModelReference("oci", "/r/m", None, DIGEST)),
+        ("oci:/a:b/m:1", ModelReference("oci", "/a:b/m", "1")),
+        ("oci:../m/", ModelReference("oci", "/m")),
+        ("oci:/r//x/../m", ModelReference("oci", "/r/m")),
+        ("registry.example.com/team/x:1", ModelReference("remote", "registry.example.com/team/x", "1")),
+        ("localhost:5000/x", ModelReference("remote", "localhost:5000/x")),
+        ("host:5000/x:1.0.0", ModelReference("remote", "host:5000/x", "1.0.0")),
+        (f"ghcr.io/team/x@{DIGEST}", ModelReference("remote", "ghcr.io/team/x", None, DIGEST)),
     ],
 )
-def test_a_folder_and_a_remote(text: str, expected: Reference) -> None:
+def test_a_folder_and_a_remote(text: str, expected: ModelReference) -> None:
     assert parse(text, base_dir=Path("/base")) == expected
 
 
@@ -60,15 +60,15 @@ def test_what_is_no_reference_is_named(text: str) -> None:
 
 @given(st.lists(names, min_size=1, max_size=4), st.none() | tag_texts)
 def test_a_folder_with_a_tag_survives_being_written(parts: list[str], tag: str | None) -> None:
-    reference = Reference("oci", "/" + "/".join(parts), tag)
+    reference = ModelReference("oci", "/" + "/".join(parts), tag)
     assert parse(str(reference), base_dir=Path("/elsewhere")) == reference
     assert reference.name == parts[-1]
-    assert parse(str(reference.bare())) == Reference("oci", reference.repository)
+    assert parse(str(reference.bare())) == ModelReference("oci", reference.repository)
 
 
 @given(hosts, paths, st.none() | tag_texts, st.none() | digest_texts)
 def test_a_remote_survives_being_written(host: str, path: str, tag: str | None, digest: str | None) -> None:
-    reference = Reference("remote", f"{host}/{path}", tag, None if tag else digest)
+    reference = ModelReference("remote", f"{host}/{path}", tag, None if tag else digest)
     assert parse(str(reference)) == reference
 
 
@@ -93,16 +93,16 @@ def test_the_working_directory_and_the_home_folder(tmp_path: Path, monkeypatch: 
 @given(st.binary(max_size=2000))
 def test_digests_are_hashlib_s(data: bytes) -> None:
     expected = hashlib.sha256(data).hexdigest()
-    assert digests.of_bytes(data) == f"sha256:{expected}"
-    assert digests.of_stream(io.BytesIO(data)) == (f"sha256:{expected}", len(data))
-    assert digests.hex_of(digests.of_bytes(data)) == expected
+    assert digests.from_bytes(data) == f"sha256:{expected}"
+    assert digests.from_stream(io.BytesIO(data)) == (f"sha256:{expected}", len(data))
+    assert digests.hex_digits(digests.from_bytes(data)) == expected
 
 
 @given(st.text(max_size=80) | st.text("0123456789abcdef/.", min_size=60, max_size=66).map("sha256:".__add__))
 def test_only_digests_become_file_names(text: str) -> None:
     if digests.is_digest(text):
-        assert set(digests.hex_of(text)) <= set("0123456789abcdef")
-        assert len(digests.hex_of(text)) == 64
+        assert set(digests.hex_digits(text)) <= set("0123456789abcdef")
+        assert len(digests.hex_digits(text)) == 64
     else:
         with pytest.raises(Corrupt):
-            digests.hex_of(text)
+            digests.hex_digits(text)

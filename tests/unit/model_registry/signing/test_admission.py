@@ -12,7 +12,7 @@ from model_registry.errors import BadFile, Refused, Unreachable
 from model_registry.oci import digests
 from model_registry.signing import bundle, signatures
 from model_registry.signing import signature_cache as kept_proofs
-from model_registry.signing.admission import Gate, admission
+from model_registry.signing.admission import PolicyAdmission, admission
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.policy import Policy
 from model_registry.stores.oci_layout import LayoutStore
@@ -42,45 +42,45 @@ def away(store: LayoutStore) -> LayoutStore:
 
 
 def test_a_signed_version_passes_and_passes_again_without_the_registry(store: LayoutStore, signed: str, proofs: Path) -> None:
-    asked = Gate(policy(TWO, ONE), proofs)
+    asked = PolicyAdmission(policy(TWO, ONE), proofs)
     assert asked.check(store, signed, "1.0.0", NOW) == "key-2"
     assert asked.check(away(store), signed, "1.0.0", NOW) == "key-2"
-    assert Gate(policy(ONE), proofs).check(away(store), signed, "1.0.0", NOW) == "key-1"
+    assert PolicyAdmission(policy(ONE), proofs).check(away(store), signed, "1.0.0", NOW) == "key-1"
 
 
 @pytest.mark.parametrize("required", [True, False])
 def test_a_denied_version_is_refused_even_where_its_proof_is_kept(
     store: LayoutStore, signed: str, proofs: Path, required: bool
 ) -> None:
-    Gate(policy(ONE), proofs).check(store, signed, "1.0.0", NOW)
+    PolicyAdmission(policy(ONE), proofs).check(store, signed, "1.0.0", NOW)
     for at in (store, away(store)):
         with pytest.raises(Refused, match=r"denied by the policy policy\.yaml"):
-            Gate(policy(ONE, required=required, denied=signed), proofs).check(at, signed, "1.0.0", NOW)
+            PolicyAdmission(policy(ONE, required=required, denied=signed), proofs).check(at, signed, "1.0.0", NOW)
 
 
 def test_a_kept_proof_is_held_against_the_policy_of_now(store: LayoutStore, signed: str, proofs: Path) -> None:
-    Gate(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW)
+    PolicyAdmission(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW)
     with pytest.raises(Refused, match="no trusted key signed it"):
-        Gate(policy(TWO), proofs).check(store, signed, "1.0.0", NOW)
+        PolicyAdmission(policy(TWO), proofs).check(store, signed, "1.0.0", NOW)
     with pytest.raises(Refused, match="only"):
-        Gate(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW + timedelta(days=2))
+        PolicyAdmission(policy(ONE, days=2), proofs).check(store, signed, "1.0.0", NOW + timedelta(days=2))
     with pytest.raises(Unreachable):
-        Gate(policy(TWO), proofs).check(away(store), signed, "1.0.0", NOW)
+        PolicyAdmission(policy(TWO), proofs).check(away(store), signed, "1.0.0", NOW)
     signatures.sign(store, signed, TWO, NOW)
-    assert Gate(policy(TWO), proofs).check(store, signed, "1.0.0", NOW) == "key-1"
+    assert PolicyAdmission(policy(TWO), proofs).check(store, signed, "1.0.0", NOW) == "key-1"
 
 
 def test_an_unsigned_version_and_one_that_a_stranger_signed(store: LayoutStore, proofs: Path) -> None:
     digest = version(store)
     with pytest.raises(Refused, match="it has no signature"):
-        Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
-    optional = Gate(policy(ONE, required=False), proofs)
+        PolicyAdmission(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
+    optional = PolicyAdmission(policy(ONE, required=False), proofs)
     with pytest.raises(Unreachable):
         optional.check(away(store), digest, "1.0.0", NOW)
     assert optional.check(store, digest, "1.0.0", NOW) is None
     assert optional.check(away(store), digest, "1.0.0", NOW) is None
     with pytest.raises(Unreachable):
-        Gate(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW)
+        PolicyAdmission(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW)
     signatures.sign(store, digest, TWO, NOW)
     with pytest.raises(Refused, match="no trusted key signed it"):
         optional.check(store, digest, "1.0.0", NOW)
@@ -90,14 +90,14 @@ def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: Layou
     digest = version(store)
     signatures.attach(store, digest, "https://x.org/y", b'{"_type":"https://in-toto.io/Statement/v1","subject":[],'
                    b'"predicateType":"https://x.org/y"}', TWO, NOW)  # fmt: skip
-    assert Gate(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW) is None
+    assert PolicyAdmission(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW) is None
     with pytest.raises(Refused, match="it has no signature"):
-        Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
+        PolicyAdmission(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
 def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, signed: str, proofs: Path, damage: bytes) -> None:
-    asked = Gate(policy(ONE), proofs)
+    asked = PolicyAdmission(policy(ONE), proofs)
     asked.check(store, signed, "1.0.0", NOW)
     (kept,) = proofs.iterdir()
     kept.write_bytes(damage)
@@ -110,9 +110,9 @@ def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, sign
 def test_a_proof_of_another_version_proves_nothing(store: LayoutStore, proofs: Path) -> None:
     one, two = version(store, "one"), version(store, "two")
     signatures.sign(store, one, ONE, NOW)
-    asked = Gate(policy(ONE), proofs)
+    asked = PolicyAdmission(policy(ONE), proofs)
     asked.check(store, one, "1.0.0", NOW)
-    shutil.copy(proofs / f"{digests.hex_of(one)}.json", proofs / f"{digests.hex_of(two)}.json")
+    shutil.copy(proofs / f"{digests.hex_digits(one)}.json", proofs / f"{digests.hex_digits(two)}.json")
     with pytest.raises(Refused):
         asked.check(store, two, "1.0.0", NOW)
 
@@ -121,21 +121,21 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: 
     (tmp_path / "file").write_text("")
     digest = version(store)
     signatures.sign(store, digest, ONE, NOW)
-    assert Gate(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW) == "key-1"
+    assert PolicyAdmission(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW) == "key-1"
 
 
 def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Gate(policy(ONE), proofs)
+    asked = PolicyAdmission(policy(ONE), proofs)
     signed = [version(store, str(number)) for number in range(6)]
     for number, digest in enumerate(signed[:-1]):
         signatures.sign(store, digest, ONE, NOW)
         asked.check(store, digest, "1.0.0", NOW)
-        os.utime(proofs / f"{digests.hex_of(digest)}.json", (number, number))
+        os.utime(proofs / f"{digests.hex_digits(digest)}.json", (number, number))
     asked.check(away(store), signed[0], "1.0.0", NOW)
     monkeypatch.setattr(kept_proofs, "KEPT", 3)
     signatures.sign(store, signed[-1], ONE, NOW)
     asked.check(store, signed[-1], "1.0.0", NOW)
-    assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}
+    assert {path.stem for path in proofs.iterdir()} == {digests.hex_digits(digest) for digest in (signed[0], *signed[-2:])}
 
 
 def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_another_model_with_the_same_key_is_refused_by_name(
     other = LayoutStore(tmp_path / "registry" / "other")
     digest = version(other)
     signatures.sign(other, digest, ONE, NOW, names)
-    assert Gate(replace(policy(ONE), named=bool(names)), None).check(other, digest, "1.0.0", NOW) == "key-1"
+    assert PolicyAdmission(replace(policy(ONE), named=bool(names)), None).check(other, digest, "1.0.0", NOW) == "key-1"
     shutil.copytree(other._path, store._path)
-    gate = Gate(replace(policy(ONE), named=strict), None)
+    gate = PolicyAdmission(replace(policy(ONE), named=strict), None)
     with pytest.raises(Refused, match=r"not as 'flight-delay:1\.0\.0'"):
         gate.check(store, digest, "1.0.0", NOW)
     signatures.sign(store, digest, ONE, NOW, ["flight-delay:1.0.0"])

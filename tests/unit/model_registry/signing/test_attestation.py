@@ -6,7 +6,7 @@ import pytest
 
 from model_registry.errors import BadFile, BadReference
 from model_registry.signing import bundle, referrers, signatures
-from model_registry.signing.attestation import attest, attestations, type_uri
+from model_registry.signing.attestation import attest, list_attestations, type_uri
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE, TEST_RESULT
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support.attested import comparison
@@ -32,7 +32,7 @@ GOOD: dict[str, dict[str, Any]] = {
 def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: str) -> None:
     digest = version(store)
     referrer = attest(store, digest, type_, GOOD[type_], ONE, NOW)
-    (found,) = attestations(store, digest, trusted(ONE), NOW)
+    (found,) = list_attestations(store, digest, trusted(ONE), NOW)
     assert (found.type, found.predicate, found.referrer) == (type_uri(type_), GOOD[type_], referrer)
     assert found.verified
     assert found.key_id == "key-1"
@@ -41,11 +41,11 @@ def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: s
 def test_what_nobody_trusted_signed_is_shown_as_such(store: LayoutStore) -> None:
     one, two = version(store, "one"), version(store, "two")
     attest(store, one, "evaluation", GOOD["evaluation"], ONE, NOW)
-    (found,) = attestations(store, one, trusted(TWO), NOW)
+    (found,) = list_attestations(store, one, trusted(TWO), NOW)
     assert (found.verified, found.fault) == (False, "no trusted key signed it")
     content = next(signatures.collect(store, one)).data
     referrers.attach(store, two, bundle.MEDIA_TYPE, content, {})
-    (found,) = attestations(store, two, trusted(ONE), NOW)
+    (found,) = list_attestations(store, two, trusted(ONE), NOW)
     assert not found.verified
     assert "another digest" in found.fault
 
@@ -54,7 +54,7 @@ def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
     digest = version(store)
     signatures.sign(store, digest, ONE, NOW)
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"noise", {})
-    assert attestations(store, digest, trusted(ONE), NOW) == []
+    assert list_attestations(store, digest, trusted(ONE), NOW) == []
 
 
 def test_types() -> None:
@@ -70,7 +70,7 @@ def test_a_comparison_is_attested_whatever_its_verdict_and_of_a_first_model_too(
     said = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [comparison(digest, champion=None)]
     for one in said:
         attest(store, digest, "comparison", one, ONE, NOW)
-    assert [found.predicate for found in attestations(store, digest, trusted(ONE), NOW)] == said
+    assert [found.predicate for found in list_attestations(store, digest, trusted(ONE), NOW)] == said
 
 
 RULE = {"name": "leak", "value": 0, "bound": 0, "passed": True}

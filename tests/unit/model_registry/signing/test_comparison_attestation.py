@@ -8,7 +8,7 @@ import pytest
 
 from model_registry.errors import Refused, Unreachable
 from model_registry.signing import bundle, referrers, signature_cache, signatures
-from model_registry.signing.admission import Gate
+from model_registry.signing.admission import PolicyAdmission
 from model_registry.signing.attestation import attest
 from model_registry.signing.keys import PrivateKey
 from model_registry.signing.policy import Policy
@@ -43,7 +43,7 @@ def passes(store: LayoutStore, digest: str, key: PrivateKey = ONE, verdict: str 
 
 
 def test_a_version_without_a_passed_comparison_is_refused_with_the_way_out(store: LayoutStore, digest: str) -> None:
-    gate = Gate(policy(ONE), None)
+    gate = PolicyAdmission(policy(ONE), None)
     with pytest.raises(Refused, match=r"policy\.yaml requires: it has no comparison") as refused:
         gate.check(store, digest, "1.0.0", NOW)
     assert digest in str(refused.value)
@@ -64,34 +64,34 @@ def test_neither_a_signature_nor_another_attestation_stands_in_for_a_comparison(
     signatures.sign(store, digest, ONE, NOW)
     attest(store, digest, "evaluation", {"dataset": "x", "metrics": {"auc": 1}}, ONE, NOW)
     with pytest.raises(Refused, match="it has no comparison"):
-        Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
+        PolicyAdmission(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
     passes(store, digest)
-    assert Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW) == "key-1"
+    assert PolicyAdmission(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW) == "key-1"
 
 
 def test_nor_does_a_comparison_for_a_signature(store: LayoutStore, digest: str) -> None:
     passes(store, digest)
     with pytest.raises(Refused, match="it has no signature"):
-        Gate(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
+        PolicyAdmission(policy(ONE, required=True), None).check(store, digest, "1.0.0", NOW)
 
 
 def test_without_the_rule_no_comparison_is_looked_for(store: LayoutStore, digest: str) -> None:
     plain = Policy(Path("policy.yaml"), False, tuple(trusted(ONE)), frozenset())
-    assert Gate(plain, None).check(store, digest, "1.0.0", NOW) is None
-    assert Gate(plain, None).compared(away(store), digest, NOW) is None
+    assert PolicyAdmission(plain, None).check(store, digest, "1.0.0", NOW) is None
+    assert PolicyAdmission(plain, None).compared(away(store), digest, NOW) is None
 
 
 def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest: str, folder: Path) -> None:
     signatures.sign(store, digest, ONE, NOW)
     passes(store, digest)
-    asked = Gate(policy(ONE, required=True), folder)
+    asked = PolicyAdmission(policy(ONE, required=True), folder)
     with pytest.raises(Unreachable):
         asked.check(away(store), digest, "1.0.0", NOW)
     assert asked.check(store, digest, "1.0.0", NOW) == "key-1"
     assert asked.check(away(store), digest, "1.0.0", NOW) == "key-1"
     with pytest.raises(Refused, match="denied"):
-        Gate(policy(ONE, denied=digest), folder).check(away(store), digest, "1.0.0", NOW)
-    for untrusting in (Gate(policy(TWO), folder), Gate(policy(ONE, days=1), folder)):
+        PolicyAdmission(policy(ONE, denied=digest), folder).check(away(store), digest, "1.0.0", NOW)
+    for untrusting in (PolicyAdmission(policy(TWO), folder), PolicyAdmission(policy(ONE, days=1), folder)):
         with pytest.raises(Refused, match=r"no trusted key|only"):
             untrusting.compared(store, digest, NOW + timedelta(days=1))
 
@@ -99,7 +99,7 @@ def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest:
 @pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
 def test_a_damaged_or_foreign_proof_proves_nothing(store: LayoutStore, digest: str, folder: Path, damage: bytes) -> None:
     passes(store, digest)
-    asked = Gate(policy(ONE), folder)
+    asked = PolicyAdmission(policy(ONE), folder)
     asked.compared(store, digest, NOW)
     (kept,) = (folder / "comparisons").iterdir()
     content = kept.read_bytes()
@@ -126,15 +126,15 @@ def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_prove
     referrers.attach(store, digest, bundle.MEDIA_TYPE, theirs.data, {})
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"noise", {})
     with pytest.raises(Refused, match="another digest") as refused:
-        Gate(policy(ONE), None).compared(store, digest, NOW)
+        PolicyAdmission(policy(ONE), None).compared(store, digest, NOW)
     for fault in ("run is None", "challenger.digest is", "rules must list"):
         assert fault in str(refused.value)
-    assert Gate(policy(ONE), None).compared(store, other, NOW) == "key-1"
+    assert PolicyAdmission(policy(ONE), None).compared(store, other, NOW) == "key-1"
 
 
 def test_signatures_and_comparisons_are_kept_apart(store: LayoutStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signature_cache, "KEPT", 2)
-    asked = Gate(policy(ONE, required=True), folder)
+    asked = PolicyAdmission(policy(ONE, required=True), folder)
     for number in range(2):
         one = version(store, str(number))
         signatures.sign(store, one, ONE, NOW)

@@ -82,7 +82,7 @@ def lies(store: LayoutStore, digest: str) -> dict[str, Descriptor]:
     """Entries of a list of referrers that are not what they seem."""
     good = referrers.attach(store, digest, TYPE, b"one", {})
     other = referrers.attach(store, put_manifest(store, "another").digest, TYPE, b"two", {})
-    absent = digests.of_bytes(b"absent")
+    absent = digests.from_bytes(b"absent")
     return {
         "of another version": other,
         "of nothing": rewritten(store, good, subject=None),
@@ -136,7 +136,7 @@ class Counting(LyingStore):
 
 
 def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore, digest: str) -> None:
-    absent = Descriptor(media_type=manifest.MANIFEST_TYPE, digest=digests.of_bytes(b"absent"), size=1, artifact_type=TYPE)
+    absent = Descriptor(media_type=manifest.MANIFEST_TYPE, digest=digests.from_bytes(b"absent"), size=1, artifact_type=TYPE)
     others = [msgspec.structs.replace(absent, artifact_type="x/y")] * 10_000
     counting = Counting(store._path, others + [absent] * 10_000)
     *found, (_, last) = referrers.read(counting, digest, TYPE)

@@ -17,8 +17,8 @@ from model_registry.signing import bundle, keys, referrers, signatures
 from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, ApiStore, trusted, version
 
-DIGEST = digests.of_bytes(b"a version")
-OTHER = digests.of_bytes(b"another version")
+DIGEST = digests.from_bytes(b"a version")
+OTHER = digests.from_bytes(b"another version")
 
 
 def signed(digest: str = DIGEST, predicate_type: str = bundle.SIGNED) -> bytes:

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from model_registry.errors import Corrupt
-from model_registry.stores import StoreOptions
+from model_registry.stores.base import StoreOptions
 from model_registry.stores.http_client import Answer, Client
 from model_registry.stores.retry import Timing
 

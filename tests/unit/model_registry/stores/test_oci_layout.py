@@ -15,8 +15,10 @@ import pytest
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import manifest, reference
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store, open_store, parallel_transfer
+from model_registry.stores import parallel_transfer
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
+from model_registry.stores.open import open_store
 from tests.conformance.store import ABSENT, StoreConformance, described, put, put_manifest
 from tests.unit.model_registry.conftest import run
 

@@ -11,8 +11,8 @@ from model_registry import package
 from model_registry.channels import channel
 from model_registry.container_image.build import Base
 from model_registry.oci import reference
-from model_registry.stores import open_store
 from model_registry.stores.oci_layout import LayoutStore
+from model_registry.stores.open import open_store
 from tests.unit.model_registry.conftest import MakePackage
 
 pytestmark = pytest.mark.debian("skopeo")

@@ -1,4 +1,4 @@
-"""The reader of JSON: its limits, and that nothing but `Unreadable` comes out of it."""
+"""The reader of JSON: its limits, and that nothing but `UnreadableDocument` comes out of it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import ANY, MAX_DEPTH, Decoder, Int64, Unreadable
+from model_registry.untrusted_input.documents import ANY, MAX_DEPTH, DocumentDecoder, Int64, UnreadableDocument
 from tests.support import hostile_records
 
 
@@ -32,7 +32,7 @@ def test_depth_is_limited(opening: bytes) -> None:
     closing = b"]" if opening == b"[" else b"}"
     inner = b"0"
     assert ANY.decode(opening * MAX_DEPTH + inner + closing * MAX_DEPTH)
-    with pytest.raises(Unreadable, match=f"more than {MAX_DEPTH} levels"):
+    with pytest.raises(UnreadableDocument, match=f"more than {MAX_DEPTH} levels"):
         ANY.decode(opening * (MAX_DEPTH + 1) + inner + closing * (MAX_DEPTH + 1))
 
 
@@ -43,12 +43,12 @@ def test_brackets_in_strings_and_beside_each_other_are_no_depth() -> None:
 
 @pytest.mark.parametrize("literal", [b"9" * 400, b"-9223372036854775809", b"18446744073709551616", b"9" * 5_000])
 def test_an_integer_beyond_64_bits_is_no_value(literal: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDocument):
         ANY.decode(b'{"a":[%b]}' % literal)
-    with pytest.raises(Unreadable):
-        Decoder(Loose).decode(b'{"number":%b}' % literal)
-    with pytest.raises(Unreadable):
-        Decoder(Record).decode(b'{"number":%b}' % literal)
+    with pytest.raises(UnreadableDocument):
+        DocumentDecoder(Loose).decode(b'{"number":%b}' % literal)
+    with pytest.raises(UnreadableDocument):
+        DocumentDecoder(Record).decode(b'{"number":%b}' % literal)
 
 
 @pytest.mark.parametrize(
@@ -61,26 +61,26 @@ def test_numbers_of_many_digits_within_64_bits_are_values(text: bytes) -> None:
 
 def test_a_field_that_the_type_lacks_may_not_break_the_reader() -> None:
     deep = hostile_records.LITERALS["deep array"]
-    with pytest.raises(Unreadable):
-        Decoder(Record).decode(b'{"another":%b}' % deep)
+    with pytest.raises(UnreadableDocument):
+        DocumentDecoder(Record).decode(b'{"another":%b}' % deep)
 
 
 def test_size_is_limited() -> None:
     assert documents.decode(b'"1234"', str, max_bytes=6) == "1234"
-    with pytest.raises(Unreadable, match="more than 5 bytes"):
+    with pytest.raises(UnreadableDocument, match="more than 5 bytes"):
         documents.decode(b'"1234"', str, max_bytes=5)
 
 
 def test_no_document_is_unreadable() -> None:
     for data in (None, b"", "", b" "):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableDocument):
             ANY.decode(data)
         assert ANY.decode_or_none(data) is None
 
 
 def test_a_message_is_short_and_holds_no_value() -> None:
-    with pytest.raises(Unreadable) as raised:
-        Decoder(Record).decode(b'{"number":"%b"}' % (b"secret" * 1_000))
+    with pytest.raises(UnreadableDocument) as raised:
+        DocumentDecoder(Record).decode(b'{"number":"%b"}' % (b"secret" * 1_000))
     assert "secret" not in str(raised.value)
     assert len(str(raised.value)) <= documents.SHOWN
 
@@ -93,7 +93,7 @@ def test_a_message_is_short_and_holds_no_value() -> None:
 def test_what_is_read_can_be_written_and_all_else_is_unreadable(value: bytes | None, type_: type[Any]) -> None:
     try:
         found = documents.decode(value, type_)
-    except Unreadable:
+    except UnreadableDocument:
         return
     again = msgspec.json.encode(found)
     orjson.dumps(msgspec.to_builtins(found))
@@ -105,7 +105,7 @@ def test_what_is_read_can_be_written_and_all_else_is_unreadable(value: bytes | N
 def test_the_lenient_reader_raises_the_same_error(value: bytes | None) -> None:
     try:
         documents.decode_lenient(value or b"")
-    except Unreadable:
+    except UnreadableDocument:
         return
 
 

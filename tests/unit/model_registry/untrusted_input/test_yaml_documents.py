@@ -3,7 +3,7 @@
 import pytest
 
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import Unreadable
+from model_registry.untrusted_input.documents import UnreadableDocument
 
 LAUGHS = "\n".join(
     [f"a0: &a0 [{', '.join(['x'] * 10)}]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))]
@@ -25,13 +25,13 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_wrong_is_named(text: str) -> None:
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableDocument) as raised:
         yaml_documents.load(text)
     assert WRONG[text] in str(raised.value)
 
 
 def test_an_error_shows_no_line_of_the_document() -> None:
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableDocument) as raised:
         yaml_documents.load("password: [secret")
     assert "secret" not in str(raised.value)
 
@@ -42,5 +42,5 @@ def test_aliases_and_merged_defaults_are_read() -> None:
 
 
 def test_bytes_that_are_no_text_are_unreadable() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDocument):
         yaml_documents.load(b"\xff\xfe\xfd")

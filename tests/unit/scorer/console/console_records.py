@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from model_registry.signing.attestation import Attestation
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.records import DeadLetter, EventPosition, SampledScore, VersionChange
@@ -47,13 +47,15 @@ def hear(state: ConsoleState, told: ScorerStatus, now: float = NOW) -> None:
     assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
 
 
-def move(revision: int, version: str, before: str | None = None, reason: str = "better", restores: int | None = None) -> Move:
+def move(
+    revision: int, version: str, before: str | None = None, reason: str = "better", restores: int | None = None
+) -> ChannelMove:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     origin = digest(before) if before else None
-    return Move("prod", revision, "ann@host", reason, at, origin, before, digest(version), version, (), restores)
+    return ChannelMove("prod", revision, "ann@host", reason, at, origin, before, digest(version), version, (), restores)
 
 
-def registry(*moves: Move) -> RegistryView:
+def registry(*moves: ChannelMove) -> RegistryView:
     """A registry whose channel prod has made these moves, the last of them the newest."""
     last = moves[-1]
     channel = Channel("prod", last.to_version, last.to_digest, last.revision, (), moves)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from model_registry.channels.history import Move
+from model_registry.channels.history import ChannelMove
 from scorer.observability import status_record as records
 from scorer.observability.status_record import STALE_SECONDS, PartitionStatus, ScorerStatus
 from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, Fleet
 from tests.unit.scorer.console.console_records import NOW, status
 
-MOVE = Move("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
+MOVE = ChannelMove("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
 
 
 def told(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: Any) -> ScorerStatus:

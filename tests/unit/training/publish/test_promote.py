@@ -10,7 +10,7 @@ from model_registry.channels import channel, signed_move
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import tags
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store
+from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support.attested import CHAMPION, RUN
 from tests.support.publishing import (

@@ -10,12 +10,12 @@ from typing import BinaryIO
 import pytest
 
 from model_registry.channels import retention
-from model_registry.channels.retention import Rules
+from model_registry.channels.retention import RetentionRules
 from model_registry.errors import BadFile, Conflict, Refused
 from model_registry.oci import tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import signatures
-from model_registry.signing.attestation import attest, attestations
+from model_registry.signing.attestation import attest, list_attestations
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.kafka.groups import GroupPosition
 from scorer.rollout.controller.event_log import Ledger
@@ -135,7 +135,7 @@ def test_what_was_attested_before_is_not_attested_again(store: LayoutStore, push
         made = attest_once(store, pushed, type_, predicate, KEY, AT)
         assert attest_once(store, pushed, type_, same, KEY, AT) == made
     assert attest_once(store, pushed, "https://example.org/x", {"a": 2}, KEY, AT)
-    assert len(attestations(store, pushed, KEYS, AT)) == 7
+    assert len(list_attestations(store, pushed, KEYS, AT)) == 7
     with pytest.raises(BadFile, match="verdict"):
         attest_once(store, pushed, "comparison", comparison(pushed) | {"verdict": "fine"}, KEY, AT)
 
@@ -170,10 +170,10 @@ def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_th
     with pytest.raises(Refused):
         publish(store, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
     before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
-    found = retention.survey(store)
-    going = retention.plan(found, Rules(unpromoted=True))
+    found = retention.read_repository(store)
+    going = retention.plan_removal(found, RetentionRules(unpromoted=True))
     assert list(going.versions) == [version_of(OTHER, AT)]
-    store.delete(retention.manifests(store, going), expect=found.tags, grace_seconds=0)
+    store.delete(retention.manifests_to_delete(store, going), expect=found.tags, grace_seconds=0)
     left = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
     assert {file.sha256 for file in theirs.files.values()} <= before - left
     assert {file.sha256 for file in copied.files.values()} <= left

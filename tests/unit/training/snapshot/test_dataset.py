@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from model_registry.channels import retention
-from model_registry.channels.retention import Rules
+from model_registry.channels.retention import RetentionRules
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
@@ -101,8 +101,8 @@ def test_a_damaged_blob_leaves_nothing_behind(
 
 def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) -> Descriptor:
     """A layer that is stored, and what a manifest says of it."""
-    described = manifest.content("application/x", content)
-    with (store._path / "blobs" / "sha256" / digests.hex_of(described.digest)).open("wb") as file:
+    described = manifest.describe_content("application/x", content)
+    with (store._path / "blobs" / "sha256" / digests.hex_digits(described.digest)).open("wb") as file:
         file.write(content)
     return msgspec.structs.replace(described, annotations={manifest.TITLE: path}, **changes)
 
@@ -185,8 +185,8 @@ def test_it_stays_and_goes_with_its_version(
     gone = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", theirs)
     for version in ("1.0.0", "2.0.0"):
         promote(store, version)
-    found = retention.survey(store)
-    going = retention.manifests(store, retention.plan(found, Rules(revisions=1)))
+    found = retention.read_repository(store)
+    going = retention.manifests_to_delete(store, retention.plan_removal(found, RetentionRules(revisions=1)))
     store.delete(going, expect=found.tags, grace_seconds=0)
-    assert not {digests.hex_of(gone), *(file.sha256 for file in theirs.files.values())} & blobs(store)
+    assert not {digests.hex_digits(gone), *(file.sha256 for file in theirs.files.values())} & blobs(store)
     assert dataset.pull(store, kept, tmp_path / "back") == copied

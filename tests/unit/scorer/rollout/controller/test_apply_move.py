@@ -10,7 +10,7 @@ from model_registry.channels import channel, signed_move
 from model_registry.channels.history import EVIDENCE_TYPE
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import manifest
-from model_registry.oci.digests import of_bytes
+from model_registry.oci.digests import from_bytes
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.oci_layout import LayoutStore
 from scorer.rollout.controller import log_records
@@ -49,8 +49,8 @@ def test_a_move_stands_in_the_history_with_its_evidence(store: LayoutStore) -> N
     entry = canary()
     move = carry_out(store, "prod", entry)
     assert (move.revision, move.actor, move.reason) == (2, "rollout r", "promote: because")
-    assert move.evidence == of_bytes(log_records.encode(entry))
-    kept = store.blob(manifest.content(EVIDENCE_TYPE, log_records.encode(entry)))
+    assert move.evidence == from_bytes(log_records.encode(entry))
+    kept = store.blob(manifest.describe_content(EVIDENCE_TYPE, log_records.encode(entry)))
     assert log_records.entry_of(b"".join(kept)) == entry
     assert [role.pairs for role in channel.resolve(store, "prod").roles] == [0, 20]
     assert channel.history(store, "prod")[-1] == move
