@@ -29,6 +29,7 @@ from model_registry.onnx_tools.file import OnnxFile
 from model_registry.package import golden, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from model_registry.sandbox import run_apart
 
 CARD = "README.md"
@@ -64,7 +65,7 @@ def _write(
     events = draft_events.read(example) if example else []
     document, notes = _signature(found, events, draft_labels.read(labels) if labels else [])
     notes[:0] = changes
-    signature = None if any(placeholders.in_document(document)) else Signature.parse(msgspec.json.encode(document))
+    signature = None if any(placeholders.in_document(document)) else parse_signature(msgspec.json.encode(document))
     if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "export the model anew, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}

@@ -19,10 +19,10 @@ from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import build_artifact, digests, manifest, tags
 from model_registry.oci.build_artifact import Artifact
 from model_registry.oci.manifest import Descriptor, VersionManifest
-from model_registry.package import golden
-from model_registry.package import signature as signatures
+from model_registry.package import golden, signature_schema
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from model_registry.stores import parallel_transfer, resolve_index
 from model_registry.stores.base import Store
 from model_registry.untrusted_input.files import open_regular
@@ -75,14 +75,14 @@ def find_model(folder: Path) -> Path:
 def read_signature(folder: Path) -> Signature | None:
     """What signature.json states, if the folder has one. Raises SignatureError."""
     with atomic_files.reported(f"the package {folder}"):
-        data = _read_up_to(folder / SIGNATURE, signatures.MAX_BYTES)
-    return None if data is None else Signature.parse(data)
+        data = _read_up_to(folder / SIGNATURE, signature_schema.MAX_BYTES)
+    return None if data is None else parse_signature(data)
 
 
 def signature_of(store: Store, version: VersionManifest) -> Signature | None:
     """The signature that a stored version states; None where it has none, or is an image. Raises SignatureError."""
     stated = next((file.content for file in version.files if file.path == SIGNATURE), None)
-    return Signature.parse(b"".join(store.blob(stated))) if stated else None
+    return parse_signature(b"".join(store.blob(stated))) if stated else None
 
 
 def push(

@@ -2,14 +2,12 @@
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from model_registry.package import shapes
-
-if TYPE_CHECKING:
-    from model_registry.package.signature import InputField
+from model_registry.package.signature import InputField
 
 WRITTEN = '{"name": ..., "bytes": true}'
 MOST_BYTES = 1 << 24  # of one event's row, where its length varies
@@ -20,7 +18,7 @@ def item_size(dtype: str) -> int:
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
-def size(field: "InputField") -> int:
+def size(field: InputField) -> int:
     """How many bytes a field of numbers has; the most of them where its length varies."""
     return (field.array or 1) * item_size(field.dtype)
 
@@ -53,7 +51,7 @@ def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def fault(data: bytes, field: "InputField") -> str | None:
+def fault(data: bytes, field: InputField) -> str | None:
     """Why bytes are none of a field, or None if they are."""
     if field.dtype == "string":
         try:
@@ -68,7 +66,7 @@ def fault(data: bytes, field: "InputField") -> str | None:
     return None
 
 
-def _size_fault(count: int, field: "InputField") -> str | None:
+def _size_fault(count: int, field: InputField) -> str | None:
     """Why a field has not so many bytes, or None if it may."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
@@ -80,7 +78,7 @@ def _size_fault(count: int, field: "InputField") -> str | None:
     return f"{count} bytes, and a multiple of {step} was expected ({field.dtype}{shape})" if count % step else None
 
 
-def golden_fault(value: Any, field: "InputField") -> str | None:
+def golden_fault(value: Any, field: InputField) -> str | None:
     """Why a golden example has no bytes of a field, or None if it has."""
     try:
         return fault(from_base64(value), field)

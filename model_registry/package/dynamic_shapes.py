@@ -1,14 +1,12 @@
 """Tensors with a length that varies (-1 in their shape), and those made of it: what a signature may say of them. Pure."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model_registry.package import binary_fields, field_sources, shapes
 from model_registry.package.dtypes import INTEGER_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
-
-if TYPE_CHECKING:
-    from model_registry.package.signature import InputField, Signature, TensorInput
+from model_registry.package.signature import InputField, Signature, TensorInput
 
 EXAMPLE = '{"name": ..., "array": true, "max_length": 512}'
 BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
@@ -79,7 +77,7 @@ def _check_made(tensor: Any) -> None:
         raise ValueError(f'the shape {tensor.shape}: that of a tensor with "{key}" has {may}')
 
 
-def check_together(tensors: Sequence["TensorInput"]) -> None:
+def check_together(tensors: Sequence[TensorInput]) -> None:
     """Raises ValueError where tensors whose lengths vary do not go together, or one is made of what does not vary."""
     varying = {one.tensor: one for one in tensors if one.varies}
     for one in varying.values():
@@ -100,7 +98,7 @@ def check_together(tensors: Sequence["TensorInput"]) -> None:
             raise ValueError(f"tensor {one.tensor!r}: a length may be {longest}, and {fault}")
 
 
-def takes(new: "InputField", old: "InputField") -> bool:
+def takes(new: InputField, old: InputField) -> bool:
     """Whether every array that is good for the old field is good for the new one. Scalars take scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
@@ -113,7 +111,7 @@ def takes(new: "InputField", old: "InputField") -> bool:
     return not rest and length <= new.max_length and nested
 
 
-def apart(old: "Signature", new: "Signature") -> tuple[str, str] | None:
+def apart(old: Signature, new: Signature) -> tuple[str, str] | None:
     """Two fields whose arrays have one length in `new`, and in `old` maybe not; None where there are none."""
     known = {field.name: (one, field) for one in old.fed for field in one.fields if field.array}
     firsts: dict[str, str] = {}

@@ -5,15 +5,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from model_registry.errors import Refused
-from model_registry.package import json_path, shapes, validation
+from model_registry.package import json_path, shapes
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
-from model_registry.untrusted_input import documents as json_documents
 
-MAX_BYTES = 1 << 20
 VALUES, PADDING = "values", "padding"  # what a mask marks by 1 or true
 
 
@@ -199,31 +196,8 @@ class Signature:
         """Whether the model takes one event at a time: a tensor without a batch dimension is no constant."""
         return any(one.value is None and not one.batch for one in self.inputs)
 
-    @classmethod
-    def parse(cls, data: bytes | str) -> "Signature":
-        """Read signature.json. Raises SignatureError, naming the place, the value and what may stand there."""
-        if len(data) > MAX_BYTES:
-            raise SignatureError(f"signature.json has {len(data)} bytes; at most {MAX_BYTES} are read")
-        from model_registry.package.signature_schema import Document
-
-        try:
-            found = Document.model_validate(json_documents.ANY.decode(data))
-        except json_documents.UnreadableDocument as error:
-            raise SignatureError(f"signature.json is no JSON: {error}") from None
-        except ValidationError as error:
-            raise SignatureError(
-                validation.fault(error, "signature.json"), "model_registry/docs/signature.md describes signature.json"
-            ) from None
-        return cls(
-            inputs=tuple(tensor.read() for tensor in found.inputs),
-            outputs=found.outputs,
-            labels=None if found.labels is None else tuple(found.labels),
-            decision=None if found.decision is None else found.decision.read(),
-            batch_tolerance=found.batch_tolerance,
-        )
-
     def to_json(self) -> str:
-        """The same signature as `parse` reads it."""
+        """Return the signature as JSON that `parse_signature` reads back."""
         outputs = [_without_none(asdict(one)) for one in self.outputs]
         document: dict[str, Any] = {
             "inputs": [_tensor_json(tensor) for tensor in self.inputs],

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import ModelRefused
 from tests.conformance.lengths import loaded, scores
 from tests.support import models
@@ -60,7 +60,7 @@ def test_sounds_without_any_batch(tmp_path: Path) -> None:
     values = [json.dumps({"x": [1.0] * length, "gain": at}).encode() for at, length in enumerate(LENGTHS)]
     assert scores(model, model.decoder.decode(values)).tolist() == [at * length for at, length in enumerate(LENGTHS)]
     signature = model.model.signature()
-    assert Signature.parse(signature.to_json()) == signature
+    assert parse_signature(signature.to_json()) == signature
     assert run_golden.run(tmp_path / "model.onnx", signature, [Golden({"x": [1.0, 2.0], "gain": 2}, 6.0, 0.0)] * 2)
 
 

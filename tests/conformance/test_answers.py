@@ -17,6 +17,7 @@ from model_registry.errors import Refused
 from model_registry.package import model_outputs
 from model_registry.package.golden import agrees
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import ModelRefused
 from scorer.models.loaded_model import LoadedModel, loader
 from scorer.scores import formats
@@ -126,7 +127,7 @@ def test_a_threshold_decides_on_one_number(tmp_path: Path) -> None:
 
 
 def signature(output: Any, **parts: Any) -> Signature:
-    return Signature.parse(json.dumps({"inputs": detector.INPUTS, "output": output, **parts}))
+    return parse_signature(json.dumps({"inputs": detector.INPUTS, "output": output, **parts}))
 
 
 kinds = st.sampled_from([np.float32, np.float64, np.int32, np.uint8, np.bool_])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch, Headers
 from scorer.models.servable import Servable
@@ -25,7 +25,7 @@ from scorer.worker.score_batch import Scored, Scoring
 from scorer.worker.score_records import Target
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
-SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
+SIGNATURE = parse_signature('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
 CARRY = [
     {"path": "amount", "type": "double"},
     {"path": "after.id", "as": "customer", "type": "string"},

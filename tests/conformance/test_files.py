@@ -16,6 +16,7 @@ from model_registry import package
 from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import ModelRefused
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedParts
@@ -41,7 +42,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def of_files(dtype: str, source: str | None, shape: Sequence[int] = (-1,), **more: Any) -> Signature:
     field = {"name": "v", "bytes": True, "max_length": MOST, **({"from": source} if source else {}), **more}
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [field]}
-    return Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -116,7 +117,7 @@ def test_what_another_bound_is_for_producers_and_readers() -> None:
 
 def made(folder: Path, signature: Mapping[str, Any], **values: Any) -> LoadedModel:
     found = package.read(folder, name="files", version="1", digest=f"sha256:{'1':0>64}")
-    assert found.signature == Signature.parse(json.dumps(signature))
+    assert found.signature == parse_signature(json.dumps(signature))
     return loader(minimal(model={"op_domains": DOMAINS}, batching={"max_events": 8}, **values))(found)
 
 

@@ -20,7 +20,7 @@ from model_registry.channels import history, roles
 from model_registry.errors import Corrupt, Misconfigured, RegistryError
 from model_registry.oci import manifest
 from model_registry.package import golden
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import bundle
 from model_registry.untrusted_input.documents import UnreadableDocument
 from publisher.audit import records as audited
@@ -381,7 +381,7 @@ DOCUMENTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "history": (MANIFEST, lambda data: history.decode(data, "prod", 1, "the entry")),
     "statement": (STATEMENT, bundle.parse_statement),
     "bundle": (b'{"mediaType":"a","dsseEnvelope":{"payload":"","payloadType":"a","signatures":[{"sig":""}]}}', bundle.parse),
-    "signature": (SIGNATURE, Signature.parse),
+    "signature": (SIGNATURE, parse_signature),
     "golden": (GOLDEN, lambda data: golden.parse_lines(data, None)),
 }
 

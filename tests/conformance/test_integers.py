@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import parse_lines
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.record_metadata import ListedParts
@@ -99,7 +100,7 @@ ARRAYS = signature_of(
     ("flat", "int32", [{"name": "flat", "array": True, "length": 3}]),
     ("limited", "uint8", ["limited", {"name": "absent", "default": 5}]),
 )
-SHAPED = Signature.parse(
+SHAPED = parse_signature(
     json.dumps(
         {
             "inputs": [

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import BackendMissing, ModelRefused
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Reason, Unsuited
@@ -73,7 +73,7 @@ def test_each_event_has_the_answer_that_it_has_alone(text: LoadedModel, session:
 
 @pytest.fixture(scope="module", params=FORMATS)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    signature = Signature.parse(json.dumps(TEXT))
+    signature = parse_signature(json.dumps(TEXT))
     configured, write = encode(request.param, signature, tmp_path_factory.mktemp("schemas"))
     return decoder_factory.decoder(configured, signature), write
 
@@ -122,7 +122,7 @@ anything = st.recursive(
 @pytest.mark.parametrize("dtype", ["int8", "float32", "string"])
 def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: list[int], dtype: str, value: Any) -> None:
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 3}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     if found.rows:
         (row,) = found.tensors["x"]
@@ -141,7 +141,7 @@ def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: 
 def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, value: Any) -> None:
     field = {"name": "x", "array": True, "max_length": 5, "required": required}
     tensor = {"tensor": "x", "dtype": "string", "shape": [-1], "fields": [field]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
     found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     assert (found.rows == [0]) is schema.is_valid({"x": value})
@@ -149,7 +149,7 @@ def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, va
 
 def test_the_json_schema_of_frames() -> None:
     tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 3], "fields": [{"name": "x", "array": True, "max_length": 5}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
     for good in ([], [1, 2, 3], [[1, 2, 3]] * 5, [0.5] * 15):
         assert schema.is_valid({"x": good}), good
@@ -221,6 +221,6 @@ def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
         loaded(tmp_path, buckets=[1, 8])
     with pytest.raises((ModelRefused, BackendMissing), match="tensorrt"):
         loaded(tmp_path, device="tensorrt")
-    signature = Signature.parse(json.dumps(TEXT))
+    signature = parse_signature(json.dumps(TEXT))
     with pytest.raises(Unsuited, match="carries a length that varies if one tensor of floats is all, not input_ids"):
         decoder_factory.decoder(settings_of("float32", id="header:ce_id"), signature)

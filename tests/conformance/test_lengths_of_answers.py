@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden, safety
 from model_registry.package.golden import Golden
-from model_registry.package.signature import Signature, SignatureError
+from model_registry.package.signature import SignatureError
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import ModelRefused
 from tests.conformance.lengths import loaded
 from tests.support import models
@@ -82,7 +83,7 @@ def test_every_event_is_scored_whatever_the_first_answer_has_as_length(
 
 def test_golden_examples_of_several_lengths_are_answered(tmp_path: Path) -> None:
     places(tmp_path / "model.onnx")
-    signature = Signature.parse(json.dumps(ANY))
+    signature = parse_signature(json.dumps(ANY))
     safety.check(tmp_path / "model.onnx", signature)
     assert run_golden.run(tmp_path / "model.onnx", signature, goldens(EVENTS, PLACES))
     with pytest.raises(Refused, match=r"golden example 2 must score \[2\] within 0.0, but scores \[1\]"):
@@ -92,7 +93,7 @@ def test_golden_examples_of_several_lengths_are_answered(tmp_path: Path) -> None
 def test_lengths_that_the_signature_does_not_state_are_named_at_push(tmp_path: Path) -> None:
     places(tmp_path / "model.onnx")
     with pytest.raises(Refused, match=r"output 'y' has the shapes \[\] and \[\d\] for two events") as caught:
-        run_golden.run(tmp_path / "model.onnx", Signature.parse(json.dumps(UNSTATED)), goldens(EVENTS, PLACES))
+        run_golden.run(tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED)), goldens(EVENTS, PLACES))
     assert caught.value.hint == 'write "shape": [-1] in that output; -1 is any length'
 
 
@@ -100,12 +101,12 @@ def test_an_answer_as_long_as_its_event(tmp_path: Path) -> None:
     repeated(tmp_path / "model.onnx")
     fed = X | {"shape": [1, -1], "fields": [{"name": "x", "array": True, "max_length": 9}]}
     document = {"inputs": [fed], "output": {"tensor": "y", "shape": [-1, 2]}}
-    signature = Signature.parse(json.dumps(document))
+    signature = parse_signature(json.dumps(document))
     safety.check(tmp_path / "model.onnx", signature)
     model = loaded(tmp_path, document)
     scores = model.score(model.decoder.decode(values([[1.0, 2.0], [3.0]])).tensors)
     assert [json.loads(one) for one in scores.encoded()] == [[[1, 2], [2, 4]], [[3, 6]]]
-    unstated = Signature.parse(json.dumps(document | {"output": {"tensor": "y"}}))
+    unstated = parse_signature(json.dumps(document | {"output": {"tensor": "y"}}))
     with pytest.raises(Refused, match=r'has the length of input \'x\' .* or write -1 for it in the "shape" of the output'):
         safety.check(tmp_path / "model.onnx", unstated)
 
@@ -123,7 +124,7 @@ def test_a_fixed_shape_is_checked_for_each_event(tmp_path: Path) -> None:
     golden = goldens(EVENTS[1:3], PLACES[1:3])
     with pytest.raises(Refused, match=r"output 'y' has shape \(2,\) for an event, and the signature reads \[1\]"):
         run_golden.run(
-            tmp_path / "model.onnx", Signature.parse(json.dumps(UNSTATED | {"output": {"tensor": "y", "shape": [1]}})), golden
+            tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED | {"output": {"tensor": "y", "shape": [1]}})), golden
         )
 
 
@@ -141,7 +142,7 @@ def test_several_outputs_of_which_one_has_any_length(tmp_path: Path) -> None:
 def test_a_threshold_is_no_rule_for_an_array_of_any_length() -> None:
     rule = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
     with pytest.raises(SignatureError, match=r"decision: the score is an array of any length, shape \[-1\]"):
-        Signature.parse(json.dumps(ANY | {"decision": rule}))
+        parse_signature(json.dumps(ANY | {"decision": rule}))
 
 
 def test_padded_texts_with_an_answer_for_each_token_are_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_padded_texts_with_an_answer_for_each_token_are_refused_with_the_remedy(
     document = {"inputs": [fed], "output": {"tensor": "y"}}
     with pytest.raises(Refused, match="has the shapes") as caught:
         run_golden.run(
-            tmp_path / "model.onnx", Signature.parse(json.dumps(document)), goldens([[1.0, 2], [3.0]], [[-1, -2], [-3]])
+            tmp_path / "model.onnx", parse_signature(json.dumps(document)), goldens([[1.0, 2], [3.0]], [[-1, -2], [-3]])
         )
     assert '"batch": false' in caught.value.hint
     lines = [{"event": {"x": x}, "score": [-one for one in x], "tolerance": 0} for x in ([1.0, 2.0], [3.0])]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Reason
 from tests.conformance.lengths import encode, loaded, scores, total
@@ -33,7 +33,7 @@ def test_any_axis_nested_and_flat_with_a_length_and_without_a_mask(
 
 def test_frames_come_nested_in_avro_too(tmp_path: Path) -> None:
     tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 2], "fields": [{"name": "x", "array": True, "max_length": 3}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     frames = {"type": "array", "items": {"type": "array", "items": "float"}}
     schema = {"type": "record", "name": "Event", "fields": [{"name": "x", "type": frames}]}
     (tmp_path / "event.avsc").write_text(json.dumps(schema))
@@ -78,7 +78,7 @@ def test_numbers_that_are_not_finite_in_an_array(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("shape", "multiple"), [([-1], 4), ([-1, 2], 8), ([2, -1], 8)])
 def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multiple: int) -> None:
     tensor = {"tensor": "x", "dtype": "float32", "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 4}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     decoder = decoder_factory.decoder(settings_of("float32", id="header:ce_id"), signature)
     rows = [np.arange(length * multiple // 4, dtype="<f4") for length in (0, 1, 4, 5)]
     decoded = decoder.decode([*(row.tobytes() for row in rows), b"123", np.full(multiple // 4, np.nan, "<f4").tobytes(), None])

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json import native_rows
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
@@ -70,7 +71,7 @@ def signature_of(fields: Sequence[dict[str, Any]], cut: int) -> Signature:
     """The fields as one tensor, or, where `cut` lies within, as two that share one field."""
     parts = [fields[: cut + 1], fields[cut:]] if 0 < cut < len(fields) else [fields]
     inputs = [{"tensor": f"t{at}", "dtype": "float32", "fields": list(part)} for at, part in enumerate(parts)]
-    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
 
 numbers = st.integers(0, 2**63).map(lambda seed: number_text(random.Random(seed)))
@@ -159,7 +160,7 @@ def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kin
         {"tensor": name, "dtype": "float32", **shape, "fields": [{"name": name, **kind}]}
         for name, kind, shape in zip(names, kinds, shapes, strict=True)
     ]
-    signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, fewest=None)
     named = list(zip(names, kinds, strict=True))
     good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * native_rows.FEWEST
@@ -236,7 +237,7 @@ def test_only_float32_of_one_length_is_scanned() -> None:
     varying = {"name": "a", "array": True, "max_length": 3}
     for dtype, field, shape in (("float64", scalar, {}), ("float64", array, {}), ("float32", varying, {"shape": [-1]})):
         inputs = [{"tensor": "x", "dtype": dtype, **shape, "fields": [field]}]
-        signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+        signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
         assert native_rows.ScannedRows.of_objects(signature, "id") is None
         assert native_rows.ScannedRows.of_arrays(signature) is None
     assert native_rows.ScannedRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model_registry.channels.channel import Resolution
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import PackedBatch
 from scorer.decoding.float32 import Float32Decoder
@@ -79,7 +79,7 @@ class Model:
         self.carry = carry
         fields = [{"name": "a", "required": False, "default": 0.25}]
         inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
-        self.signature = Signature.parse(json.dumps({"inputs": inputs, **output}))
+        self.signature = parse_signature(json.dumps({"inputs": inputs, **output}))
         self.factor = 1.0
         self.model = SimpleNamespace(signature=lambda: self.signature)
         self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
@@ -262,7 +262,7 @@ def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, Packe
 )
 def test_rows_of_float32_are_read_from_one_buffer_as_from_many(values: list[bytes | None]) -> None:
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]
-    decoder = Float32Decoder(Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), 100)
+    decoder = Float32Decoder(parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), 100)
     wanted, found = decoder.decode(values), decoder.decode(texts(values))
     assert found.rows == wanted.rows
     assert found.tensors["x"].tobytes() == wanted.tensors["x"].tobytes()

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from model_registry import package
 from model_registry.commands.prepare import prepare
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedParts
@@ -58,7 +58,7 @@ def made(folder: Path, answer: Mapping[str, Any], *, alone: bool, **values: Any)
     batch = ALONE if alone else {}
     document = {"inputs": [X | batch, GAIN | batch], **answer}
     models.package(folder, lambda path: three(path, alone=alone), document)
-    assert prepare(folder).package.signature == Signature.parse(json.dumps(document))
+    assert prepare(folder).package.signature == parse_signature(json.dumps(document))
     found = package.read(folder, name="pairs", version="1", digest=f"sha256:{'1':0>64}")
     return loader(minimal(batching={"max_events": 8}, **values))(found)
 
@@ -104,7 +104,7 @@ some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 
 def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
-    signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
+    signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
     decoder = decoder_factory.decoder(minimal(), signature)
     keys = [b"\1\0\2\0", b"\1\0", b"\1\0\2"]
     decoded = decoder.decode([b'{"x": [1, 2]}'] * 3, ListedParts(keys, [1] * 3, [None] * 3))
@@ -129,8 +129,8 @@ def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
 def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, bytes | None, bytes | None]]) -> None:
     shared = [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES, LENGTH]
     for inputs in ([GAIN, BYTES], shared, [X | {"axis": "x"}, BYTES | {"axis": "b"}, GAIN, LENGTH]):
-        signature = Signature.parse(json.dumps({**TOP, "inputs": inputs}))
-        assert Signature.parse(signature.to_json()) == signature
+        signature = parse_signature(json.dumps({**TOP, "inputs": inputs}))
+        assert parse_signature(signature.to_json()) == signature
         decoder = decoder_factory.decoder(minimal(output={"carry": ["x[0]"]}), signature)
         values, keys, gains = ([event[at] for event in events] for at in range(3))
         headers: list[Headers] = [None if one is None else [("gain", one)] for one in gains]
@@ -140,7 +140,7 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
 
 
 def test_examples_of_a_signature_are_events_of_it() -> None:
-    signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
+    signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
     event = example_event(signature)
     written = record(signature, event)
     assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden import parse_lines
 from model_registry.package.padding import MOST_STEPS, bucket
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.audit.event_audit import EventReport
 from publisher.audit.region_audit import RegionsReport
 from publisher.audit.relay_audit import CopyReport
@@ -93,26 +93,26 @@ def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
 def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     blocks = pages.blocks(SIGNATURE) | pages.blocks(LENGTHS) | pages.blocks("model_registry/docs/text-models.md")
     example = json.loads(blocks["golden"])
-    assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
-    given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
+    assert {field.name for field in parse_signature(blocks["signature"]).fields} == set(example["event"])
+    given = {one.tensor: one.given for one in parse_signature(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
-    answers = Signature.parse(blocks["answers"])
+    answers = parse_signature(blocks["answers"])
     score = json.loads(blocks["answers-score"])
     assert list(score) == [one.name for one in answers.outputs]
     assert [one["label"] for one in score["species"]] == ["dog", "cat"]
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
-    varying = Signature.parse(blocks["lengths"])
+    varying = parse_signature(blocks["lengths"])
     assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
     page = (ROOT / LENGTHS).read_text()
     buckets = sorted({bucket(length, 512) for length in range(65)})
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page
     assert f"at most {MOST_STEPS:,} tokens" in page
     assert set(example) == {"event", "score", "tolerance"}
-    (file,) = Signature.parse(blocks["files"]).fields
+    (file,) = parse_signature(blocks["files"]).fields
     assert (file.source, file.raw, file.max_length) == ("value", True, 2_000_000)
-    assert [field.source for field in Signature.parse(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
-    (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
-    assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
+    assert [field.source for field in parse_signature(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
+    (nested,) = parse_lines(blocks["paths-golden"].encode(), parse_signature(blocks["paths"]))
+    assert [look_up(nested.event, field.steps) for field in parse_signature(blocks["paths"]).fields] == [3, 8, 5]
 
 
 @pytest.mark.parametrize("page", ["README.md", OWN_MODEL])

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from training.snapshot.rows import Places, Rows
 
 NAMES = {"carrier": 16, "dest": 100}
-SIGNATURE = Signature.parse(
+SIGNATURE = parse_signature(
     b"""{"inputs": [
     {"tensor": "x", "dtype": "float32", "fields": [{"name": "delay", "required": false, "default": "nan"}, "distance", "hour"]},
     {"tensor": "carrier", "dtype": "string", "fields": ["carrier"]}, {"tensor": "dest", "dtype": "string", "fields": ["dest"]}],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from model_registry.commands.prepare import answered, prepare
 from model_registry.onnx_tools.run_golden import Loaded
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from tests.network.rows import SIGNATURE, made, of
 from training.recipes.network import Network, Perceptron
@@ -184,7 +185,7 @@ def test_a_name_never_seen_is_like_a_rare_one(tmp_path: Path) -> None:
     assert (model.scores({tensor: values[4:44] for tensor, values in tensors.items()}) != scores[0]).any()
 
 
-SHAPES = Signature.parse(
+SHAPES = parse_signature(
     b"""{"inputs": [
     {"tensor": "ids", "dtype": "int64", "fields": ["a", "b"]}, {"tensor": "on", "dtype": "bool", "fields": ["c"]},
     {"tensor": "grid", "dtype": "float64", "fields": [{"name": "g", "array": true, "length": 6}], "shape": [2, 3]},

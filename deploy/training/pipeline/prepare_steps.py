@@ -6,6 +6,7 @@ from pathlib import Path
 
 from model_registry.errors import Refused
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.errors import USAGE, Fatal
 from training import environment
 from training.pipeline.journal import Journal
@@ -65,7 +66,7 @@ def _champions(run: Run) -> Signature | None:
 def _stated(path: Path) -> Signature:
     """Raises Fatal (2)."""
     try:
-        return Signature.parse(path.read_bytes())
+        return parse_signature(path.read_bytes())
     except (OSError, Refused) as error:
         raise Fatal(f"signature {path}: {error}", "see model_registry/docs/signature.md", USAGE) from None
 

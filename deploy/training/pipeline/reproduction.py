@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from model_registry.channels import channel
 from model_registry.errors import Refused
 from model_registry.package import MODEL
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import attestation
 from model_registry.signing.predicates import PROVENANCE
 from model_registry.stores import resolve_index
@@ -72,7 +72,7 @@ def begin(training: Training, settings: Settings, version: str, progress: Progre
     copied = dataset.pull(here.store, dataset.of_version(here.store, digest), run.records)
     if copied.digest != found.dataset:
         raise Refused(f"{digest}: its snapshot is {copied.digest}, and it was made from {found.dataset}", _HINT)
-    signature = Signature.parse(msgspec.json.encode(outside.signature)).to_json()
+    signature = parse_signature(msgspec.json.encode(outside.signature)).to_json()
     now_ms = copied.frozen.now_ms
     run.journal.write("plan", Plan(now_ms, outside.config, signature, None, found.environment), 0, now_ms)
     run.journal.write("freeze", copied.frozen, 0, now_ms)

@@ -15,6 +15,7 @@ from model_registry.channels.channel import Resolution
 from model_registry.oci import digests, reference
 from model_registry.package import Package
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from model_registry.signing.keys import PrivateKey, read_password, read_private
 from model_registry.signing.policy import read
 from model_registry.signing.signatures import TrustedKey
@@ -84,7 +85,7 @@ class Run:
 
     @cached_property
     def signature(self) -> Signature:
-        return Signature.parse(self.plan.signature)
+        return parse_signature(self.plan.signature)
 
     @cached_property
     def frozen(self) -> Frozen:
@@ -111,7 +112,7 @@ class Run:
         except Unsuited as error:
             told = f"input.format {self.settings.input.format} does not suit the signature: {error}"
             raise Fatal(told, "name the signature that does: signature", USAGE) from None
-        others = [] if self.plan.champion is None else [Signature.parse(self.plan.champion)]
+        others = [] if self.plan.champion is None else [parse_signature(self.plan.champion)]
         return join_labels.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder, others)
 
     @cached_property

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.native.load import native
 from tests.benchmarks.bench.components import cost, numbers
@@ -37,7 +38,7 @@ def events(content: str, count: int) -> tuple[Signature, list[bytes]]:
     drawn = np.random.default_rng(1).normal(size=(count, width))
     rows = (drawn if places is None else drawn.round(places)).tolist()
     values = [json.dumps({"id": f"event-{n}", **dict(zip(names, row, strict=True))}).encode() for n, row in enumerate(rows)]
-    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), values
+    return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), values
 
 
 def measured(content: str, batches: Sequence[int], rounds: int, least: float = LEAST_SECONDS) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from tests.support import models
 
 POOL = 200  # distinct events; their ids differ
@@ -41,7 +42,7 @@ class Workload:
     def signature(self) -> Signature:
         fields = [{"name": "x", "array": True, "length": self.features}] if self.array else self.names
         inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
-        return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+        return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
     def package(self, folder: Path, seed: int = 0) -> Path:
         """A model version; another seed gives other weights."""

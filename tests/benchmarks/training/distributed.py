@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.demo import flights
 from tests.network.rows import of
 from tests.support.environment import ROOT
@@ -41,7 +41,7 @@ WAYS = ("one", "tree", "ring", "server")
 SERVER, WARM = 2, 3
 SECONDS = 10.0
 EPOCHS, HELD_OUT = 9, 10_000
-SIGNATURE = Signature.parse(
+SIGNATURE = parse_signature(
     b"""{"inputs": [{"tensor": "x", "dtype": "float32", "fields": [{"name": "dep_delay", "required": false, "default": "nan"},
     "distance", "hour", "minute", "day_of_week", "scheduled_minutes"]}, {"tensor": "carrier", "dtype": "string", "fields":
     ["carrier"]}, {"tensor": "origin", "dtype": "string", "fields": ["origin"]}, {"tensor": "dest", "dtype": "string", "fields":

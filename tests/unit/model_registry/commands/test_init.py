@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from model_registry.errors import Refused
 from model_registry.package import binary_fields, placeholders
 from model_registry.package.placeholders import BLANK
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from tests.support import detector, images, models
 from tests.unit.model_registry.conftest import answer, run
 from tests.unit.model_registry.onnx_tools.test_remove_zipmap import zipped
@@ -189,7 +189,7 @@ def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
     made = folder / "colour-1.0.0"
     text = (made / "signature.json").read_text()
     (made / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
-    assert Signature.parse((made / "signature.json").read_text()) == Signature.parse(json.dumps(images.COLOUR))
+    assert parse_signature((made / "signature.json").read_text()) == parse_signature(json.dumps(images.COLOUR))
     (made / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
     golden = json.loads((made / "golden.jsonl").read_text())
     (made / "golden.jsonl").write_text(json.dumps(golden | {"score": [1, 2, 3]}) + "\n")
@@ -227,7 +227,7 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
     written(folder / "events.jsonl", [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, 1.0, 0.0]}])
     made = answer("init", "detector.onnx", "--labels", "labels.txt", "--example", "events.jsonl")
     assert "no score is read from best, word, sure, anchors" in made["notes"]
-    found = Signature.parse((folder / "detector-1.0.0" / "signature.json").read_bytes())
+    found = parse_signature((folder / "detector-1.0.0" / "signature.json").read_bytes())
     assert [(one.name, one.shape, one.top) for one in found.outputs] == [("boxes", (2, 4), None), ("p", None, 3)]
     (folder / "detector-1.0.0" / "README.md").write_text("# detector\n")
     assert answer("push", "detector-1.0.0", "oci:./registry/detector:1.0.0")["golden_examples"] == 2

@@ -12,7 +12,7 @@ from model_registry.onnx_tools import draft, draft_events, draft_outputs
 from model_registry.onnx_tools.tensors import Tensor
 from model_registry.package import placeholders
 from model_registry.package.placeholders import BLANK
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 
 B = "N"
 FLIGHTS: list[dict[str, Any]] = [
@@ -40,7 +40,7 @@ FLIGHTS: list[dict[str, Any]] = [
 def test_fields_are_found_by_name_or_shape(tensor: Tensor, fields: list[Any], more: dict[str, Any]) -> None:
     (found,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
     assert found == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
-    Signature.parse(json.dumps({"inputs": [found], "output": {"tensor": "y"}}))
+    parse_signature(json.dumps({"inputs": [found], "output": {"tensor": "y"}}))
 
 
 def test_lengths_that_differ_are_lengths_that_vary() -> None:
@@ -66,7 +66,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
         one["fields"][0]["max_length"] = 5
         one["pad"] = 0
     found[1]["marks"] = "padding"
-    Signature.parse(json.dumps({"inputs": found, "output": {"tensor": "y"}}))
+    parse_signature(json.dumps({"inputs": found, "output": {"tensor": "y"}}))
 
 
 def test_bytes_are_found_in_base64() -> None:
@@ -153,7 +153,7 @@ def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[d
     document, _ = draft.inputs(found, draft_events.values(events))
     whole = {"inputs": document, **draft_outputs.answers([Tensor("y", "float32", (B, 1))], [])}
     if not any(placeholders.in_document(whole)):
-        parsed = Signature.parse(json.dumps(whole))
+        parsed = parse_signature(json.dumps(whole))
         assert {one.tensor for one in parsed.inputs} == {one.name for one in found}
 
 
@@ -182,7 +182,7 @@ def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected:
     found = draft_outputs.answers(outputs, labels)
     assert found == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
-    Signature.parse(json.dumps({"inputs": inputs, **found}))
+    parse_signature(json.dumps({"inputs": inputs, **found}))
 
 
 @pytest.mark.parametrize("label", [(B,), (1,)])

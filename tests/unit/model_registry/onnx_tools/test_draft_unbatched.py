@@ -8,7 +8,7 @@ import pytest
 from model_registry.onnx_tools import draft, draft_events, draft_unbatched
 from model_registry.onnx_tools.tensors import Tensor
 from model_registry.package import placeholders
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 
 Y = Tensor("y", "float32", ("n", 1))
 
@@ -70,7 +70,7 @@ def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any],
         if isinstance(field, dict) and "max_length" in field:
             field["max_length"] = 64
     whole["fields"] = [one for one in whole["fields"] if not placeholders.is_gap(one)]
-    assert Signature.parse(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
+    assert parse_signature(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
 
 
 def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
@@ -82,7 +82,7 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
     assert "pad" not in ids
     assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
     ids["fields"][0]["max_length"], mask["marks"] = 64, "values"
-    assert Signature.parse(json.dumps({"inputs": [ids, mask], "output": {"tensor": "y"}})).alone
+    assert parse_signature(json.dumps({"inputs": [ids, mask], "output": {"tensor": "y"}})).alone
 
 
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:

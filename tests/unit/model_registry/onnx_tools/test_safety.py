@@ -19,6 +19,7 @@ from model_registry.package import placeholders
 from model_registry.package.golden import Golden
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
+from model_registry.package.signature_schema import parse_signature
 
 X, Y = Tensor("x", "float32", ("N", 2)), Tensor("y", "float32", ("N", 1))
 
@@ -170,7 +171,7 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
     for shape in shapes:
         assert derive([X], [Tensor("y", "float32", shape)]).outputs == (Output(None, "y"),)
     for signature in (pixels, columns, image, boxes):
-        assert Signature.parse(signature.to_json()) == signature
+        assert parse_signature(signature.to_json()) == signature
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
     image, rate, state = ("N", 3, "H", 8), (), (2, "K")
     with pytest.raises(Underivable) as caught:
         derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
-    signature = Signature.parse(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
+    signature = parse_signature(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
         ("x", (None, 3, -1, 8), None),
         ("r", (), 5),
@@ -220,7 +221,7 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     document["inputs"][3]["axis"] = "time"
     document["inputs"][0]["pad"] = document["inputs"][2]["pad"] = 0
     document["inputs"][1]["marks"] = "values"
-    found = Signature.parse(json.dumps(document))
+    found = parse_signature(json.dumps(document))
     assert [(one.given, one.pad, one.mask_of) for one in found.inputs] == [
         ((None, -1), 0, None),
         ((None, -1), None, "input_ids"),
@@ -233,7 +234,7 @@ def test_a_skeleton_holds_what_is_known() -> None:
     with pytest.raises(Underivable) as caught:
         derive([X, Tensor("c", "string", (None, 1))], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))])
     filled = caught.value.skeleton.replace(f'"{BLANK}"', "1")
-    signature = Signature.parse(filled)
+    signature = parse_signature(filled)
     assert [tensor.tensor for tensor in signature.inputs] == ["x", "c"]
     assert signature.outputs == (Output(None, "p", 1),)
 

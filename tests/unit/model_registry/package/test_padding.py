@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from model_registry.package.model_inputs import Feeding, neutral_rows, ragged
 from model_registry.package.padding import LEAST, MOST_ELEMENTS, MOST_STEPS, RUN, Lengths, bucket, joined, together
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 
 FIELD = {"name": "x", "array": True, "max_length": 600}
 X: dict[str, Any] = {"tensor": "x", "dtype": "float32", "shape": [-1], "pad": -1, "fields": [FIELD]}
@@ -21,7 +22,7 @@ lengths = st.lists(st.integers(0, 600), min_size=1, max_size=60)
 
 
 def signature(*inputs: Any) -> Signature:
-    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
 
 def rows(sizes: list[int]) -> dict[str, NDArray[Any]]:

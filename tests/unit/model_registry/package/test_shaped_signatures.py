@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from model_registry.package.signature import InputField, Signature, SignatureError, TensorInput
+from model_registry.package.signature import InputField, SignatureError, TensorInput
+from model_registry.package.signature_schema import parse_signature
 from tests.unit.model_registry.package.test_signature import GOOD
 
 
@@ -15,11 +16,11 @@ def test_signatures_without_shapes_are_written_as_before() -> None:
         {"tensor": "p", "dtype": "uint8", "fields": [{"name": "p", "required": True, "array": True, "length": 784}]},
     ]
     text = json.dumps({"inputs": inputs, "output": {"tensor": "y"}, "labels": None, "decision": None}, separators=(",", ":"))
-    assert Signature.parse(text).to_json() == text
+    assert parse_signature(text).to_json() == text
 
 
 def one_tensor(**tensor: Any) -> TensorInput:
-    return Signature.parse(
+    return parse_signature(
         json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "float32", **tensor}, *GOOD["inputs"][1:]]})
     ).inputs[0]
 
@@ -40,7 +41,7 @@ def test_constants() -> None:
     assert one_tensor(value=[[1, "nan"]], batch=False).given == (1, 2)
     filled = one_tensor(value=0, shape=[2, 1, 128], batch=False)
     assert (filled.given, filled.value, filled.width) == ((2, 1, 128), 0.0, 256)
-    signature = Signature.parse(
+    signature = parse_signature(
         json.dumps(GOOD | {"inputs": [*GOOD["inputs"], {"tensor": "k", "dtype": "bool", "value": False}]})
     )
     assert [one.tensor for one in signature.fed] == ["x", "carrier"]
@@ -87,7 +88,7 @@ def test_every_mistake_in_a_shape_is_named(tensor: dict[str, Any], message: str)
 
 def test_constants_alone_are_refused() -> None:
     with pytest.raises(SignatureError, match="all are constants; at least one tensor takes a field of the event"):
-        Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "value": 1}]}))
+        parse_signature(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "value": 1}]}))
 
 
 def test_a_field_has_one_shape() -> None:
@@ -95,4 +96,4 @@ def test_a_field_has_one_shape() -> None:
         {"tensor": name, "dtype": "int8", "shape": shape, "fields": [IMAGE]} for name, shape in (("x", [2, 3]), ("y", [3, 2]))
     ]
     with pytest.raises(SignatureError, match="another dtype, default, path, origin, length or shape"):
-        Signature.parse(json.dumps(GOOD | {"inputs": inputs}))
+        parse_signature(json.dumps(GOOD | {"inputs": inputs}))

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from model_registry.package.event_tree import placed
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature, SignatureError
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
@@ -38,7 +39,7 @@ def signature(*fields: Any, dtype: str = "float32") -> Signature:
         {"tensor": f"t{at}", "dtype": field.pop("dtype", dtype), "shape": field.pop("shape", None), "fields": [field]}
         for at, field in enumerate({"name": one} if isinstance(one, str) else dict(one) for one in fields)
     ]
-    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
 
 A, B = {"name": "a"}, {"name": "b", "default": 1}

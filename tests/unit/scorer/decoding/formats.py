@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from model_registry.package.event_tree import placed
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import PADDING, Texts
 from scorer.native.load import native
@@ -21,7 +22,7 @@ WIDTH = 40
 
 def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
     stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
-    return Signature.parse(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
 
 
 B = {"name": "b", "default": "nan"}
@@ -61,7 +62,7 @@ def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
     for tensor in document["inputs"]:
         stated = [{"name": one} if isinstance(one, str) else one for one in tensor["fields"]]
         tensor["fields"] = [one | ({"path": paths[one["name"]]} if one["name"] in paths else {}) for one in stated]
-    return Signature.parse(json.dumps(document))
+    return parse_signature(json.dumps(document))
 
 
 def nested(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decimals
 from scorer.decoding.json.decoder import IdField, JsonDecoder
 from scorer.decoding.types import Reason
@@ -74,7 +74,7 @@ def vector_decoder(dtype: str, field: dict[str, Any]) -> JsonDecoder:
     shape = field.get("shape")
     stated = {"tensor": "v", "dtype": dtype, "fields": [{key: one for key, one in field.items() if key != "shape"}]}
     document = {"inputs": [stated | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
-    return JsonDecoder(Signature.parse(json.dumps(document)), None, 1_000)
+    return JsonDecoder(parse_signature(json.dumps(document)), None, 1_000)
 
 
 @pytest.mark.parametrize("field", VECTORS, ids=lambda field: str(field.get("shape")))

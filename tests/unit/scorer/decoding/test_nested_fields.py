@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
@@ -25,7 +26,7 @@ LARGEST = 1 << 20
 
 def signature(dtype: str = "float32", shape: tuple[int, ...] = (2, 3), **field: Any) -> Signature:
     fed = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "v", "array": True} | field]}
-    return Signature.parse(json.dumps({"inputs": [fed], "output": {"tensor": "y"}}))
+    return parse_signature(json.dumps({"inputs": [fed], "output": {"tensor": "y"}}))
 
 
 def decoded(event: Any, of: Signature) -> Decoded:
@@ -174,7 +175,7 @@ def test_an_array_of_a_shape_beside_other_fields() -> None:
         {"tensor": "n", "dtype": "int64", "shape": [], "fields": ["n"]},
         {"tensor": "k", "dtype": "int64", "value": 3},
     ]
-    of = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    of = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     found = JsonArrayDecoder(of, LARGEST).decode([b"[[[1, 2]], 7]", b"[[3, 4], 8]", b"[[[5, 6], 7]"])
     assert {name: one.tolist() for name, one in found.tensors.items()} == {"x": [[1, 2], [3, 4]], "n": [[7], [8]]}
     assert [one.reason for one in found.rejected.values()] == [Reason.MALFORMED]

@@ -8,12 +8,13 @@ import pytest
 
 from model_registry.package.model_inputs import Feeding, ragged
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.backends import InferenceFailed
 from scorer.models.length_bucketing import Runs
 
 FIELD = {"name": "x", "array": True, "max_length": 512}
 X = {"tensor": "x", "dtype": "float32", "shape": [-1], "pad": 0, "fields": [FIELD]}
-SIGNATURE = Signature.parse(json.dumps({"inputs": [X], "output": {"tensor": "y"}}))
+SIGNATURE = parse_signature(json.dumps({"inputs": [X], "output": {"tensor": "y"}}))
 
 
 class Summing:

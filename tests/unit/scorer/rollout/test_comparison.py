@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.errors import Retriable
 from publisher.kafka.topics import Bounds
 from scorer.backends import InferenceFailed
@@ -197,7 +197,7 @@ def test_rules_and_the_verdict() -> None:
     assert passed([([1.0], [2.0])] * 10) == (True, [])  # neither numbers nor decisions: errors alone
 
 
-NAMED = Signature.parse(
+NAMED = parse_signature(
     orjson.dumps(
         {
             "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}],

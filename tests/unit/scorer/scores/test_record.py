@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.kafka.source_position import parse
 from scorer.consumer.offset_metadata import Mark
 from scorer.dead_letters.headers import dead_headers
@@ -21,7 +22,7 @@ texts = st.text(max_size=8)
 
 
 def signature(**changes: Any) -> Signature:
-    return Signature.parse(json.dumps(ONE | changes))
+    return parse_signature(json.dumps(ONE | changes))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

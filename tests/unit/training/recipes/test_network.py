@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from publisher.errors import USAGE, Fatal
 from training.recipes.network import Network, job_files
 from training.recipes.network.encoding import RARE, learned
@@ -26,7 +27,7 @@ ONE = {"tensor": "p"}
 
 
 def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signature:
-    return Signature.parse(json.dumps({"inputs": inputs or [X, NAMES], "output": output, "labels": None, **more}))
+    return parse_signature(json.dumps({"inputs": inputs or [X, NAMES], "output": output, "labels": None, **more}))
 
 
 @pytest.mark.parametrize(

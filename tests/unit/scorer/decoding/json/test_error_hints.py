@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.types import Reason
 
 EVENT: dict[str, Any] = {"a": 1.0, "b": 2.0}
-SIGNATURE = Signature.parse(
+SIGNATURE = parse_signature(
     json.dumps({"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}], "output": {"tensor": "y"}})
 )
 TEXT = json.dumps(EVENT).encode()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from model_registry.package.json_path import parse
-from model_registry.package.signature import Signature
+from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.arrays import JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import IdField, JsonDecoder
 from scorer.decoding.json.passthrough import JsonCarried
@@ -110,7 +110,7 @@ def test_a_byte_order_mark_is_ignored_and_other_encodings_are_not_utf8_or_malfor
 @pytest.mark.parametrize("inside", ["", "NaN", HALF])
 def test_no_depth_of_a_field_that_is_read_is_fatal(dtype: str, depth: int, inside: str) -> None:
     stated = {"tensor": "x", "dtype": dtype, "shape": [2, 2], "fields": [{"name": "a", "array": True}]}
-    signature = Signature.parse(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
+    signature = parse_signature(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
     value = f'{{"a": {"[" * depth}{inside}{"]" * depth}}}'.encode()
     poison = JsonDecoder(signature, None, 100_000).decode([value]).rejected[0]
     assert poison.reason in (Reason.WRONG_TYPE, Reason.MALFORMED)
