@@ -1,0 +1,130 @@
+"""A class name exists once in the product, so that a reader who meets it knows which class is meant."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tests.packaging.house.test_tree import tracked
+from tests.support.environment import ROOT
+
+FOLDERS = ("scorer", "publisher", "model_registry", "deploy")
+KNOWN: set[str] = {
+    "Answer",
+    "Answers",
+    "Batch",
+    "Chunk",
+    "Client",
+    "Column",
+    "Columns",
+    "Compared",
+    "Comparison",
+    "Constant",
+    "Decision",
+    "Device",
+    "Difference",
+    "Differences",
+    "Encoding",
+    "End",
+    "Entry",
+    "Evidence",
+    "Expected",
+    "Exported",
+    "Finding",
+    "Interval",
+    "Job",
+    "Judged",
+    "Kept",
+    "Kind",
+    "Lane",
+    "Limits",
+    "Loaded",
+    "Look",
+    "Move",
+    "Named",
+    "Names",
+    "Overtaken",
+    "Part",
+    "Parts",
+    "Place",
+    "Plan",
+    "Polled",
+    "Prepared",
+    "Progress",
+    "Proof",
+    "Queued",
+    "Recipe",
+    "Record",
+    "Refusal",
+    "Refusals",
+    "Refused",
+    "Rows",
+    "Rule",
+    "Rules",
+    "Run",
+    "Sandbox",
+    "ScoreRecord",
+    "Scored",
+    "Selection",
+    "Side",
+    "Sighting",
+    "Source",
+    "Split",
+    "Standing",
+    "Start",
+    "State",
+    "Step",
+    "Stretch",
+    "Summary",
+    "Suspects",
+    "Swap",
+    "Taken",
+    "Tally",
+    "Target",
+    "Told",
+    "Topic",
+    "Training",
+    "Unfit",
+    "Unreadable",
+    "Verdict",
+    "Version",
+    "Watch",
+    "Window",
+    "_Calls",
+    "_Definition",
+    "_Document",
+    "_Entry",
+    "_Known",
+    "_Note",
+    "_Probe",
+    "_Provenance",
+    "_Running",
+    "_Search",
+    "_Version",
+    "_Worker",
+}
+"""Names that several files give to classes of theirs. An entry is removed once its name is unique; none is added."""
+
+
+def class_names(sources: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Return the files that define a class of each name, of (file, its source)."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for file, source in sources:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].add(file)
+    return files
+
+
+def test_class_names_are_unique_in_the_product() -> None:
+    paths = [path for path in tracked() if path.parts[0] in FOLDERS and path.suffix == ".py"]
+    names = class_names((str(path), (ROOT / path).read_text()) for path in paths)
+    repeated = {name: sorted(files) for name, files in names.items() if len(files) > 1}
+    assert {name: files for name, files in repeated.items() if name not in KNOWN} == {}
+    assert KNOWN - repeated.keys() == set(), "these names are unique: remove them from KNOWN"
+
+
+def test_a_repeated_name_is_found_in_nested_and_private_classes() -> None:
+    names = class_names(
+        [("a.py", "class A:\n    class B: ..."), ("b.py", "def f():\n    class B: ..."), ("c.py", "class _B: ...")]
+    )
+    assert names == {"A": {"a.py"}, "B": {"a.py", "b.py"}, "_B": {"c.py"}}
