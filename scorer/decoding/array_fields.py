@@ -1,5 +1,6 @@
 """Array fields that have a shape: an event carries their elements flat, row by row, or nested as the shape says."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -25,12 +26,15 @@ class Shaped:
         self._dtype = np.dtype(held(field.dtype))
         self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
-    def row(self, value: Any) -> NDArray[Any]:
-        """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
-        if not isinstance(value, list):
-            return np.frombuffer(value, "<f8").astype(self._dtype)
-        found = converted_list(value, self._types[is_nested(value)], len(self._field.shape or ()))
-        return as_array(found, self._dtype).reshape(self._field.array or 0)
+    def tensor(self, rows: Sequence[list[Any]]) -> NDArray[Any]:
+        """Return the flat elements of each list as (B, n). Raises ValueError, TypeError or OverflowError."""
+        if not rows:
+            return np.empty((0, self._field.array or 0), self._dtype)
+        return np.stack([self._row(row) for row in rows])
+
+    def _row(self, value: list[Any]) -> NDArray[Any]:
+        converted = converted_list(value, self._types[is_nested(value)], len(self._field.shape or ()))
+        return as_array(converted, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
         """What is wrong with an array: see `array_poison`."""

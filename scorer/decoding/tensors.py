@@ -1,5 +1,6 @@
 """Rows of values to the tensors that a signature names: packed at once where all are there, filled in where one is not."""
 
+import contextlib
 import struct
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import field_sources
-from model_registry.package.dtypes import FLOAT_LIMITS, held
+from model_registry.package.dtypes import held
 from model_registry.package.padding import Lengths
 from model_registry.package.signature import Signature, TensorInput
 from scorer.decoding.array_fields import SHOWN, Shaped, array_poison
@@ -109,22 +110,15 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
     return select(Decoded(rows, ids, tensors, rejected), order)
 
 
-def all_float(signature: Signature) -> bool:
-    """Whether there are tensors, and an event is a row of floats, as many in each."""
-    fed = signature.fed
-    return bool(fed) and all(t.dtype in FLOAT_LIMITS and not t.varies and not t.fields[0].raw for t in fed)
-
-
 def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
     """Rows of `width` numbers each, little-endian, as one (B, width) array."""
     return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
 
 
 class _Builder:
-    """Rows of decoded values to one tensor.
+    """Builds one tensor from rows of decoded values.
 
-    The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64; that of a
-    field of bytes is bytes.
+    The value of an array field is a list of numbers, nested if the field has a shape; the value of a field of bytes is bytes.
     """
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
@@ -141,6 +135,9 @@ class _Builder:
             self._pick = itemgetter(*columns)
         code = PACK_CODES.get(tensor.dtype)
         self._packer = struct.Struct(f"<{len(columns)}{code}") if code and not self._array else None
+        self._array_packer: struct.Struct | None = None  # twice as quick as np.array() over lists of floats
+        if self._dtype.kind == "f" and self._array and self._raw is None and self._varying is None:
+            self._array_packer = struct.Struct(f"<{tensor.fields[0].array}d")
         self._integer_packer: struct.Struct | None = None  # of the integers of an event, a row or an array
         if self._dtype.kind in "iu" and self._raw is None and self._varying is None:
             self._integer_packer = row_packer(tensor.dtype, tensor.fields[0].array or len(columns))
@@ -236,14 +233,15 @@ class _Builder:
         if not field.required:
             picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._shaped is not None and any(isinstance(row, list) for row in picked):
-                return np.stack([self._shaped.row(row) for row in picked])
-            if picked and not any(isinstance(row, list) for row in picked):
-                return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
+            if self._shaped is not None:
+                return self._shaped.tensor(picked)
             if self._integer_packer is not None:
                 return self._integers(self._integer_packer.pack, picked)
-            lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]
-            return np.array(lists, self._dtype).reshape(len(picked), field.array or 0)
+            if self._array_packer is not None:
+                with contextlib.suppress(struct.error, OverflowError):
+                    pack = self._array_packer.pack
+                    return matrix([pack(*row) for row in picked], field.array or 0, "<f8").astype(self._dtype)
+            return np.array(picked, self._dtype).reshape(len(picked), field.array or 0)
 
     def _filled(self, row: Row) -> list[Any]:
         values = list(row)

@@ -1,7 +1,7 @@
-"""JSON objects to tensors. The native scanner reads plain objects of float32, and simdjson arrays of floats, straight into the
-tensor. msgspec reads all other events."""
+"""JSON objects to tensors.
 
-from collections.abc import Iterable, Sequence
+The native scanner reads plain objects of float32 straight into the tensors. msgspec reads all other events.
+"""
 
 import msgspec
 
@@ -10,9 +10,7 @@ from scorer.decoding.batch import Headers
 from scorer.decoding.json.msgspec_rows import JsonRows, an_object
 from scorer.decoding.json.native_rows import FEWEST, ScannedRows
 from scorer.decoding.json.schema_id_prefix import without_prefix
-from scorer.decoding.json.simdjson_arrays import FloatArrays, wide
-from scorer.decoding.row_schema import Fields, as_tuple
-from scorer.decoding.tensors import Row
+from scorer.decoding.row_schema import Fields
 from scorer.decoding.types import Poison
 
 
@@ -28,20 +26,8 @@ class JsonDecoder(JsonRows):
     ) -> None:
         fields = Fields(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
-        self._arrays = FloatArrays(fields) if wide(signature) and not fields.nested else None
         if fewest is not None and not fields.nested:
             self.scanned, self.fewest = ScannedRows.of_objects(signature, fields.id_name), fewest
-
-    def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
-        if self._arrays is None:
-            return super()._rows(values)
-        read = self._arrays.read
-        return (read(value) or self._unread(value) for value in values)
-
-    def _unread(self, value: bytes) -> Row:
-        """An event that simdjson is not certain about."""
-        value.decode("utf-8")
-        return as_tuple(self._decode(value))
 
 
 class IdField:

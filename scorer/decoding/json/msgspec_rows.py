@@ -1,6 +1,6 @@
 """What the JSON formats share: whole batches through one compiled msgspec decoder, single events where one of them is bad."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -43,16 +43,10 @@ class JsonRows:
         return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
 
     def _otherwise(self, values: Sequence[bytes]) -> Decoded:
+        """Decode by the compiled decoder, or one by one if an event is bad."""
         try:
-            found = self._whole(values)
-        except FAULTS:
-            found = None
-        return found or self._by_msgspec(values)
-
-    def _by_msgspec(self, values: Sequence[bytes]) -> Decoded:
-        """A batch of events of a fitting size by the compiled decoder, singly where one of them is bad."""
-        try:
-            return self._fields.decoded(self._rows(values))
+            check_utf8(values)
+            return self._fields.decoded(map(self._row, map(self._decode, values)))
         except FAULTS:
             return self._singly(values)
 
@@ -63,14 +57,6 @@ class JsonRows:
             if isinstance(poison, NotFinite):
                 decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {error_hints.NO_NAN}")
         return decoded
-
-    def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
-        """The batch by a quicker way, or None where it is not certain to say the same."""
-        return None
-
-    def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
-        check_utf8(values)
-        return map(self._row, map(self._decode, values))
 
     def row(self, value: bytes) -> Row:
         """Read one event by msgspec; if msgspec rejects it, leniently: `checked` rejects what is wrong in fields that are read.

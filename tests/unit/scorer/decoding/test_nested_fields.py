@@ -125,34 +125,13 @@ def test_a_default_fills_the_array() -> None:
         np.testing.assert_array_equal(found.tensors["x"], [[filled] * 6, [filled] * 6, [1, 2, 3, 4, 5, 6]])
 
 
-def test_wide_flat_arrays_still_take_the_quick_way_beside_nested_ones() -> None:
+def test_an_array_may_be_flat_beside_nested_ones() -> None:
     of = signature(shape=(8, 8))
     x = np.arange(64, dtype=np.float64)
     values = [json.dumps({"v": one}).encode() for one in (x.tolist(), x.reshape(8, 8).tolist())]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert JsonDecoder(of, None, LARGEST).decode(values).tensors["x"].tolist() == [x.tolist()] * 2
-
-
-NESTED = json.dumps({"id": "a", "v": np.arange(64).reshape(8, 8).tolist(), "w": 1})
-
-
-@given(st.integers(0, len(NESTED) - 1), st.integers(0, 12), st.text('[],"{}:.0123456789 vwxe-\\\\', max_size=4))
-def test_the_quick_way_takes_no_nested_array_that_the_other_refuses(at: int, cut: int, put: str) -> None:
-    quick, slow = (JsonDecoder(signature(shape=(8, 8)), "id", LARGEST) for _ in range(2))
-    slow._arrays = None
-    value = (NESTED[:at] + put + NESTED[at + cut :]).encode()
-    found, wanted = quick.decode([value]), slow.decode([value])
-    assert found.tensors["x"].tolist() == wanted.tensors["x"].tolist()
-    assert [(one.reason, str(one)) for one in found.rejected.values()] == [
-        (one.reason, str(one)) for one in wanted.rejected.values()
-    ]
-
-
-def test_a_nested_array_goes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = JsonDecoder(signature(shape=(8, 8)), "id", LARGEST)
-    monkeypatch.setattr(decoder, "_unread", lambda value: pytest.fail(f"{value!r} is read the slow way"))
-    assert decoder.decode([NESTED.encode()]).tensors["x"].tolist() == [list(range(64))]
 
 
 ARRAYS: list[Decoder] = [JsonArrayDecoder(signature(), LARGEST), JsonEnvelopeDecoder(signature(), "id", LARGEST)]
