@@ -9,11 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pydantic_core import PydanticCustomError
-
-FAULT = "client_property"
-"""The type of a fault that `check` finds, as pydantic reports it."""
-
 _OFFSETS = "offsets are committed together with the scores, or an event is lost or answered twice after a crash"
 _GROUP = "all scorers of a group need the same protocol, which `group_protocol` sets"
 _DURABLE = "a record counts as written once all in-sync replicas have it, in order and once"
@@ -254,18 +249,29 @@ def faults(extra: Mapping[str, object]) -> dict[str, str]:
     return {key: text for key, text in found.items() if text is not None}
 
 
+class PropertyFaults(ValueError):
+    """Properties that `extra` must not state. `faults` has the reason and the remedy for each."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__(property_lines("extra", faults))
+        self.faults = faults
+
+
+def property_lines(section: str, faults: Mapping[str, str]) -> str:
+    """Return a line for each faulty property of a section."""
+    return "\n".join(f"{section}.{key}: {text}" for key, text in faults.items())
+
+
 def check(extra: Mapping[str, object]) -> None:
-    """Raise PydanticCustomError with a line for each property that `extra` must not state."""
+    """Raise PropertyFaults if `extra` states a property that it must not state."""
     if found := faults(extra):
-        message = "\n".join(f"extra.{key}: {text}" for key, text in found.items())
-        raise PydanticCustomError(FAULT, "{message}", {"message": message, "faults": found})
+        raise PropertyFaults(found)
 
 
 def told(fault: Mapping[str, Any], section: str) -> str | None:
     """Return the lines for what `check` has raised in this section, or None for another fault."""
-    if fault["type"] != FAULT:
-        return None
-    return "\n".join(f"{section}.extra.{key}: {text}" for key, text in fault["ctx"]["faults"].items())
+    error = fault.get("ctx", {}).get("error")
+    return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
 
 
 def _fault(key: str, value: object) -> str | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
-from pydantic_core import PydanticCustomError
 
 from publisher.kafka import tls_files
 
@@ -32,6 +31,14 @@ PROPERTIES = frozenset(
     }
 )
 """The client properties that this section stands for."""
+
+
+class SecurityFault(ValueError):
+    """A setting of a section `security` that does not fit the others, or whose file cannot be used."""
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class SecuritySettings(BaseModel):
@@ -112,7 +119,7 @@ class SecuritySettings(BaseModel):
 
 
 def said_once(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
-    """Raises PydanticCustomError where `extra` of the section says what its `security` says already."""
+    """Raises SecurityFault where `extra` of the section says what its `security` says already."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
         _wrong(f"extra.{key}", f"{section}.security says this already; take it out of {section}.extra")
 
@@ -156,9 +163,8 @@ def resolve(around: Any, base: Path) -> None:
 
 def told(fault: Mapping[str, Any], key: str) -> str | None:
     """One line for a fault of this section: the setting, its value and the way out; None for pydantic's own faults."""
-    if fault["type"] != "security":
-        return None
-    return f"{key}.{fault['ctx']['setting']}: {fault['msg']}"
+    error = fault.get("ctx", {}).get("error")
+    return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 
 
 def _check_file(name: str, path: Path | None, security: SecuritySettings) -> None:
@@ -181,4 +187,4 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
 
 
 def _wrong(setting: str, message: str) -> NoReturn:
-    raise PydanticCustomError("security", "{message}", {"setting": setting, "message": message})
+    raise SecurityFault(setting, message)

@@ -16,7 +16,6 @@ from annotated_types import Ge, Gt, Le
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 from typer.testing import CliRunner
 
 from model_registry.cli import app as model_registry
@@ -75,9 +74,9 @@ def docstrings(model: type) -> dict[str, str]:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True, validated_data={})
-    if value is PydanticUndefined:
+    if field.is_required():
         return "required"
+    value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, ByteSize):
