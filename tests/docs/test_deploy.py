@@ -1,4 +1,4 @@
-"""What deploy/README.md and the runbooks tell a person to type exists: folders, commands, options, Secrets, users."""
+"""The folders, commands, options, Secrets and users that the pages on deployment and the runbooks name exist."""
 
 import re
 import shlex
@@ -13,8 +13,8 @@ from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, TRAINING, of_kin
 from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
-TEXT = (ROOT / "deploy" / "README.md").read_text()
-BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+TEXT = "".join((ROOT / "deploy" / page).read_text() for page in ("README.md", "operate.md", "training/kubernetes.md"))
+BLOCKS = re.findall(r"^ *```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
 PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
 TYPED = re.findall(r"^ *```sh\n(.*?)```", PAGES, re.DOTALL | re.MULTILINE)
 LINES = [line.strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
