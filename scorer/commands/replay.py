@@ -1,4 +1,4 @@
-"""`scorer replay`: puts dead letters back. See scorer/dead_letters/replay.py."""
+"""`scorer replay`: puts dead letters back. See scorer/replay/replay.py."""
 
 from typing import Annotated
 
@@ -7,10 +7,10 @@ import typer
 from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from publisher.runtime.configuration import nearest
 from publisher.runtime.interruption import counted
-from scorer.dead_letters.parse import Selection
-from scorer.dead_letters.replay import Summary
-from scorer.dead_letters.replay import replay as put_back
-from scorer.decoding.types import Reason
+from scorer.dead_letters.reasons import Reason
+from scorer.replay.dead_letter import Selection
+from scorer.replay.replay import Summary
+from scorer.replay.replay import replay as put_back
 from scorer.settings import load
 
 

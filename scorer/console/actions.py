@@ -20,9 +20,9 @@ from publisher.errors import Aborted, Fatal
 from publisher.runtime.interruption import Interruption
 from scorer.console.command_lines import CommandLines
 from scorer.console.state import Action, ConsoleState
-from scorer.dead_letters import replay
-from scorer.dead_letters.parse import Selection
 from scorer.models.registry_access import move_key
+from scorer.replay import replay
+from scorer.replay.dead_letter import Selection
 from scorer.rollout.controller import log_topic
 from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import Verb

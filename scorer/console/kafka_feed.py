@@ -26,10 +26,10 @@ from scorer.console.records import SampledScore, VersionChange
 from scorer.console.score_distribution_fold import KEPT as SCORES_KEPT
 from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, ConsoleState
 from scorer.console.topic_sampler import TopicSampler
-from scorer.dead_letters import parse as letters
 from scorer.decoding.batch import Headers
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Label
+from scorer.replay import dead_letter as letters
 from scorer.scores import formats
 from scorer.settings import Settings
 

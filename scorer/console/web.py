@@ -26,7 +26,7 @@ from scorer.console.http_security import StrictHeaders, Tokens, form
 from scorer.console.state import ConsoleState
 from scorer.console.training import view as training_view
 from scorer.console.training.feed import SOURCE
-from scorer.decoding.types import Reason
+from scorer.dead_letters.reasons import Reason
 from scorer.rollout.controller.log_records import Verb
 from scorer.settings import Settings
 

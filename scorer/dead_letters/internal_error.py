@@ -3,7 +3,7 @@
 import logging
 import traceback
 
-from scorer.decoding.types import Poison, Reason
+from scorer.dead_letters.reasons import Poison, Reason
 
 OURS = {"scorer", "publisher", "model_registry"}
 LONGEST = 500  # characters of what an exception says

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, event_fault, held
 from model_registry.package.shapes import VARIES, array_fault, is_nested
 from model_registry.package.signature import InputField
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.integers import is_integral, packed
-from scorer.decoding.types import Poison, Reason
 
 SHOWN = 200  # characters of a fault
 

@@ -11,7 +11,7 @@ from model_registry.package import binary_fields, field_sources
 from model_registry.package.dtypes import held
 from model_registry.package.model_inputs import of_bytes, ragged
 from model_registry.package.signature import InputField
-from scorer.decoding.types import Poison, Reason
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.native.byte_columns import Texts
 
 

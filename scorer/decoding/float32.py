@@ -10,10 +10,11 @@ import numpy as np
 from model_registry.package import shapes
 from model_registry.package.dtypes import FLOAT_LIMITS
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.row_schema import Fields, without_paths
 from scorer.decoding.tensors import Columns, Row, matrix
-from scorer.decoding.types import Decoded, Poison, Reason, Unsuited
+from scorer.decoding.types import Decoded, Unsuited
 from scorer.native.byte_columns import Texts
 
 SIZE = 4  # bytes of a number
@@ -65,7 +66,7 @@ class Float32Decoder:
         try:
             size = len(self._fields.sized(value))
         except Poison as poison:
-            return poison.kept()
+            return poison.without_traceback()
         if size != self._bytes:
             expected = f"{self._columns.width} numbers of float32 are {self._bytes}"
             return Poison(Reason.MALFORMED, f"{size} bytes; {expected}")

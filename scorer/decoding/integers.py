@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.dtypes import INTEGER_LIMITS, event_fault
-from scorer.decoding.types import Reason
+from scorer.dead_letters.reasons import Reason
 
 PACK_CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"}
 """Codes of `struct` by dtype."""

@@ -14,6 +14,7 @@ from model_registry.package import field_sources
 from model_registry.package.dtypes import INTEGER_LIMITS, event_fault, held
 from model_registry.package.padding import Lengths
 from model_registry.package.signature import InputField, Signature, TensorInput
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.array_fields import element_type
 from scorer.decoding.binary_field import RawRows
 from scorer.decoding.integers import is_integral
@@ -21,7 +22,7 @@ from scorer.decoding.json import lenient
 from scorer.decoding.record_metadata import ListedParts, Parts
 from scorer.decoding.row_schema import FAULTS, Fields
 from scorer.decoding.tensors import select
-from scorer.decoding.types import Decoded, Decoder, Poison, Reason
+from scorer.decoding.types import Decoded, Decoder
 from scorer.native.byte_columns import Texts
 
 Columns = Mapping[str, NDArray[Any]]

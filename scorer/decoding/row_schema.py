@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from model_registry.package import field_sources, json_path
 from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
+from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.array_fields import array_type, element_type
 from scorer.decoding.integers import is_integral
 from scorer.decoding.nested_fields import NestedRows
 from scorer.decoding.tensors import BUILD_ERRORS, Row, Tensors
-from scorer.decoding.types import Beyond, Decoded, NotFinite, Poison, Reason, Unsuited
+from scorer.decoding.types import Beyond, Decoded, Unsuited
 from scorer.native.byte_columns import Texts
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -135,7 +136,7 @@ class Fields:
                 row = read(value)
                 self.tensors.check(row)
             except Poison as poison:
-                rejected[i] = poison.kept()
+                rejected[i] = poison.without_traceback()
             else:
                 kept.append(i)
                 rows.append(row)
@@ -157,7 +158,7 @@ class Fields:
             try:
                 self.sized(value)
             except Poison as poison:
-                rejected[row] = poison.kept()
+                rejected[row] = poison.without_traceback()
         return rejected
 
     def sized(self, value: bytes | None) -> bytes:

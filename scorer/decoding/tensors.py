@@ -13,10 +13,11 @@ from model_registry.package import field_sources
 from model_registry.package.dtypes import held
 from model_registry.package.padding import Lengths
 from model_registry.package.signature import Signature, TensorInput
+from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding.array_fields import SHOWN, Shaped, array_poison
 from scorer.decoding.binary_field import RawRows
 from scorer.decoding.integers import converted, fault, row_packer
-from scorer.decoding.types import Decoded, NotFinite, Poison, Reason, not_finite_rows
+from scorer.decoding.types import Decoded, not_finite_rows
 from scorer.decoding.varying import VaryingArrays, not_finite
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)

@@ -4,57 +4,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import Parts
 from scorer.settings.carry import Row
-
-
-class Reason(StrEnum):
-    """Why an event is dead-lettered: stable codes, the value of header `dead.reason`."""
-
-    TOMBSTONE = "tombstone"
-    OVERSIZE = "oversize"
-    NOT_UTF8 = "not-utf8"
-    MALFORMED = "malformed"
-    UNKNOWN_SCHEMA = "unknown-schema"
-    MISSING_FIELD = "missing-field"
-    WRONG_TYPE = "wrong-type"
-    OUT_OF_RANGE = "out-of-range"
-    NOT_FINITE = "not-finite"
-    BAD_DEADLINE = "bad-deadline"
-    INFERENCE_FAILED = "inference-failed"
-    SCORE_NOT_FINITE = "score-not-finite"
-    SCORE_OVERSIZE = "score-oversize"
-    CRASHES_SCORER = "crashes-scorer"
-    INTERNAL_ERROR = "internal-error"
-    RECORD_REFUSED = "record-refused"
-    UNREADABLE_BATCH = "unreadable-batch"
-
-
-class Poison(Exception):
-    """One event is bad: it is dead-lettered with this reason, and its neighbours go on."""
-
-    def __init__(self, reason: Reason, error: str) -> None:
-        super().__init__(error)
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it travels from one process to another."""
-        return type(self), (self.reason, str(self))
-
-    def kept(self) -> Self:
-        """The same without the frames it was raised in: whoever keeps those keeps the whole batch, in a cycle."""
-        return type(self)(self.reason, str(self))
-
-
-class NotFinite(Poison):
-    """The event itself has a NaN, or an infinity: no conversion made it."""
 
 
 class Beyond(float):

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from publisher.errors import Aborted, Fatal, Retriable
 from scorer.backends import InferenceFailed
 from scorer.dead_letters.internal_error import InternalErrors
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import Parts
-from scorer.decoding.types import Decoded, Poison, Reason, decode_patiently
+from scorer.decoding.types import Decoded, decode_patiently
 from scorer.models.loaded_model import LoadedModel
 from scorer.scores.outputs import Scores
 

@@ -27,11 +27,11 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.time_range import TimeWindow
 from scorer.dead_letters import headers as dead_letters
-from scorer.dead_letters import parse
 from scorer.decoding import decoder_factory as event_formats
 from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Explanation, Place
 from scorer.models.registry_access import open_cache, open_source
 from scorer.models.traffic_split import Split
+from scorer.replay import dead_letter as parse
 from scorer.scores import formats
 from scorer.settings import Settings
 

@@ -7,8 +7,8 @@ import orjson
 
 from model_registry.package.golden import agrees
 from publisher.errors import USAGE, Fatal
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Poison
 from scorer.evaluation.score_events import answers
 from scorer.lineage.document import DEAD_LETTER, Answer, Explanation
 from scorer.models.loaded_model import LoadedModel

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from publisher.errors import Fatal, RecordRefused
 from publisher.transactions.protocol import Record
 from scorer.dead_letters.headers import facts, own_headers
-from scorer.decoding.types import Poison, Reason
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.worker.batch_metrics import Published
 from scorer.worker.context import Collaborators, now_ms
 

@@ -15,8 +15,9 @@ from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.dependencies import MODEL, Away
 from scorer.backends import InferenceFailed
 from scorer.crash_isolation.sandbox_process import ExaminerDied
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.columnar_batch import PackedBatch
-from scorer.decoding.types import LookUpsPending, Reason
+from scorer.decoding.types import LookUpsPending
 from scorer.models.servable import Servable
 from scorer.scores import columnar_records
 from scorer.scores.columnar_records import Part

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from publisher.kafka.source_position import ORIGIN
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import PackedBatch
 from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_FACTS, Facts, event_id, field_ids
-from scorer.decoding.types import Poison, Reason
 from scorer.native.byte_columns import Texts
 from scorer.worker.columns import pick, placed
 

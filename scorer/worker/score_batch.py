@@ -21,9 +21,10 @@ from publisher.transactions.protocol import Record
 from scorer.backends import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
 from scorer.dead_letters.internal_error import InternalErrors
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchParts
-from scorer.decoding.types import Decoded, Poison, Reason, decode_patiently
+from scorer.decoding.types import Decoded, decode_patiently
 from scorer.models.constant_fallback import FALLBACK, Constant
 from scorer.models.servable import Servable
 from scorer.native.produce_records import PackedRecords

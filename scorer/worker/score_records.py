@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from publisher.transactions.protocol import Record
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, Headers
-from scorer.decoding.types import Decoded, Poison, Reason
+from scorer.decoding.types import Decoded
 from scorer.native.produce_records import PackedRecords
 from scorer.scores.answer import Answer
 from scorer.scores.columnar_records import Part, packed

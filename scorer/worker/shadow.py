@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from model_registry.channels.roles import CANARY, CHAMPION
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch
-from scorer.decoding.types import Reason
 from scorer.models.servable import Servable
 from scorer.scores.answer import Answer
 from scorer.worker.canary_routing import Arms

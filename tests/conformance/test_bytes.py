@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
 from scorer.backends.remote import oip_codec, tf_codec
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import BatchParts, ListedParts
-from scorer.decoding.types import Decoder, Reason, Unsuited
+from scorer.decoding.types import Decoder, Unsuited
 from scorer.native.byte_columns import Texts
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches

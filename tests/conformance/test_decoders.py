@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
 from publisher.kafka.source_position import Position
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch
-from scorer.decoding.types import Decoded, Decoder, Reason
+from scorer.decoding.types import Decoded, Decoder
 from scorer.models.servable import Servable
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder

@@ -18,9 +18,10 @@ from model_registry.errors import Refused
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends import ModelRefused
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Reason, Unsuited
+from scorer.decoding.types import Unsuited
 from scorer.models.loaded_model import LoadedModel, loader
 from scorer.schema_export.compatibility import breaks
 from scorer.schema_export.generate import GENERATORS

@@ -38,11 +38,11 @@ from scorer.console.scorer_fold import ScorerFold
 from scorer.console.state import ConsoleState
 from scorer.consumer.offset_metadata import Mark
 from scorer.dead_letters import headers as dead_letters
-from scorer.dead_letters import parse as dead_letter_parser
-from scorer.dead_letters.parse import Unfit
 from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.observability import output_topics
 from scorer.observability.status_record import ScorerStatus
+from scorer.replay import dead_letter as dead_letter_parser
+from scorer.replay.dead_letter import Unfit
 from scorer.rescore import selection
 from scorer.rescore.job_progress import Progress
 from scorer.rollout.canary_analysis import answer_records as judged

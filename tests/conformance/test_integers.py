@@ -13,10 +13,11 @@ from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import parse_lines
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Decoder, Reason
+from scorer.decoding.types import Decoder
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import by_path, signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of

@@ -17,8 +17,9 @@ from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends import BackendMissing, ModelRefused
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import Reason, Unsuited
+from scorer.decoding.types import Unsuited
 from scorer.models.loaded_model import LoadedModel
 from scorer.schema_export.generate import GENERATORS
 from tests.conformance.lengths import LONGEST, TEXT, VOCABULARY, Event, encode, loaded, scores, total

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import Reason
 from tests.conformance.lengths import encode, loaded, scores, total
 from tests.unit.scorer.decoding.schema_events import avro_encoder, settings_of
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.record_metadata import BatchParts, ListedParts
-from scorer.decoding.types import Decoder, Reason
+from scorer.decoding.types import Decoder
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
 from tests.unit.scorer.decoding.formats import assert_same, signature_of

@@ -17,8 +17,8 @@ from publisher.audit.region_audit import RegionsReport
 from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import Report
 from scorer.dead_letters import headers
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.passthrough_fields import followed
-from scorer.decoding.types import Reason
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.settings.output import OutputSettings

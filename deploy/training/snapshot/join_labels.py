@@ -19,10 +19,11 @@ from model_registry.package.field_sources import elsewhere
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.headers import NO_FACTS, Facts, event_id
 from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Decoder, Reason
+from scorer.decoding.types import Decoder
 from scorer.evaluation import latest_by_id
 from scorer.evaluation.class_names import BINARY, Classes
 from scorer.evaluation.label_columns import Place

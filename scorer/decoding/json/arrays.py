@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.json import error_hints
 from scorer.decoding.json.msgspec_rows import JsonRows, an_object
 from scorer.decoding.json.native_rows import ScannedRows
 from scorer.decoding.row_schema import Fields, as_tuple, without_paths
 from scorer.decoding.tensors import Row
-from scorer.decoding.types import Poison, Reason
 
 FEATURES = "features"
 ID_TYPES = (str, int, type(None))

@@ -6,12 +6,12 @@ The native scanner reads plain objects of float32 straight into the tensors. msg
 import msgspec
 
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.json.msgspec_rows import JsonRows, an_object
 from scorer.decoding.json.native_rows import FEWEST, ScannedRows
 from scorer.decoding.json.schema_id_prefix import without_prefix
 from scorer.decoding.row_schema import Fields
-from scorer.decoding.types import Poison
 
 
 class JsonDecoder(JsonRows):

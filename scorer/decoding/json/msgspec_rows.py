@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
+from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding.json import error_hints, lenient
 from scorer.decoding.json.native_rows import FEWEST, ScannedRows
 from scorer.decoding.json.schema_id_prefix import without_prefix, without_prefixes
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.row_schema import FAULTS, Fields
 from scorer.decoding.tensors import Row
-from scorer.decoding.types import Decoded, NotFinite, Poison, Reason
+from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import Texts
 
 

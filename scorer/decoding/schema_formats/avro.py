@@ -13,6 +13,7 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from model_registry.untrusted_input import documents
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.passthrough_fields import Path, followed
 from scorer.decoding.row_schema import Fields
@@ -20,7 +21,6 @@ from scorer.decoding.schema_formats.fixed_width_decode import Constant, Item, La
 from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
 from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
-from scorer.decoding.types import Poison, Reason
 
 DECIMAL = "scorestream-decimal"
 """A logical type of ours: numbers, where fastavro's would make decimals, rounded to the schema's precision."""

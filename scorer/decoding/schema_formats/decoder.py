@@ -9,13 +9,14 @@ from contextlib import suppress
 from itertools import repeat
 
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.row_schema import FAULTS, Fields
 from scorer.decoding.schema_formats.schema_id_headers import MARKS, HeaderFrame
 from scorer.decoding.schema_formats.schema_lookup import ID_BYTES, Key, Reader, Source, source, start_of
 from scorer.decoding.tensors import merge
-from scorer.decoding.types import Decoded, Poison, Reason
+from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import Texts
 from scorer.settings import Settings
 
@@ -74,7 +75,7 @@ class SchemaDecoder:
             try:
                 key = self._source.key(self._fields.sized(value), headers[row] if headers else None)
             except Poison as poison:
-                rejected[row] = poison.kept()
+                rejected[row] = poison.without_traceback()
             else:
                 rows_of.setdefault(key, []).append(row)
         self._source.look_up(key for key in rows_of if key not in self._readers)
@@ -83,7 +84,7 @@ class SchemaDecoder:
             try:
                 self._reader(key)
             except Poison as poison:
-                rejected |= dict.fromkeys(rows, poison.kept())
+                rejected |= dict.fromkeys(rows, poison.without_traceback())
             else:
                 groups[key] = rows
                 self._last = key if isinstance(key, bytes) else self._last

@@ -5,11 +5,11 @@ from functools import cache
 from typing import Any
 
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.passthrough_fields import Path
 from scorer.decoding.row_schema import Fields
 from scorer.decoding.schema_formats.schema_lookup import Key, Source, source, start_of
-from scorer.decoding.types import Poison
 from scorer.settings import Settings
 
 

@@ -14,13 +14,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from model_registry.package.event_tree import Tree, is_array, length
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.passthrough_fields import Path, followed
 from scorer.decoding.row_schema import Fields
 from scorer.decoding.schema_formats.fixed_width_decode import Constant, Item, Layout, Number, Text, Varint, layout
 from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
-from scorer.decoding.types import Poison, Reason
 
 Read = Callable[[Any], Any]
 WRAPPERS = frozenset(

@@ -3,10 +3,10 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.schema_formats.schema_registry import LARGEST_ID, SchemaId
 from scorer.decoding.schema_formats.varints import encoded, message_path
-from scorer.decoding.types import Poison, Reason
 
 CONFLUENT = "__value_schema_id"
 GLOBAL_ID, CONTENT_ID = "apicurio.value.globalId", "apicurio.value.contentId"

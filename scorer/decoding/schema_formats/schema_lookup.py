@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.passthrough_fields import Path
 from scorer.decoding.row_schema import Fields
@@ -18,7 +19,6 @@ from scorer.decoding.schema_formats.schema_id_headers import HeaderFrame
 from scorer.decoding.schema_formats.schema_registry import BadSchema, Registry, Schema, SchemaId
 from scorer.decoding.schema_formats.varints import message_path
 from scorer.decoding.tensors import Row
-from scorer.decoding.types import Poison, Reason
 from scorer.settings import Settings
 from scorer.settings.input import SchemaRegistrySettings
 

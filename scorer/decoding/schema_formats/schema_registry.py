@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import silent_registry
-from scorer.decoding.types import LookUpsPending, Poison, Reason
+from scorer.dead_letters.reasons import Poison, Reason
+from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")

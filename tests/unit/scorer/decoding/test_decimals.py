@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decimals
 from scorer.decoding.json.decoder import IdField, JsonDecoder
-from scorer.decoding.types import Reason
 from tests.unit.scorer.decoding.formats import signature_of
 
 SIGNATURE = signature_of(("x", "float64", ["a"]), ("n", "int64", [{"name": "n", "default": 0}]))

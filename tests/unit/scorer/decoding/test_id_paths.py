@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.json.decoder import IdField, JsonDecoder
-from scorer.decoding.types import Reason
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import settings_of
 

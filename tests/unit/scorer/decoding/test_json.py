@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.types import Decoded, Reason, Unsuited
+from scorer.decoding.types import Decoded, Unsuited
 from tests.benchmarks.bench import decode, scanner
 from tests.benchmarks.bench.contents import FORMATS
 from tests.unit.scorer.decoding.formats import ARRAY, MIXED, NUMBERS, WIDTH, assert_same, damaged, signature_of, vectors

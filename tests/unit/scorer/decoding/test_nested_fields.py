@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.schema_lookup import FileSource
-from scorer.decoding.types import Decoded, Decoder, Poison, Reason
+from scorer.decoding.types import Decoded, Decoder
 from scorer.schema_export import generate
 from tests.unit.scorer.decoding.schema_events import settings_of
 

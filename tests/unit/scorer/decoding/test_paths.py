@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from model_registry.package.event_tree import WrongStep, look_up, placed
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.json.error_hints import NO_NAN
 from scorer.decoding.row_schema import Fields
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
-from scorer.decoding.types import Decoded, Decoder, Reason, Unsuited
+from scorer.decoding.types import Decoded, Decoder, Unsuited
 from tests.unit.scorer.decoding.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, record
 

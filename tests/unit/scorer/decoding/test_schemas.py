@@ -13,11 +13,12 @@ import pytest
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
 from scorer.decoding.schema_formats.schema_lookup import RegistrySource
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
-from scorer.decoding.types import Decoded, Poison, Reason
+from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.support.environment import ROOT
 from tests.unit.scorer.decoding.formats import signature_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.decoding.types import Poison, Reason
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.lineage.document import DEAD_LETTER, SCORE, Answer, Place, place_of
 from scorer.lineage.reader import STRETCH, nearest
 from scorer.lineage.recompute import Proof, against

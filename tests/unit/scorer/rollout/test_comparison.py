@@ -16,8 +16,9 @@ from model_registry.package.signature_schema import parse_signature
 from publisher.errors import Retriable
 from publisher.kafka.topics import Bounds
 from scorer.backends import InferenceFailed
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Decoded, Poison, Reason
+from scorer.decoding.types import Decoded
 from scorer.evaluation import score_differences as folding
 from scorer.evaluation.compare_versions import Compared
 from scorer.evaluation.comparison_report import Limits, judge

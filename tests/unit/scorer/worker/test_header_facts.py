@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import PackedBatch
-from scorer.decoding.types import Reason
 from scorer.native.fetch import Columns, HeaderColumns
 from scorer.worker.header_facts import HeaderFacts
 from tests.unit.scorer.decoding.formats import texts

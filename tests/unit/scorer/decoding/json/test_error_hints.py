@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.types import Reason
 
 EVENT: dict[str, Any] = {"a": 1.0, "b": 2.0}
 SIGNATURE = parse_signature(

@@ -7,10 +7,11 @@ import pytest
 
 from model_registry.package.json_path import parse
 from model_registry.package.signature_schema import parse_signature
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.json.arrays import JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import IdField, JsonDecoder
 from scorer.decoding.json.passthrough import JsonCarried
-from scorer.decoding.types import Decoded, Reason
+from scorer.decoding.types import Decoded
 from scorer.settings.carry import CarriedField
 from tests.unit.scorer.decoding.formats import signature_of, texts
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from model_registry.package.json_path import parse
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import IdField, JsonDecoder
 from scorer.decoding.json.passthrough import JsonCarried
-from scorer.decoding.types import Decoder, Reason
+from scorer.decoding.types import Decoder
 from tests.unit.scorer.decoding.formats import assert_same, signature_of, texts
 
 FLAT = signature_of(("x", "float32", ["a", "b"]))

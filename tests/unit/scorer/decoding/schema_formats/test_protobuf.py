@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from model_registry.package.json_path import parse
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.row_schema import Fields
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.protobuf import ProtobufReader
 from scorer.decoding.schema_formats.schema_lookup import RegistrySource
 from scorer.decoding.schema_formats.schema_registry import Registry, Schema, SchemaId
-from scorer.decoding.types import Decoded, Reason
+from scorer.decoding.types import Decoded
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import configured, proto_class, settings_of
 

@@ -9,13 +9,14 @@ from confluent_kafka.schema_registry import header_schema_id_serializer
 from confluent_kafka.schema_registry.common.serde import SchemaId as ConfluentId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedParts
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
 from scorer.decoding.schema_formats.schema_id_headers import frame, reference
 from scorer.decoding.schema_formats.schema_lookup import RegistrySource
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
-from scorer.decoding.types import Decoded, Poison
+from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, avro_record, settings_of

@@ -8,6 +8,7 @@ import pytest
 
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
+from scorer.dead_letters.reasons import Poison
 from scorer.decoding.schema_formats.schema_registry import (
     ATTEMPTS,
     FAILED_SECONDS,
@@ -18,7 +19,7 @@ from scorer.decoding.schema_formats.schema_registry import (
     Schema,
     SchemaId,
 )
-from scorer.decoding.types import LookUpsPending, Poison
+from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
 
 GOOD = Schema("avro", "{}")

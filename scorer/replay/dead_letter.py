@@ -11,9 +11,9 @@ from publisher.kafka.source_position import Position
 from publisher.runtime.time_range import ALWAYS, TimeWindow
 from publisher.transactions.protocol import Record
 from scorer.dead_letters.headers import NO_REASON, died_ms, facts, original_headers
+from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader
 from scorer.decoding.headers import Facts, event_id
-from scorer.decoding.types import Reason
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value
 ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from publisher.kafka.source_position import Position
 from publisher.runtime.time_range import TimeWindow
 from scorer.dead_letters.headers import dead_headers, facts, original_headers
-from scorer.dead_letters.parse import Selection, Unfit, check_target, read
 from scorer.decoding.headers import Facts, event_id
 from scorer.decoding.json.decoder import IdField
+from scorer.replay.dead_letter import Selection, Unfit, check_target, read
 
 Headers = list[tuple[str, str | bytes | None]]
 SOURCE = Position("eu", "events", 2, 77)

@@ -30,9 +30,9 @@ from publisher.transactions.protocol import Record
 from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
-from scorer.dead_letters import parse as letters
-from scorer.dead_letters.parse import Letter, Selection, Unfit
 from scorer.decoding import decoder_factory
+from scorer.replay import dead_letter as letters
+from scorer.replay.dead_letter import Letter, Selection, Unfit
 from scorer.settings import Settings
 
 CHUNK_EVENTS = 500  # of one transaction
