@@ -65,7 +65,8 @@ def prepare(
     if path.name != package.MODEL:
         if stated is None:
             raise Refused(
-                f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
+                f"{folder} has no {package.SIGNATURE}, which a model on a server needs",
+                "write one: see deploy/model-servers.md",
             )
         found = _read(folder, stated)
         if _unanswered(found):

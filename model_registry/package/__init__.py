@@ -67,7 +67,7 @@ def find_model(folder: Path) -> Path:
     if found is None and not folder.is_dir():
         raise Refused(f"there is no folder {folder}", suggestions.file_question(folder) or "check the path")
     if found is None:
-        hint = "export the model as ONNX into that file, or see deploy/backends.md for models on servers"
+        hint = "export the model as ONNX into that file, or see deploy/model-servers.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)
     return found
 

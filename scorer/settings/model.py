@@ -105,7 +105,7 @@ class ModelSettings(Section):
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
     """How often the channel is polled (s)."""
     backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"
-    """The runtime of the model; `deploy/backends.md` describes each."""
+    """The runtime of the model; see `deploy/gpus.md` and `deploy/model-servers.md`."""
     device: Literal["cpu", "cuda", "tensorrt"] = "cpu"
     """The device of ONNX Runtime. `cuda` and `tensorrt` need the extra `gpu`; without a GPU the scorer does not start."""
     devices: list[Annotated[int, Field(ge=0)]] | Literal["all"] = "all"

@@ -3,7 +3,7 @@
 Random weights, no network. Parts: `loop`, the product's loop over events in memory (`transport_memory.py`); `broker`, the
 product on a real broker beside the same network called directly; `faults`. Each takes under ten minutes. One JSON on stdout,
 tables on stderr. What cannot be run is named in it. `--device cpu --quick` rehearses all of it without a GPU. `--keep` keeps
-the figures beside this file and puts them into deploy/backends.md. Exit codes: 0 ran, 1 a fault has cost something, 2 usage,
+the figures beside this file and puts them into deploy/gpus.md. Exit codes: 0 ran, 1 a fault has cost something, 2 usage,
 3 no device could be used.
 """
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--network", action="append", choices=names, help="only this network; may be repeated")
     parser.add_argument("--quick", action="store_true", help="small networks, short runs: to see that it works")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into deploy/backends.md")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into deploy/gpus.md")
     options = parser.parse_args(arguments)
     devices = options.device or ["cuda", "tensorrt"]
     if options.keep and (options.quick or "cpu" in devices):

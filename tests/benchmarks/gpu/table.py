@@ -1,4 +1,4 @@
-"""The tables of devices in deploy/backends.md, from the figures that were kept of a machine that had them."""
+"""The tables of devices in deploy/gpus.md, from the figures that were kept of a machine that had them."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.environment import ROOT
 
-PAGE = ROOT / "deploy" / "backends.md"
+PAGE = ROOT / "deploy" / "gpus.md"
 KEPT = Path(__file__).with_name("kept.json")
 BEGIN, END = "<!-- devices: made by python -m tests gpu --keep -->\n", "<!-- end of devices -->\n"
 DEVICES = {"cuda": "CUDA", "tensorrt": "TensorRT"}

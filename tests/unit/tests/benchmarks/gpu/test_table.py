@@ -1,4 +1,4 @@
-"""The table of devices in deploy/backends.md is what the kept figures say, and says unverified where there are none."""
+"""The table of devices in deploy/gpus.md is what the kept figures say, and says unverified where there are none."""
 
 from pathlib import Path
 from typing import Any
