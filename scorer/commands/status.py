@@ -77,7 +77,7 @@ def table(name: str, found: Sequence[ScorerState], now: float, *, wide: bool = F
 def _row(name: str, heard: ScorerState, now: float) -> tuple[str, ...]:
     scorer = heard.status
     champion = heard.champion
-    state, age = heard.state(now), _short(int(max(0.0, now - heard.heard)))
+    state, age = heard.state(now), _short(int(max(0.0, now - heard.last_seen)))
     return (
         scorer.scorer.removeprefix(f"{name}."),
         state if state == RUNNING else f"{state} {age}",

@@ -1,7 +1,7 @@
-"""What the console does where it may: move the channel, replay dead letters, ask a rollout's controller.
+"""The actions of the console: move the channel, replay dead letters, and send requests to a rollout's controller.
 
-One after the other, in a thread of its own. Each is the same call that the command makes, and is remembered with that command
-and with how it ended.
+They run one at a time in a thread of their own. Each calls the same function as its CLI command. The state records the command
+and the result.
 """
 
 import time
@@ -29,11 +29,14 @@ from scorer.rollout.controller.log_records import Verb
 from scorer.rollout.status_topic import notify
 from scorer.settings import Settings
 
-UNFIT_SHOWN = 3
+UNFIT_EXAMPLES = 3
 
 
 class ActionRunner:
-    """Each method returns at once; the state tells the outcome. `moved` is called after a move of the channel."""
+    """Runs actions in the background. Each method returns at once; the state holds the result.
+
+    `moved` is called after each move of the channel.
+    """
 
     def __init__(
         self, settings: Settings, lines: CommandLines, store: Store, state: ConsoleState, moved: Callable[[], None]
@@ -47,24 +50,24 @@ class ActionRunner:
         self._worker = ThreadPoolExecutor(1, "actions")
 
     def close(self) -> None:
-        """Finish what was begun, and begin nothing more."""
+        """Finish the current action and cancel those that wait."""
         self._worker.shutdown(cancel_futures=True)
 
     def promote(self, actor: str, channel: str, version: str, reason: str, revision: int) -> None:
-        """Point the channel, which must be at `revision`, at a version."""
-
+        """Move the channel to a version, if it is still at `revision`."""
         make = partial(channels.promote, self._store, channel, version, expected=channels.Expected(revision=revision))
-        self._do(actor, self._lines.promote(channel, version, reason, revision), lambda: self._move(make, actor, reason))
+        self._submit(actor, self._lines.promote(channel, version, reason, revision), lambda: self._move(make, actor, reason))
 
     def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
-        """Point the channel, which must be at `revision`, at what it named at another revision, or before."""
-
+        """Move the channel back to another revision, or to the one before, if it is still at `revision`."""
         expected = channels.Expected(revision=revision)
         make = partial(channels.rollback, self._store, channel, to_revision=to_revision, expected=expected)
-        self._do(actor, self._lines.rollback(channel, to_revision, reason, revision), lambda: self._move(make, actor, reason))
+        self._submit(
+            actor, self._lines.rollback(channel, to_revision, reason, revision), lambda: self._move(make, actor, reason)
+        )
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
-        """Put back the dead letters of these reasons, all where none is named; or say what would be."""
+        """Replay the dead letters of these reasons, all if none is given; with `dry_run` only count them."""
 
         def work() -> str:
             summary = replay.Summary(dry_run)
@@ -73,41 +76,41 @@ class ActionRunner:
             except Fatal as error:
                 raise Fatal(f"{error}; {summary.progress()[0]}", error.hint, error.exit_code) from error
             verb = "would be replayed" if dry_run else "replayed"
-            said = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} unfit"
-            return "; ".join([said, *summary.examples[:UNFIT_SHOWN]])
+            counts = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} unfit"
+            return "; ".join([counts, *summary.examples[:UNFIT_EXAMPLES]])
 
-        self._do(actor, self._lines.replay(reasons, dry_run=dry_run), work)
+        self._submit(actor, self._lines.replay(reasons, dry_run=dry_run), work)
 
     def ask(self, actor: str, rollout: Rollout, verb: Verb, reason: str) -> None:
-        """Ask the controller of a rollout, of the step that it is at."""
+        """Send a request to the controller of a rollout, for its current step."""
 
         def work() -> str:
             log_topic.ask(self._settings, rollout, verb, actor, reason)
-            return f"{rollout.id} was asked to {verb}; its controller does so when it looks next"
+            return f"requested to {verb} {rollout.id}; its controller acts at its next poll"
 
-        self._do(actor, self._lines.ask(verb, reason), work)
+        self._submit(actor, self._lines.ask(verb, reason), work)
 
     def _move(self, make: Callable[..., ChannelMove], actor: str, reason: str) -> str:
-        """Make a move, and tell the scorers. One that cannot be told is seen at their next poll."""
+        """Move the channel and notify the scorers. Without a notice they see the move at their next poll."""
         move = make(actor=actor, reason=reason, now=datetime.now(UTC), key=move_key(self._settings))
-        said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
+        result = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
         self._moved()
         try:
             notify(self._settings, move, self._store.repository)
         except Fatal as error:
-            return f"{said}; {error}; the scorers see it at their next poll"
-        return said
+            return f"{result}; {error}; the scorers see it at their next poll"
+        return result
 
-    def _do(self, actor: str, command: str, work: Callable[[], str]) -> None:
-        deed = Action(next(self._numbers), time.time(), actor, command)
-        self._state.did(deed)
+    def _submit(self, actor: str, command: str, work: Callable[[], str]) -> None:
+        action = Action(next(self._numbers), time.time(), actor, command)
+        self._state.record_action(action)
 
         def run() -> None:
             try:
-                done = replace(deed, outcome="done", said=work())
+                done = replace(action, outcome="done", result=work())
             except (RegistryError, Fatal, Aborted) as error:
                 hint = getattr(error, "hint", "")
-                done = replace(deed, outcome="failed", said=f"{error}. {hint}".rstrip(". "))
-            self._state.did(done)
+                done = replace(action, outcome="failed", result=f"{error}. {hint}".rstrip(". "))
+            self._state.record_action(done)
 
         self._worker.submit(run)

@@ -1,4 +1,4 @@
-"""A judgement as it is drawn: each rule's interval against its margin, and the decisions of both versions. Pure."""
+"""The view of a canary analysis: each rule's confidence interval with its margin, and the decisions of both versions. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from scorer.rollout.canary_analysis.analysis_report import DROPPED
 from scorer.rollout.canary_analysis.confidence_sequence import Interval
 from scorer.rollout.canary_analysis.verdict import FLIPS, Finding, Rule
 
-WIDTH = 1_000.0  # of a bar, in its own units
-SHORTEST, LONGEST = 1.5, 4.0  # margins that a bar shows at least, and at most where its estimate is in them
-RULES, NAMES, LINES = 20, 8, 20  # that are shown at most
+WIDTH = 1_000.0  # of a bar, in the units of its SVG
+SHORTEST, LONGEST = 1.5, 4.0  # range of a bar, in margins
+RULES, NAMES, LINES = 20, 8, 20  # largest numbers shown
 NO_DECISION = "none"
 
 
@@ -39,7 +39,7 @@ class _Drift(msgspec.Struct):
     ks: float | None = None
 
 
-class _Judgement(msgspec.Struct):
+class _Analysis(msgspec.Struct):
     verdict: str
     why: list[str] = []
     rules: list[_Rule] = []
@@ -51,13 +51,15 @@ class _Judgement(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """A rule. `left`, `right`, `mean`, `zero` and `edge` (the margin) are places from 0 to WIDTH; `left` and `right` are the
-    interval's ends, or the bar's where those lie outside; `mean` is None where there is no estimate. `tone` is good, bad or
-    wait."""
+    """A rule as a bar.
+
+    `left` and `right` (the interval's ends, clipped to the bar), `mean` (None without an estimate), `zero` and `edge` (the
+    margin) are x coordinates from 0 to WIDTH. `tone` is good, bad or wait.
+    """
 
     finding: Finding
     tone: str
-    said: str
+    label: str
     left: float
     right: float
     mean: float | None
@@ -67,8 +69,14 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMatrix:
-    """Decisions of both versions on the same events: `counts` has a row for each of the champion's `names`, and a column for
-    each of the candidate's. `alike` is the share of all events that both decide alike, `rest` how many are not shown."""
+    """The decisions of both versions on the same events.
+
+    Attributes:
+        names: the decisions.
+        counts: the champion's decisions by row, the candidate's by column.
+        alike: the share of all events with equal decisions.
+        rest: the events with decisions that are not among `names`.
+    """
 
     names: Sequence[str]
     counts: Sequence[Sequence[int]]
@@ -78,7 +86,7 @@ class DecisionMatrix:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """`pairs` are those of the rule that has most; `psi` and `ks` compare the scores of both on the same events."""
+    """An analysis. `pairs` is the largest number of pairs of a rule; `psi` and `ks` compare the scores on the same events."""
 
     verdict: str
     why: Sequence[str]
@@ -91,45 +99,48 @@ class AnalysisView:
     pairs: int
 
 
-def analysis_view(told: dict[str, Any] | None) -> AnalysisView | None:
-    """A judgement as a controller tells it; None where there is none, or it does not read."""
+def analysis_view(document: dict[str, Any] | None) -> AnalysisView | None:
+    """Return the view of a controller's analysis document; None if there is none or it is unreadable."""
     try:
-        found = msgspec.convert(told, _Judgement)
+        analysis = msgspec.convert(document, _Analysis)
     except msgspec.ValidationError:
         return None
     return AnalysisView(
-        verdict=found.verdict,
-        why=found.why[:LINES],
-        bars=[_bar(rule) for rule in found.rules[:RULES]],
-        matrix=_matrix(found.decisions),
-        psi=found.drift.psi,
-        ks=found.drift.ks,
-        dropped=[(DROPPED.get(why, why), events) for why, events in Counter(found.dropped).most_common(LINES)],
-        behind=found.behind_seconds,
-        pairs=max((rule.pairs for rule in found.rules), default=0),
+        verdict=analysis.verdict,
+        why=analysis.why[:LINES],
+        bars=[_bar(rule) for rule in analysis.rules[:RULES]],
+        matrix=_matrix(analysis.decisions),
+        psi=analysis.drift.psi,
+        ks=analysis.drift.ks,
+        dropped=[(DROPPED.get(reason, reason), events) for reason, events in Counter(analysis.dropped).most_common(LINES)],
+        behind=analysis.behind_seconds,
+        pairs=max((rule.pairs for rule in analysis.rules), default=0),
     )
 
 
-def _bar(told: _Rule) -> IntervalBar:
+def _bar(document: _Rule) -> IntervalBar:
     infinite = Interval()
-    low, high = infinite.low if told.low is None else told.low, infinite.high if told.high is None else told.high
-    rule = Rule(told.rule, told.margin, signed=told.rule != FLIPS)
-    finding = Finding(rule, Interval(told.estimate, low, high, told.pairs, told.cells), told.reason)
+    low, high = (
+        infinite.low if document.low is None else document.low,
+        infinite.high if document.high is None else document.high,
+    )
+    rule = Rule(document.rule, document.margin, signed=document.rule != FLIPS)
+    finding = Finding(rule, Interval(document.estimate, low, high, document.pairs, document.cells), document.reason)
     if finding.worse:
-        tone, said = "bad", "broken"
-    elif (lacking := finding.lacking) is not None:
-        tone, said = "wait", lacking.removeprefix(f"{told.rule}: ")
+        tone, label = "bad", "beyond its margin"
+    elif (missing := finding.lacking) is not None:
+        tone, label = "wait", missing.removeprefix(f"{document.rule}: ")
     else:
-        tone, said = "good", "within its margin"
-    unit = told.margin if told.margin > 0 else max(abs(told.estimate or 0.0), 1e-9)
-    most = max(LONGEST * unit, SHORTEST * abs(told.estimate or 0.0))
+        tone, label = "good", "within its margin"
+    unit = document.margin if document.margin > 0 else max(abs(document.estimate or 0.0), 1e-9)
+    most = max(LONGEST * unit, SHORTEST * abs(document.estimate or 0.0))
     start, end = max(min(low, -0.25 * unit), -most), min(max(high, SHORTEST * unit), most)
 
-    def place(value: float) -> float:
+    def x(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
 
-    mean = None if told.estimate is None else place(told.estimate)
-    return IntervalBar(finding, tone, said, place(low), place(high), mean, place(0.0), place(told.margin))
+    mean = None if document.estimate is None else x(document.estimate)
+    return IntervalBar(finding, tone, label, x(low), x(high), mean, x(0.0), x(document.margin))
 
 
 def _matrix(flips: Sequence[_Flip]) -> DecisionMatrix | None:

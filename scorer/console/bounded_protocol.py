@@ -1,4 +1,4 @@
-"""The console's HTTP connections, bounded in number and in how long they may wait for a request.
+"""Limits of the console's HTTP connections: their number, and the time to send a request.
 
 uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects everyone, and its keep-alive time-out
 starts only after a first response and stops at the next byte.
@@ -10,13 +10,13 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS = 100
-READ_SECONDS = 10.0  # for a request's head, from the connection's start or the response before it
+READ_SECONDS = 10.0  # for a request's head, since the connection was opened or the previous response ended
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes connections that send no whole request in time; at the limit, the one that has waited longest gives its place up.
+    """Closes connections that send no complete request in time. Beyond CONNECTIONS it closes the one idle for longest.
 
-    A connection whose response is under way is evicted only if there is no other: a stream of changes lasts for hours.
+    A connection with a response in progress is closed only if there is no other: a stream of changes lasts for hours.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -26,7 +26,7 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def responding(self) -> bool:
-        """Whether a request was received whole and its response is under way."""
+        """Whether a request was received and its response is in progress."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -47,7 +47,7 @@ class BoundedProtocol(H11Protocol):
             self._await_request()
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is left to be written."""
+        """Close the connection at once and discard unwritten data."""
         self.connections.discard(self)
         self.transport.abort()
 

@@ -1,4 +1,4 @@
-"""The commands that do the same as the console's forms, as a person would type them. Pure."""
+"""The CLI commands that do the same as the console's forms. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,34 +9,35 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """For one configuration; `config` is its file as it was named."""
+    """Builds command lines for one configuration; `config` is the path as the user gave it."""
 
     settings: Settings
     config: str
 
     def promote(self, channel: str, version: str, reason: str, revision: int) -> str:
-        """`scorer promote`; `revision` is what the channel is expected to be at."""
+        """Return `scorer promote`; `revision` is the expected revision of the channel."""
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:
-        """`scorer rollback`, to a revision or to what was served before."""
+        """Return `scorer rollback`, to a revision or to the one before."""
         chosen = ["--to-revision", str(to_revision)] if to_revision else []
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 
     def replay(self, reasons: Sequence[str], *, dry_run: bool) -> str:
+        """Return `scorer replay`."""
         chosen = [word for reason in reasons for word in ("--reason", reason)]
         return shlex.join(["scorer", "replay", self.config, *chosen, *(["--dry-run"] if dry_run else [])])
 
     def ask(self, verb: str, reason: str) -> str:
-        """`scorer rollout pause`, and its like."""
+        """Return `scorer rollout pause`, or another verb."""
         return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
 
     def show(self, run: str) -> str:
-        """`python deploy/training show`, of a run by its id."""
+        """Return `python deploy/training show` of a run, by its id."""
         return shlex.join(["python", "deploy/training", "show", run])
 
     def inspect(self, version: str) -> str:
-        """`model-registry inspect`: a version's attestations, whole, and which of these keys signed each."""
+        """Return `model-registry inspect`, which prints the complete attestations of a version and their signers."""
         return shlex.join(
             ["model-registry", "inspect", f"{self.settings.model.source}:{version}", "--key", "KEY.pub", "--json"]
         )

@@ -1,5 +1,7 @@
-"""Which of several named outputs each version decides on, as far as the registry has answered. The bus feed asks, the registry
-feed answers: neither waits for the other."""
+"""The decision output of each version with several named outputs.
+
+The Kafka feed requests it and the registry feed looks it up, so that neither waits for the other.
+"""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -10,13 +12,19 @@ from scorer.console.records import SampledScore
 from scorer.evaluation.decision_output import part_of
 
 KEPT = 100  # digests
-WAITING = 5_000  # scores that wait for the registry's answer
+WAITING = 5_000  # scores held until their output is known
 
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """`names` has the output of each known version, by digest, None if it is unknown; `wanted` are the digests to look up.
-    `waiting` are the newest scores of these, and `unknown` counts by digest the scores whose output is unknown."""
+    """Selects the decision output of scores.
+
+    Attributes:
+        names: the output of each resolved version by digest; None if it has none.
+        wanted: the digests to look up.
+        waiting: the newest scores of those versions.
+        unknown: the scores of versions without a known output, by digest.
+    """
 
     names: dict[str, str | None] = field(default_factory=dict)
     wanted: set[str] = field(default_factory=set)
@@ -24,7 +32,7 @@ class DecisionOutputsFold:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def decided(self, record: SampledScore) -> SampledScore | None:
-        """Return the record with the part of its score that figures are made of; None if it waits until that is known."""
+        """Return the record with the score of its decision output; None if it is held until that is known."""
         score = record.score
         if not isinstance(score, dict):
             return record
@@ -38,9 +46,8 @@ class DecisionOutputsFold:
         self.unknown[record.digest] += name is None
         return replace(record, score=part_of(score, name))
 
-    def found(self, digest: str, name: str | None) -> list[SampledScore]:
-        """Take in what the registry states of a version, and return its scores that waited; of too many versions the one known
-        for longest is forgotten."""
+    def resolve(self, digest: str, name: str | None) -> list[SampledScore]:
+        """Record the output of a version and return its held scores. Beyond KEPT versions the oldest is forgotten."""
         self.wanted.discard(digest)
         self.names[digest] = name
         if len(self.names) > KEPT:

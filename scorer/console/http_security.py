@@ -1,4 +1,4 @@
-"""Guards the console against foreign pages: strict headers, a token in every form, bounded bodies."""
+"""Protection of the console against other sites: strict headers, a CSRF token in each form, and a body limit."""
 
 import hashlib
 import hmac
@@ -26,7 +26,7 @@ HEADERS = {
 
 
 class StrictHeaders:
-    """ASGI middleware: HEADERS on every answer, and nothing is kept by caches unless the answer says otherwise."""
+    """ASGI middleware that adds HEADERS to every response and forbids caching unless the response allows it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,23 +42,23 @@ class StrictHeaders:
         await self._app(scope, receive, sent)
 
 
-class Tokens:
-    """Tokens against forged requests: an HMAC over a random cookie, by a key that lives as long as this process."""
+class CsrfTokens:
+    """CSRF tokens: an HMAC of a random cookie, with a key of this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
 
-    def of(self, request: Request) -> tuple[str, str]:
-        """The browser's cookie, a new one where it has none, and the token that belongs to it."""
+    def cookie_and_token(self, request: Request) -> tuple[str, str]:
+        """Return the browser's cookie, or a new one, and its token."""
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
         return cookie, self._token(cookie)
 
-    def keep(self, response: Response, cookie: str) -> None:
-        """Have the browser send the cookie back, to this site only."""
+    def set_cookie(self, response: Response, cookie: str) -> None:
+        """Set the cookie, for this site only."""
         response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
 
     def check(self, request: Request, given: str) -> None:
-        """Raises HTTPException (403) where the form was not made for this browser by this process."""
+        """Raise HTTPException (403) unless this process made the form for this browser."""
         cookie = request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(self._token(cookie).encode(), given.encode()):
             raise HTTPException(403, "the form is not from this console, or the console was restarted: load the page again")
@@ -68,7 +68,7 @@ class Tokens:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """The fields of a form, each once. Raises HTTPException (413) where it is larger than BODY_BYTES."""
+    """Return the fields of a form. Raises HTTPException (413) if it is larger than BODY_BYTES."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

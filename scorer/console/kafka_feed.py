@@ -1,7 +1,6 @@
-"""The feed from the bus: one thread that reads the scorers' topics into the state, and says when the broker is away.
+"""The Kafka feed: one thread that reads the scorers' topics into the state and records when the broker is unavailable.
 
-Scores are sampled: what cannot be read in time is skipped, so that the console never falls behind and never costs more than
-a small share of a core, however much flows.
+Scores and labels are sampled: records beyond a rate are skipped, so that the console never lags and uses little CPU time.
 """
 
 import contextlib
@@ -35,26 +34,26 @@ from scorer.settings import Settings
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 3.0
-RETENTION_SECONDS = 30.0  # between two looks at the dead letters that retention has removed
-AGAIN_SECONDS = 2.0
-SAMPLE = 2_000  # scores decoded in a second, at most
-LABELS = 10_000  # labels decoded in a second, at most
-LABELS_BACK = 50_000  # newest labels that are read first
-TAIL_PARTITIONS = 2_000  # recent records wanted of a topic are shared among its partitions, at least one of each
+RETENTION_SECONDS = 30.0  # between two checks of the first retained dead letters
+RETRY_SECONDS = 2.0
+SAMPLE = 2_000  # scores decoded per second
+LABELS = 10_000  # labels decoded per second
+LABELS_BACK = 50_000  # newest labels that are read at the start
+TAIL_PARTITIONS = 2_000  # a topic's recent records are divided by its partitions, at least one for each
 UNSEEN = 1 << 31, 1 << 62
-"""Partitions and largest record of an input topic that this client may not see: nothing is known to be too much for it."""
+"""Partitions and largest record assumed of an input topic that this client may not describe: no limit."""
 log = logging.getLogger(__name__)
 
 
 class NoIdReader:
-    """Reads no id: whether a dead letter can be replayed does not depend on it."""
+    """An id reader that reads no ids, since replaying a dead letter does not depend on its id."""
 
     def of(self, value: bytes | None, headers: Headers = None) -> None:
         """Return None."""
 
 
 class KafkaFeed:
-    """Reads until `close`."""
+    """Reads the topics into the state until `close`."""
 
     def __init__(self, settings: Settings, state: ConsoleState) -> None:
         self._settings = settings
@@ -64,7 +63,7 @@ class KafkaFeed:
         self._handlers: dict[str, Callable[[Message], None]] = {
             settings.status_topic: self._status,
             settings.swaps_topic: self._swap,
-            settings.dead_letter.topic: self._letter,
+            settings.dead_letter.topic: self._dead_letter,
             settings.replayed_topic: self._replayed,
             settings.output.topic: self._score,
             settings.rollouts_topic: self._rollout,
@@ -76,7 +75,7 @@ class KafkaFeed:
             self._handlers[topic] = self._label
             self._read_label = labels_of(settings)
             self._sampled[topic] = TopicSampler(topic, LABELS, LABELS_BACK + LABELS)
-        self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -93,31 +92,37 @@ class KafkaFeed:
                     self._begin()
                     self._read()
             except KafkaException as error:
-                self._trouble(f"the broker does not answer: {error.args[0].str()}", "check the broker")
+                self._record_error(f"the broker does not respond: {error.args[0].str()}", "check the broker")
             except Fatal as error:
-                self._trouble(str(error), error.hint)
-            self._closing.wait(AGAIN_SECONDS)
+                self._record_error(str(error), error.hint)
+            self._closing.wait(RETRY_SECONDS)
 
-    def _trouble(self, text: str, hint: str) -> None:
+    def _record_error(self, text: str, hint: str) -> None:
         with self._state.lock:
-            self._state.trouble("bus", text, hint, time.time())
+            self._state.record_error("kafka", text, hint, time.time())
 
     def _begin(self) -> None:
-        """Everything is read again from a known place; the points of the flow stay."""
+        """Reset the state and assign the start offsets; the points of the flow charts stay."""
         fresh, state = ConsoleState(), self._state
         inputs = self._settings.input.topics
         self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
         admin = connect(self._settings.kafka, f"{self._settings.name}.console")
-        found = topics.describe(admin, self._settings.kafka, dict.fromkeys(inputs, frozenset()))
-        self._inputs = dict.fromkeys(inputs, UNSEEN) | {name: (each.partitions, each.max_bytes) for name, each in found.items()}
+        described = topics.describe(admin, self._settings.kafka, dict.fromkeys(inputs, frozenset()))
+        self._inputs = dict.fromkeys(inputs, UNSEEN) | {
+            name: (each.partitions, each.max_bytes) for name, each in described.items()
+        }
         with state.lock:
-            state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
-            state.arms, state.rollouts = fresh.arms, fresh.rollouts
+            state.scorers = fresh.scorers
+            state.swaps = fresh.swaps
+            state.scores = fresh.scores
+            state.letters = fresh.letters
+            state.arms = fresh.arms
+            state.rollouts = fresh.rollouts
             state.outputs.waiting.clear()
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
-        """From where a partition is read: the whole status and all rollouts, the newest of the others."""
+        """Return the start of a partition: the beginning of status and rollouts, the newest records of other topics."""
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_COUNTED,
@@ -127,9 +132,9 @@ class KafkaFeed:
         }.get(topic)
         if wanted is None:
             return TopicPartition(topic, partition, OFFSET_BEGINNING)
-        found = self._following
-        low, high = found.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
-        start = max(low, high - max(1, wanted // found.topics[topic].partitions))
+        following = self._following
+        low, high = following.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
+        start = max(low, high - max(1, wanted // following.topics[topic].partitions))
         if topic == self._settings.dead_letter.topic:
             self._state.letters.begin(partition, low, start)
         return TopicPartition(topic, partition, start)
@@ -137,25 +142,25 @@ class KafkaFeed:
     def _read(self) -> None:
         probe, retention = time.time() + PROBE_SECONDS, time.time() + RETENTION_SECONDS
         with self._state.lock:
-            self._state.well("bus")
+            self._state.clear_error("kafka")
         while not self._closing.is_set():
             for message in self._following.news(POLL_SECONDS):
                 with self._state.lock:
-                    self._hear(message)
+                    self._handle(message)
                     self._state.changed()
             with self._state.lock:
-                self._look()
+                self._update_progress()
             for sampled in self._sampled.values():
                 sampled.skip(self._following.consumer, self._following.unread, time.time())
             if time.time() >= probe:
                 self._probe()
                 probe = time.time() + PROBE_SECONDS
             if time.time() >= retention:
-                self._look_at_retention()
+                self._check_retention()
                 retention = time.time() + RETENTION_SECONDS
 
-    def _look(self) -> None:
-        """How far the topics are read, and a point of the flow where it is time for one."""
+    def _update_progress(self) -> None:
+        """Record which topics were read to their end, and add a point to the flow charts."""
         state, behind = self._state, {topic for topic, _ in self._following.unread}
         if not state.loaded and not behind - self._sampled.keys():
             state.loaded = True
@@ -165,66 +170,66 @@ class KafkaFeed:
         state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
     def _probe(self) -> None:
-        """Whether the broker is there: silence alone does not say."""
+        """Check that the broker responds: an idle topic does not show it."""
         try:
             self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
         except KafkaException as error:
             servers = self._settings.kafka.bootstrap_servers
-            self._trouble(f"no broker answers at {servers}: {error.args[0].str()}", "is it running?")
+            self._record_error(f"no broker responds at {servers}: {error.args[0].str()}", "check that it is running")
         else:
             with self._state.lock:
-                self._state.well("bus")
+                self._state.clear_error("kafka")
 
-    def _look_at_retention(self) -> None:
-        """Note which dead letters retention has removed. Raises Fatal."""
+    def _check_retention(self) -> None:
+        """Update the first retained dead letters. Raises Fatal."""
         topic = self._settings.dead_letter.topic
-        if (found := self._following.topics.get(topic)) is not None:
-            lows = self._reader.earliest((topic, number) for number in range(found.partitions))
+        if (existing := self._following.topics.get(topic)) is not None:
+            lows = self._reader.earliest((topic, number) for number in range(existing.partitions))
             with self._state.lock:
-                self._state.letters.keep({number: low for (_, number), low in lows.items()})
+                self._state.letters.set_low_offsets({number: low for (_, number), low in lows.items()})
 
-    def _hear(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         topic = message.topic() or ""
         if (sampled := self._sampled.get(topic)) is not None:
             sampled.budget -= 1
         self._handlers[topic](message)
 
     def _status(self, message: Message) -> None:
-        self._state.scorers.hear(message.key(), message.value(), time.time())
+        self._state.scorers.add(message.key(), message.value(), time.time())
 
     def _swap(self, message: Message) -> None:
-        if (record := records.decoded(message.value(), VersionChange)) is not None:
-            self._state.swaps.hear(record)
+        if (record := records.decode(message.value(), VersionChange)) is not None:
+            self._state.swaps.add(record)
         else:
-            self._skip(message, "it is no swap record")
+            self._skip(message, "it is not a version change record")
 
     def _skip(self, message: Message, fault: object) -> None:
         self._skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, fault)
 
-    def _letter(self, message: Message) -> None:
+    def _dead_letter(self, message: Message) -> None:
         unfit = ""
         try:
             letters.check_target(letters.read(message, NoIdReader(), time.time_ns() // 1_000_000), self._inputs)
         except letters.Unfit as error:
             unfit = str(error)
-        self._state.letters.hear(records.letter(message, headers_of_one(message) or [], unfit))
+        self._state.letters.add(records.dead_letter(message, headers_of_one(message) or [], unfit))
 
     def _replayed(self, message: Message) -> None:
-        self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())
+        self._state.letters.add_replayed(self._settings.dead_letter.topic, message.key())
 
     def _score(self, message: Message) -> None:
         live = (message.topic(), message.partition()) not in self._following.unread
         try:
-            record = records.decoded(self._as_json(message.value() or b""), SampledScore)
+            record = records.decode(self._as_json(message.value() or b""), SampledScore)
         except (ValueError, Fatal) as error:
             self._skip(message, error)
             return
         if record is None:
-            self._skip(message, "it is no score record")
+            self._skip(message, "it is not a score record")
         else:
-            self._state.hear_score(record)
-            self._state.arms.hear(record)
-            self._state.flow.hear(record, time.time(), live=live)
+            self._state.add_score(record)
+            self._state.arms.add(record)
+            self._state.flow.add(record, time.time(), live=live)
 
     def _rollout(self, message: Message) -> None:
         self._state.rollouts.hear(message.key(), message.value())
@@ -232,6 +237,6 @@ class KafkaFeed:
     def _label(self, message: Message) -> None:
         label = self._read_label(message)
         if isinstance(label, Label):
-            self._state.labelled.hear_label(label)
+            self._state.labelled.add_label(label)
         else:
             self._state.labelled.unusable[label] += 1

@@ -1,4 +1,4 @@
-"""How good the sampled answers of each version were, by the labels heard so far: a sample of ids, in bounded memory."""
+"""The quality of each version on a sample of scores and labels, in bounded memory."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,8 +19,11 @@ NOWHERE = ("labels", 0)
 
 @dataclass(slots=True)
 class LabelQualityFold:
-    """At most `most` answers and as many labels are kept. Of more, those whose ids hash low: the same of both, so that they
-    meet however late a label comes. `unusable` counts the labels without an id or an outcome, by reason."""
+    """Joins sampled scores with labels.
+
+    At most `most` scores and `most` labels are kept. Beyond that, those with the lowest hashes of their ids stay, the same ids
+    of both, so that a late label finds its score. `unusable` counts labels without an id or an outcome, by reason.
+    """
 
     most: int = KEPT
     configured: tuple[str, ...] = ()
@@ -28,17 +31,17 @@ class LabelQualityFold:
     labels: dict[bytes, Label] = field(default_factory=dict)
     unusable: Counter[Unusable] = field(default_factory=Counter)
     _bound: bytes = HIGHEST
-    _found: Assessment | None = None
+    _assessment: Assessment | None = None
     _next: float = 0.0
 
-    def hear(self, record: SampledScore) -> None:
-        """Take in a score; a later one of the same id takes its place."""
+    def add(self, record: SampledScore) -> None:
+        """Add a score; a later one with the same id replaces it."""
         if record.status == "scored" and record.id and (key := digest(record.id)) <= self._bound:
             self.answers[key] = (record.score, record.decision, record.version)
             self._shrink()
 
-    def hear_label(self, label: Label) -> None:
-        """Take in a label; a later one of the same id takes its place."""
+    def add_label(self, label: Label) -> None:
+        """Add a label; a later one with the same id replaces it."""
         if (key := digest(label.id)) <= self._bound:
             self.labels[key] = label
             self._shrink()
@@ -46,14 +49,15 @@ class LabelQualityFold:
     def _shrink(self) -> None:
         while max(len(self.answers), len(self.labels)) > self.most:
             self._bound = (int.from_bytes(self._bound, "big") // 2).to_bytes(len(HIGHEST), "big")
-            self.answers = {key: kept for key, kept in self.answers.items() if key <= self._bound}
-            self.labels = {key: kept for key, kept in self.labels.items() if key <= self._bound}
+            self.answers = {key: answer for key, answer in self.answers.items() if key <= self._bound}
+            self.labels = {key: label for key, label in self.labels.items() if key <= self._bound}
 
     def assessed(self, now: float) -> Assessment | None:
-        """The figures, taken anew every REFRESH_SECONDS; None before the first label. `now` in Unix seconds."""
+        """Return the figures, recomputed every REFRESH_SECONDS; None before the first label. `now` is in Unix seconds."""
         if self.labels and now >= self._next:
-            self._found, self._next = self._assess(), now + REFRESH_SECONDS
-        return self._found
+            self._assessment = self._assess()
+            self._next = now + REFRESH_SECONDS
+        return self._assessment
 
     def _assess(self) -> Assessment:
         answers, count = Answers(), len(self.answers)
@@ -61,6 +65,6 @@ class LabelQualityFold:
         answers.add(NOWHERE, range(count), [0] * count, from_digests(self.answers), *columns)
         answered = answers.rows.newest()
         labels = Labels(NOWHERE[0], known(self.configured, answered.columns, answers.decisions))
-        told = list(self.labels.values())
-        labels.add(answered, 0, range(len(told)), [0] * len(told), from_digests(self.labels), told)
+        values = list(self.labels.values())
+        labels.add(answered, 0, range(len(values)), [0] * len(values), from_digests(self.labels), values)
         return assess(answers, answered, labels)

@@ -10,7 +10,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """`rows` of page `number` (from 1) of `pages`; `total` rows match, of `everything`."""
+    """The rows of page `number` (from 1) of `pages`; `total` of `everything` rows match."""
 
     rows: Sequence[Row]
     number: int
@@ -20,9 +20,9 @@ class Page(Generic[Row]):
 
 
 def page(rows: Sequence[Row], number: str | None, matches: Callable[[Row], bool] = lambda _: True) -> Page[Row]:
-    """The page that a query's `number` asks for; the nearest one where there is no such page."""
-    found = [row for row in rows if matches(row)]
-    pages = max(1, -(-len(found) // ROWS))
+    """Return the requested page of the matching rows, or the nearest page."""
+    selected = [row for row in rows if matches(row)]
+    pages = max(1, -(-len(selected) // ROWS))
     wanted = int(number) if number and number.isascii() and number.isdigit() and len(number) < 9 else 1
-    at = min(max(1, wanted), pages)
-    return Page(found[(at - 1) * ROWS : at * ROWS], at, pages, len(found), len(rows))
+    current = min(max(1, wanted), pages)
+    return Page(selected[(current - 1) * ROWS : current * ROWS], current, pages, len(selected), len(rows))

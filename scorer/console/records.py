@@ -1,4 +1,4 @@
-"""What stands on the bus, decoded: swaps, scores and dead letters, as far as the console shows them. Pure."""
+"""The Kafka records that the console reads: version changes, scores and dead letters. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from confluent_kafka import Message
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.documents import Int64, Unix
 from publisher.kafka.partitions import Partition
-from scorer.dead_letters import headers as dead_letter
+from scorer.dead_letters import headers as dead_letter_headers
 
-SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
+SHOWN_BYTES = 4_000  # of a dead letter's key, value and headers
 RecordType = TypeVar("RecordType")
 
 
 class VersionChange(msgspec.Struct, frozen=True):
-    """One partition's change of version. `cut_over_offset` is the first offset that the new one scored."""
+    """The version change of one partition. `cut_over_offset` is the first offset that the new version scored."""
 
     scorer: str
     topic: str
@@ -37,14 +37,23 @@ class VersionChange(msgspec.Struct, frozen=True):
 
 
 class EventPosition(msgspec.Struct, frozen=True):
+    """The position of an input event."""
+
     topic: str
     partition: Int64
     offset: Int64
 
 
 class SampledScore(msgspec.Struct, frozen=True):
-    """A score. Times are Unix ms; `score` is a number, an array, named outputs, or None where the event had expired. `arm` is
-    whose turn the event was, `fallback` why another answered it."""
+    """A score record.
+
+    Attributes:
+        event_ms: the time of the event, in Unix ms.
+        scored_ms: the time of the score, in Unix ms.
+        score: a number, an array, named outputs, or None for an expired event.
+        arm: the arm of the split that the event belongs to.
+        fallback: why another version or a constant answered.
+    """
 
     version: str
     status: str
@@ -61,22 +70,27 @@ class SampledScore(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> float | None:
-        """The score as one number: of several classes the largest; None where it has none."""
+        """The score as one number: the largest of several; None without a number."""
         return largest(self.score)
 
 
 def largest(score: Any) -> float | None:
-    """Return a number itself, of a list the largest number in it, also of named classes (`{"label": ..., "score": ...}`)."""
+    """Return the largest number in a score, also of named classes (`{"label": ..., "score": ...}`); None without a number."""
     if isinstance(score, int | float):
         return float(score)
     parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()
-    return max((found for part in parts if (found := largest(part)) is not None), default=None)
+    return max((number for part in parts if (number := largest(part)) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter as a person looks at it. `at_ms` is Unix ms; `cut` says that `value` is not whole; `unfit` is why a replay
-    leaves it out, empty if it does not."""
+    """A dead letter for display.
+
+    Attributes:
+        at_ms: when it was dead-lettered, in Unix ms.
+        cut: whether `value` is truncated.
+        unfit: why it cannot be replayed; empty if it can.
+    """
 
     partition: int
     offset: int
@@ -92,29 +106,29 @@ class DeadLetter:
     unfit: str = ""
 
 
-def decoded(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
-    """The record that is the value, as JSON; None if it is none of that type."""
+def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
+    """Decode a record from JSON; None if it is not of the type."""
     try:
         return documents.decode(value, type_)
     except documents.UnreadableDocument:
         return None
 
 
-def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """A record of the dead-letter topic. One that does not say when it died has its timestamp."""
-    facts, value = dead_letter.facts(headers), message.value()
+def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
+    """Return a record of the dead-letter topic for display. Without a time in its headers it has its timestamp."""
+    facts, value = dead_letter_headers.facts(headers), message.value()
     return DeadLetter(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        reason=facts.get("reason") or dead_letter.NO_REASON,
+        reason=facts.get("reason") or dead_letter_headers.NO_REASON,
         error=facts.get("error", ""),
         source=facts.get("source", ""),
         model=facts.get("model", ""),
-        at_ms=dead_letter.died_ms(facts, message.timestamp()[1]),
+        at_ms=dead_letter_headers.died_ms(facts, message.timestamp()[1]),
         key=_text(message.key()),
         value=_text(value),
         cut=len(value or b"") > SHOWN_BYTES,
-        headers=tuple((name, _text(_bytes(held))) for name, held in dead_letter.original_headers(headers)),
+        headers=tuple((name, _text(_bytes(value))) for name, value in dead_letter_headers.original_headers(headers)),
         unfit=unfit,
     )
 

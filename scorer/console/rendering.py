@@ -1,4 +1,4 @@
-"""Templates to HTML: how figures, times and digests are written."""
+"""The template environment and its filters for figures, times and digests."""
 
 import functools
 import math
@@ -14,44 +14,44 @@ DASH = "\N{EN DASH}"
 
 @functools.cache
 def environment() -> Environment:
-    """The templates of this package; everything is escaped, and a name that is not there is an error."""
+    """Return the environment of this package's templates: it escapes all values and rejects undefined names."""
     loader = PackageLoader("scorer.console")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = count, seconds, milliseconds, when, short, tone, percent, figure, measured, change, sentence, options
-    made.filters |= {each.__name__: each for each in filters}
-    return made
+    templates.filters |= {each.__name__: each for each in filters}
+    return templates
 
 
 def count(value: float) -> str:
-    """A whole number with separators; below 10 a fraction keeps one digit."""
+    """Format a count with thousands separators; a fraction below 10 keeps one decimal place."""
     return f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
 
 
 def figure(value: float | None) -> str:
-    """A measured number with three significant digits; a dash where there is none."""
+    """Format a number with three significant digits; a dash for None."""
     if value is None or not math.isfinite(value):
         return DASH
     return f"{value:.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 def measured(value: float | None) -> str:
-    """A figure of a model, with four decimal places where it is of that size; a dash where there is none."""
+    """Format a metric of a model, with four decimal places below 10; a dash for None."""
     if value is None:
         return DASH
-    return (
-        f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10 else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-    )
+    if value == 0 or 0.001 <= abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def change(value: float | None) -> str:
-    """A difference of two such figures, with its sign."""
+    """Format the difference of two metrics with its sign; a dash for None."""
     if value is None:
         return DASH
     return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def seconds(value: float | None) -> str:
-    """A time in seconds: `0.4 s`, `12 s`, `5 min`, `3 h`, `2 d`; a dash where it is unknown."""
+    """Format a duration in seconds: `0.4 s`, `12 s`, `5 min`, `3 h`, `2 d`; a dash for None."""
     if value is None:
         return DASH
     for limit, size, unit in ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (129_600.0, 3_600.0, "h")):
@@ -61,14 +61,16 @@ def seconds(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """A time in ms: `3.2 ms`, `140 ms`, `2.1 s`."""
+    """Format a duration in ms: `3.2 ms`, `140 ms`, `2.1 s`; a dash for None."""
     if value is None:
         return DASH
-    return f"{value / 1_000:.1f} s" if value >= 1_000 else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    if value >= 1_000:
+        return f"{value / 1_000:.1f} s"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
 def when(value: datetime | float) -> str:
-    """A moment (Unix seconds, or a datetime) in UTC, to the second; a dash where there is none of that number."""
+    """Format a time (Unix seconds or a datetime) in UTC; a dash if it is out of range."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
@@ -77,18 +79,21 @@ def when(value: datetime | float) -> str:
 
 
 def tone(number: int) -> str:
+    """Return the CSS class of a colour number."""
     return f"t{number % TONES}"
 
 
 def sentence(text: str) -> str:
+    """Capitalise the first letter."""
     return text[:1].upper() + text[1:]
 
 
 def options(command: str) -> list[str]:
-    """The parts of a command line that belong on one line of a screen: the command, and each option with its value."""
+    """Split a command line into the command and its options, each with its value."""
     first, *rest = command.split(" --")
     return [first, *(f"--{part}" for part in rest)]
 
 
 def percent(share: float) -> str:
+    """Format a share as a percentage."""
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"

@@ -1,4 +1,4 @@
-"""The rollout that follows a plan, as the first page shows it: its steps, what it waits for, and who decided what. Pure."""
+"""The view of the planned rollout: its steps, what it waits for, its last analysis and its log. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,32 +26,42 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class CanarySample:
-    """What the candidate of a canary is to get, of the keys, and has got, of the `events` sampled at this revision.
-    `answered` is how many of its events the champion answered."""
+    """The canary's planned share of the keys, and its measured share of the events sampled at this revision.
+
+    `answered` counts the canary's events that the champion answered.
+    """
 
     keys: float
     events: int
-    found: float | None
+    measured: float | None
     answered: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntryView:
-    """An entry of the log. `at` in Unix seconds; `revision` is the channel's from there on, 0: it did not move."""
+    """An entry of the log. `at` is in Unix seconds; `revision` is the channel's new revision, 0 without a move."""
 
     seq: int
     at: float
-    what: str
+    event: str
     step: str
     by: str
-    why: Sequence[str]
+    reasons: Sequence[str]
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPanel:
-    """A rollout. `silent` is for how long nobody has told anything of it (s), `controller` who told last. `baked` and `wanted`
-    (s) are its step's clock. `for_person`: it waits for a person's word. `judgement` is the last, and of its last step."""
+    """A rollout.
+
+    Attributes:
+        baked: the bake time of the current step so far, in seconds.
+        wanted: the bake time that the step needs, in seconds.
+        for_person: whether the rollout waits for an approval.
+        controller: the controller that reported last.
+        silent: the time since that report, in seconds.
+        analysis: the last analysis of the current or last step.
+    """
 
     id: str
     step: int
@@ -67,7 +77,7 @@ class RolloutPanel:
     wanted: int
     controller: str
     silent: float
-    judgement: AnalysisView | None
+    analysis: AnalysisView | None
     psi_limit: float
     share: CanarySample | None
     log: Sequence[LogEntryView]
@@ -78,17 +88,17 @@ class RolloutPanel:
         return not self.outcome
 
     @property
-    def away(self) -> bool:
-        """Whether a controller should have told something by now."""
+    def controller_silent(self) -> bool:
+        """Whether the controller is overdue to report."""
         return self.running and self.silent >= SILENT_SECONDS
 
 
 def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
-    """The newest rollout at `now` (Unix seconds), running or ended; None where there was none."""
+    """Return the newest rollout at `now` (Unix seconds), running or ended; None if there is none."""
     rollout = state.rollouts.newest
     if rollout is None:
         return None
-    told = rollout.state
+    report = rollout.state
     step, running = rollout.at(), rollout.outcome is None
     answered = rollout.step in rollout.approved or rollout.aborted is not None
     return RolloutPanel(
@@ -100,13 +110,13 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
         stages=_stages(rollout),
         paused=rollout.paused and running,
         aborted=rollout.aborted.by if rollout.aborted and running else "",
-        for_person=running and told is not None and told.for_person and not answered,
-        waits=told.waits[:WAITS] if told and running else [],
-        baked=told.baked if told and told.step == rollout.step else 0.0,
+        for_person=running and report is not None and report.for_person and not answered,
+        waits=report.waits[:WAITS] if report and running else [],
+        baked=report.baked if report and report.step == rollout.step else 0.0,
         wanted=step.seconds if step and running else 0,
-        controller=told.controller if told else "",
+        controller=report.controller if report else "",
         silent=rollout.silent(now),
-        judgement=analysis_view(rollout.judgement()),
+        analysis=analysis_view(rollout.judgement()),
         psi_limit=rollout.plan.rules.psi,
         share=_share(state, rollout) if running else None,
         log=[_logged(rollout, entry) for entry in rollout.log[: -ENTRIES - 1 : -1]],
@@ -115,24 +125,24 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """The judgement of the rollout that runs, on events that both versions scored; None without such pairs."""
-    found = panel(state, 0.0) if state.rollouts.running is not None else None
-    if found is None or found.judgement is None or not found.judgement.pairs:
+    """Return the running rollout and its analysis of events that both versions scored; None without such pairs."""
+    rollout = panel(state, 0.0) if state.rollouts.running is not None else None
+    if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:
         return None
-    return found, found.judgement
+    return rollout, rollout.analysis
 
 
 def _stages(rollout: Rollout) -> list[StepView]:
     completed = rollout.outcome is Outcome.COMPLETED
 
-    def place(at: int) -> str:
-        if completed or at < rollout.step:
+    def progress(number: int) -> str:
+        if completed or number < rollout.step:
             return DONE
-        if at == rollout.step:
+        if number == rollout.step:
             return NOW if rollout.outcome is None else ENDED
         return NEXT
 
-    return [StepView(str(step), place(at), step.seconds, step.approve) for at, step in enumerate(rollout.plan.steps)]
+    return [StepView(str(step), progress(number), step.seconds, step.approve) for number, step in enumerate(rollout.plan.steps)]
 
 
 def _share(state: ConsoleState, rollout: Rollout) -> CanarySample | None:
@@ -140,8 +150,8 @@ def _share(state: ConsoleState, rollout: Rollout) -> CanarySample | None:
     if step is None or step.canary is None:
         return None
     split = state.arms.split(rollout.revision)
-    found = split.canary / split.events if split.events else None
-    return CanarySample(step.canary / 100, split.events, found, split.answered)
+    measured = split.canary / split.events if split.events else None
+    return CanarySample(step.canary / 100, split.events, measured, split.answered)
 
 
 def _logged(rollout: Rollout, entry: Entry) -> LogEntryView:
@@ -149,27 +159,27 @@ def _logged(rollout: Rollout, entry: Entry) -> LogEntryView:
     step: Step | None = steps[entry.step] if 0 <= entry.step < len(steps) else None
     revision = entry.revision if entry.kind in (Kind.STARTED, Kind.MOVED) else 0
     return LogEntryView(
-        entry.seq, entry.at_ms / 1_000, _what(rollout, entry), str(step) if step else "", entry.by, entry.why, revision
+        entry.seq, entry.at_ms / 1_000, _event(rollout, entry), str(step) if step else "", entry.by, entry.why, revision
     )
 
 
-def _what(rollout: Rollout, entry: Entry) -> str:
+def _event(rollout: Rollout, entry: Entry) -> str:
     verdict = f", {entry.verdict}" if entry.verdict else ""
     match entry.kind:
         case Kind.STARTED:
-            return f"started with {rollout.rivals.candidate.version} beside {rollout.rivals.champion.version}"
+            return f"started: candidate {rollout.rivals.candidate.version}, champion {rollout.rivals.champion.version}"
         case Kind.COMPARED:
             return f"compared{verdict}"
         case Kind.INTENDED if entry.move is not None:
-            return f"to move to {_aim(entry.move)}{verdict}"
+            return f"to move to {_target(entry.move)}{verdict}"
         case Kind.ENDED:
             return f"ended: {entry.outcome or Outcome.OVERTAKEN}"
     return str(entry.kind)
 
 
-def _aim(move: Planned) -> str:
+def _target(move: Planned) -> str:
     if move.restores is not None:
-        return f"revision {move.restores} again"
+        return f"revision {move.restores} (restored)"
     if move.canary is not None:
-        return f"{move.to} for {move.canary} %"
-    return f"{move.to} with {move.shadow} as its shadow" if move.shadow else move.to
+        return f"{move.to} as canary for {move.canary} %"
+    return f"{move.to} with shadow {move.shadow}" if move.shadow else move.to

@@ -1,4 +1,4 @@
-"""What the first page shows: the channel that the scorers follow, how far its newest move has come, and who runs what. Pure."""
+"""The view of the first page: the followed channel, the progress of its newest move, and the scorers. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from scorer.console.scorer_fold import ScorerState
 from scorer.console.state import Channel, ConsoleState
 from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, Verdict
 
-SQUARES = 600  # partitions that are drawn one by one
-FLIPS = 12  # newest cut-overs on the first page
-REASONS = 5  # refusals that are spelt out
+SQUARES = 600  # partitions that are drawn
+FLIPS = 12  # newest version changes that are listed
+REASONS = 5  # refusals that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
-    """A version and who serves it: live scorers, partitions that they have; `tone` is its colour's number."""
+    """A version with its live scorers and their partitions; `tone` is the number of its colour."""
 
     version: str
     digest: str
@@ -30,7 +30,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """One partition and the version that scored it last."""
+    """A partition and the version that scored it last."""
 
     place: str
     version: str
@@ -40,9 +40,9 @@ class PartitionSquare:
 
 @dataclass(frozen=True, slots=True)
 class ScorerRow:
-    """A scorer in the table, heard of `silent` seconds ago. `outcome` is flipped, waiting or refused in the newest move."""
+    """A scorer of the table, last seen `silent` seconds ago. `outcome` is flipped, waiting or refused in the newest move."""
 
-    heard: ScorerState
+    scorer: ScorerState
     state: str
     outcome: str
     reason: str
@@ -51,6 +51,8 @@ class ScorerRow:
 
 @dataclass(frozen=True, slots=True)
 class ChannelView:
+    """The followed channel, its newest move, and the scorers that follow it."""
+
     channel: Channel | None
     move: ChannelMove | None
     verdict: Verdict | None
@@ -65,26 +67,26 @@ class ChannelView:
 
 
 def tones(state: ConsoleState) -> dict[str, int]:
-    """A number for each version, the same on every page: by where it stands among the registry's versions."""
-    known = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
-    return {version: number for number, version in enumerate(dict.fromkeys(known))}
+    """Return a colour number for each version, by its index among the registry's versions: the same on every page."""
+    versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
+    return {version: number for number, version in enumerate(dict.fromkeys(versions))}
 
 
 def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: float) -> ChannelView:
-    """The page of the channel `tag` at `now` (Unix seconds). `query` may filter the table: q, show, page."""
+    """Return the view of the channel `tag` at `now` (Unix seconds). `query` filters the table by q, show and page."""
     channel = state.registry.channels.get(tag)
     move = channel.move if channel else None
     verdict = state.scorers.verdict(move, now) if move else None
     colours = tones(state)
     outcomes = {s.scorer: (s.outcome, s.reason) for s in verdict.scorers} if verdict else {}
     rows = [
-        ScorerRow(heard, heard.state(now), *outcomes.get(heard.status.scorer, ("", "")), max(0.0, now - heard.heard))
-        for heard in state.scorers.listed(now)
+        ScorerRow(each, each.state(now), *outcomes.get(each.status.scorer, ("", "")), max(0.0, now - each.last_seen))
+        for each in state.scorers.listed(now)
     ]
     needle, show = query.get("q", "").strip().lower(), query.get("show", "")
 
     def matches(row: ScorerRow) -> bool:
-        status, champion = row.heard.status, row.heard.champion
+        status, champion = row.scorer.status, row.scorer.champion
         text = f"{status.scorer} {status.region} {champion.version} {champion.digest} {status.tag}".lower()
         return needle in text and (not show or show in (row.outcome, row.state))
 
@@ -94,7 +96,7 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
         move=move,
         verdict=verdict,
         counts=Counter(outcome for outcome, _ in outcomes.values()),
-        refusals=[(row.heard.status.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
+        refusals=[(row.scorer.status.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
         served=_served(state.scorers.live(now), colours),
         squares=[
             PartitionSquare(f"{r.topic}[{r.partition}]", r.version, r.cut_over_offset, colours.get(r.version, 0))
@@ -108,9 +110,9 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
 
 
 def headline(view: ChannelView) -> tuple[str, str]:
-    """The state of the newest move in one word for the colour, and in one sentence."""
+    """Return the state of the newest move: one word, which selects the colour, and one sentence."""
     if view.move is None or view.verdict is None:
-        return "idle", "no move of this channel is known"
+        return "idle", "this channel has no recorded move"
     counts, total = view.counts, sum(view.counts.values())
     if not total:
         return WAITING, "no live scorer follows this channel"
@@ -118,7 +120,7 @@ def headline(view: ChannelView) -> tuple[str, str]:
         partitions = sum(s.partitions for s in view.verdict.scorers)
         return FLIPPED, f"every scorer serves it: {plural(total, 'scorer')}, {plural(partitions, 'partition')}"
     if counts[REFUSED]:
-        return REFUSED, f"{counts[REFUSED]} of {plural(total, 'scorer')} refused it; what ran before goes on there"
+        return REFUSED, f"{counts[REFUSED]} of {plural(total, 'scorer')} refused it and continue with their previous version"
     if view.verdict.missing and not counts[WAITING]:
         return WAITING, f"{plural(len(view.verdict.missing), 'partition')} without a scorer"
     return WAITING, f"{counts[FLIPPED]} of {plural(total, 'scorer')} serve it"
@@ -131,13 +133,13 @@ def plural(count: int, noun: str) -> str:
 def _served(live: Sequence[ScorerState], colours: dict[str, int]) -> list[ServedVersion]:
     scorers: Counter[tuple[str, str]] = Counter()
     partitions: Counter[tuple[str, str]] = Counter()
-    for heard in live:
-        if heard.champion.version:
-            what = heard.champion.version, heard.champion.digest
-            scorers[what] += 1
-            partitions[what] += len(heard.status.partitions)
+    for scorer in live:
+        if scorer.champion.version:
+            version = scorer.champion.version, scorer.champion.digest
+            scorers[version] += 1
+            partitions[version] += len(scorer.status.partitions)
     total = sum(partitions.values()) or 1
     return [
-        ServedVersion(*what, scorers[what], partitions[what], partitions[what] / total, colours.get(what[0], 0))
-        for what in sorted(scorers, key=lambda what: -partitions[what])
+        ServedVersion(*version, scorers[version], partitions[version], partitions[version] / total, colours.get(version[0], 0))
+        for version in sorted(scorers, key=lambda each: -partitions[each])
     ]

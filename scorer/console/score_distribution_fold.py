@@ -1,4 +1,4 @@
-"""How the newest scores of each version are distributed: histograms over one range, and how far two versions lie apart."""
+"""The distribution of the newest scores of each version: histograms, quantiles and the population stability index."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from scorer.evaluation.drift import psi
 from scorer.models.constant_fallback import FALLBACK
 
 KEPT = 5_000  # newest scores of a version
-VERSIONS = 6  # of which the newest are kept
+VERSIONS = 6  # newest versions that are kept
 BINS = 40
-FEWEST = 200  # scores of each version, before a comparison says anything
+FEWEST = 200  # scores of each version that a comparison needs
 
 
 @dataclass(slots=True)
 class ScoreWindow:
-    """The newest scores of one version. `seen` counts all that were sampled; times are Unix ms."""
+    """The newest scores of one version. `seen` counts all sampled scores; times are Unix ms."""
 
     numbers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     decisions: Counter[str] = field(default_factory=Counter)
@@ -27,10 +27,10 @@ class ScoreWindow:
     fallback: int = 0
     last_ms: int = 0
 
-    def hear(self, record: SampledScore) -> None:
+    def add(self, record: SampledScore) -> None:
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
-        if record.status == FALLBACK:  # no version's score
+        if record.status == FALLBACK:  # not a score of the version
             self.fallback += 1
             return
         if record.decision is not None:
@@ -43,7 +43,7 @@ class ScoreWindow:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Shares (each version's sum to 1) over common bins; `edges` has one more than there are bins."""
+    """Shares over common bins, which sum to 1 for each version. `edges` has one entry more than the bins."""
 
     edges: list[float]
     shares: dict[str, list[float]]
@@ -51,21 +51,21 @@ class Histogram:
 
 @dataclass(slots=True)
 class ScoreDistributionFold:
-    """By version, the one heard of longest ago first."""
+    """The windows of the versions."""
 
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
-    def hear(self, record: SampledScore) -> None:
-        """Take in a score. Of more than VERSIONS the one that was silent longest is forgotten."""
+    def add(self, record: SampledScore) -> None:
+        """Add a score. Beyond VERSIONS, the version with the oldest last score is forgotten."""
         window = self.windows.get(record.version)
         if window is None:
             window = self.windows[record.version] = ScoreWindow()
             if len(self.windows) > VERSIONS:
                 del self.windows[min(self.windows, key=lambda version: self.windows[version].last_ms or 2**62)]
-        window.hear(record)
+        window.add(record)
 
     def histogram(self) -> Histogram:
-        """Of all versions, over what they span together; from 0 to 1 where that holds them all."""
+        """Return the histogram of all versions over their common range; from 0 to 1 if that holds all scores."""
         columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
         if not columns:
             return Histogram([], {})
@@ -76,13 +76,13 @@ class ScoreDistributionFold:
         return Histogram(edges.round(6).tolist(), shares)
 
     def stability(self, before: str, now: str) -> float | None:
-        """The population stability index of two versions' scores; None where there are too few."""
+        """Return the population stability index of the scores of two versions; None with too few scores."""
         old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 
 
 def quantiles(numbers: Sequence[float] | deque[float]) -> tuple[float, float, float] | None:
-    """5 %, 50 % and 95 %; None of nothing."""
+    """Return the 5 %, 50 % and 95 % quantiles; None without numbers."""
     if not numbers:
         return None
     low, middle, high = np.quantile(np.array(numbers), [0.05, 0.5, 0.95]).tolist()

@@ -1,4 +1,4 @@
-"""The scorers as they tell of themselves: the last word of each, and how fast it goes. Folded, without a clock of its own."""
+"""The last reported state of each scorer, and its rate. Pure: `now` is an argument."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,77 +11,84 @@ from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, Vers
 from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import NewestScorers
 
-FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
-SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
+FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
+SHORTEST_SECONDS = 1.0  # changes are reported at once: two records closer than this give no rate
 RUNNING, SILENT = "running", "silent"
 NOTHING = VersionStatus("", "", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerState:
-    """A scorer's last record; `heard` in Unix seconds. `rate` in events a second and `fill` in events a batch are those since
-    the record `base`."""
+    """The last record of a scorer.
+
+    Attributes:
+        status: the record.
+        last_seen: when it was received, in Unix seconds.
+        base: the earlier record that `rate` and `fill` are measured from.
+        rate: events per second.
+        fill: events per batch.
+    """
 
     status: ScorerStatus
-    heard: float
+    last_seen: float
     base: ScorerStatus
     rate: float = 0.0
     fill: float = 0.0
 
     @property
     def champion(self) -> VersionStatus:
-        """What it serves; of an empty name where that is nothing."""
+        """The served champion; its version is empty if there is none."""
         return self.status.versions.get("champion", NOTHING)
 
     @property
     def lag(self) -> int:
-        """Records behind the ends of its partitions."""
+        """The lag over all its partitions, in records."""
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """running, stopped, or silent where a running one has not been heard of for long."""
-        silent = self.status.state == RUNNING and now - self.heard >= STALE_SECONDS
+        """Return running, stopped, or silent for a running scorer without a recent heartbeat."""
+        silent = self.status.state == RUNNING and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
 
 @dataclass(slots=True)
 class ScorerFold:
-    """The last word of every scorer of a status topic, by name."""
+    """The last state of every scorer of a status topic, by name."""
 
     last: NewestScorers[ScorerState] = field(default_factory=NewestScorers)
     fleet: fleet_status.Fleet = field(default_factory=fleet_status.Fleet)
     _wanted: set[Partition] = field(default_factory=set)
     _move: tuple[str, int] = ("", 0)
 
-    def hear(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Take in a record; whether it was a scorer's. `now` in Unix seconds."""
-        if (found := self.fleet.hear(key, value, now)) is None:
+    def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
+        """Add a record and return True if it is a scorer's. `now` is in Unix seconds."""
+        if (reported := self.fleet.hear(key, value, now)) is None:
             return False
-        name = found[0].scorer
-        self.last.put(name, _after(self.last.get(name), *found), len(value or b""))
+        name = reported[0].scorer
+        self.last.put(name, _after(self.last.get(name), *reported), len(value or b""))
         return True
 
     def live(self, now: float) -> list[ScorerState]:
-        """The scorers that run, by name; shadows are none."""
+        """Return the running scorers without shadows, sorted by name."""
         running = (h for h in self.last.values() if h.state(now) == RUNNING and not h.status.shadow)
         return sorted(running, key=lambda h: h.status.scorer)
 
     def listed(self, now: float) -> list[ScorerState]:
-        """Those heard of within the last hour, by name."""
-        recent = (h for h in self.last.values() if now - h.heard < FORGOTTEN_SECONDS)
+        """Return the scorers of the last hour, sorted by name."""
+        recent = (h for h in self.last.values() if now - h.last_seen < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.Verdict:
-        """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
+        """Return the state of a channel move over all partitions seen since the first call for this move."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()
         fleet_status.widen(self._wanted, fleet_status.partitions(move, self.fleet, now))
         return fleet_status.judge(move, self.fleet, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
-        """Records behind the end, of each partition that somebody has."""
-        for heard in self.live(now):
-            for p in heard.status.partitions:
+        """Yield the lag of each owned partition, in records."""
+        for scorer in self.live(now):
+            for p in scorer.status.partitions:
                 yield (p.topic, p.partition), p.lag
 
 
@@ -89,15 +96,15 @@ def last_states(messages: Iterable[Message], now: float) -> list[ScorerState]:
     """Return the last state of every scorer in records of the status topic, sorted by name; `now` in Unix seconds."""
     fold = ScorerFold()
     for message in messages:
-        fold.hear(message.key(), message.value(), now)
+        fold.add(message.key(), message.value(), now)
     return [state for _, state in sorted(fold.last.items())]
 
 
-def _after(before: ScorerState | None, status: ScorerStatus, heard: float) -> ScorerState:
+def _after(before: ScorerState | None, status: ScorerStatus, last_seen: float) -> ScorerState:
     if before is None or before.base.started_ms != status.started_ms or status.state != RUNNING:
-        return ScorerState(status, heard, status)
+        return ScorerState(status, last_seen, status)
     seconds = (status.heartbeat_ms - before.base.heartbeat_ms) / 1_000
     if seconds < SHORTEST_SECONDS:
-        return ScorerState(status, heard, before.base, before.rate, before.fill)
+        return ScorerState(status, last_seen, before.base, before.rate, before.fill)
     events, batches = (status.counters.get(n, 0) - before.base.counters.get(n, 0) for n in ("events", "batches"))
-    return ScorerState(status, heard, status, max(0.0, events / seconds), events / batches if batches > 0 else 0.0)
+    return ScorerState(status, last_seen, status, max(0.0, events / seconds), events / batches if batches > 0 else 0.0)

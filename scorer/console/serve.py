@@ -1,4 +1,4 @@
-"""`scorer console`: the feeds, and the pages over HTTP until SIGTERM."""
+"""Run the console: its feeds, and an HTTP server until SIGTERM."""
 
 import contextlib
 import socket
@@ -19,23 +19,35 @@ from scorer.models.registry_access import open_source
 from scorer.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-STREAMS_SECONDS = 2  # that open streams may take to end
-BACKLOG = 64  # asyncio accepts so many connections in one turn, before the limit of `BoundedProtocol` applies to them
+STREAMS_SECONDS = 2  # time for open streams to end
+BACKLOG = 64  # connections that asyncio accepts at once, before `BoundedProtocol` limits them
 
 
 def serve(
     settings: Settings,
     config: Path,
     listen: str,
-    told: Callable[[str], None],
+    on_listening: Callable[[str], None],
     *,
     allow_actions: bool,
     allow_hosts: Sequence[str],
     user_header: str | None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, with the options of `scorer console`; `told` hears the address. Raises Fatal (2) for an
-    address that cannot be listened on, and where the extra is not installed; RegistryError for a repository that nothing can be
-    opened with, and for a policy that does not read."""
+    """Serve until SIGTERM or Ctrl-C.
+
+    Args:
+        settings: the scorer's settings.
+        config: their file, for the command lines on the pages.
+        listen: the address, HOST:PORT.
+        on_listening: called with the URL when the server listens.
+        allow_actions: allow promotions, rollbacks and replays.
+        allow_hosts: host names that requests may use, besides loopback and that of `listen`.
+        user_header: the request header with the actor's name.
+
+    Raises:
+        Fatal: The address is not available, or the extra `console` is not installed (exit code 2).
+        RegistryError: The repository or the policy is not valid.
+    """
     try:
         import uvicorn
 
@@ -47,8 +59,10 @@ def serve(
     listener, host = _listener(listen)
     state, lines, store = ConsoleState(), CommandLines(settings, str(config)), open_source(settings)
     keys = policy.read(settings.model.policy).keys if settings.model.policy else ()
-    bus, registry, training = KafkaFeed(settings, state), RegistryFeed(store, state), TrainingFeed(store, state, keys)
-    actions = ActionRunner(settings, lines, store, state, registry.hurry) if allow_actions else None
+    kafka = KafkaFeed(settings, state)
+    registry = RegistryFeed(store, state)
+    training = TrainingFeed(store, state, keys)
+    actions = ActionRunner(settings, lines, store, state, registry.poll_now) if allow_actions else None
     hosts = [*LOOPBACK, *allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
     console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
     server = uvicorn.Server(
@@ -63,9 +77,9 @@ def serve(
             timeout_graceful_shutdown=STREAMS_SECONDS,
         )
     )
-    told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
+    on_listening(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
     with contextlib.ExitStack() as closing:
-        for close in (listener.close, training.close, registry.close, bus.close, *([actions.close] if actions else [])):
+        for close in (listener.close, training.close, registry.close, kafka.close, *([actions.close] if actions else [])):
             closing.callback(close)
         server.run(sockets=[listener])
 
@@ -73,12 +87,12 @@ def serve(
 def _listener(listen: str) -> tuple[socket.socket, str]:
     host, _, port = listen.rpartition(":")
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    made = socket.socket(family)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host.strip("[]"), int(port)))
-        made.listen()  # a reader of the address may ask at once
+        listener.bind((host.strip("[]"), int(port)))
+        listener.listen()  # a client may connect as soon as it knows the address
     except (OSError, ValueError, OverflowError) as error:
-        made.close()
+        listener.close()
         raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", USAGE) from None
-    return made, host
+    return listener, host

@@ -1,4 +1,4 @@
-"""How the sampled events of a revision fall to the arms of a split: whose turn each was, and who answered in its place."""
+"""The measured traffic split: the sampled events of the canary, and those of them that the champion answered."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ KEPT = 5_000  # newest scores
 
 @dataclass(frozen=True, slots=True)
 class SampledSplit:
-    """Of `events` sampled scores so many were the `canary`'s turn; for so many of those the champion `answered`."""
+    """Of `events` sampled events, `canary` belong to the canary, of which the champion answered `answered`."""
 
     events: int
     canary: int
@@ -20,16 +20,16 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """The newest sampled scores: their revision, arm, and whether another answered."""
+    """The newest sampled scores: their revision, arm, and whether another version answered."""
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def hear(self, record: SampledScore) -> None:
-        """Take in a score."""
+    def add(self, record: SampledScore) -> None:
+        """Add a score."""
         self.scores.append((record.revision, record.arm, bool(record.fallback)))
 
     def split(self, revision: int) -> SampledSplit:
-        """Of the scores of a revision of the channel."""
-        mine = [(arm, fallback) for at, arm, fallback in self.scores if at == revision]
-        canary = [fallback for arm, fallback in mine if arm == CANARY]
-        return SampledSplit(len(mine), len(canary), sum(canary))
+        """Return the split of the scores of a revision."""
+        scores = [(arm, fallback) for each, arm, fallback in self.scores if each == revision]
+        canary = [fallback for arm, fallback in scores if arm == CANARY]
+        return SampledSplit(len(scores), len(canary), sum(canary))

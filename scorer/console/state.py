@@ -1,6 +1,6 @@
-"""Everything the console knows, folded from records and looks at the registry. One lock: feeds write, requests read.
+"""The state of the console, folded from Kafka records and registry polls.
 
-The newest deed comes first. `sequence` rises with everything that changes what is shown: browsers with an older one ask again.
+Feeds write it and requests read it, under one lock.
 """
 
 import threading
@@ -26,16 +26,16 @@ from scorer.console.training.attestations import AttestationLibrary
 from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.event_log import Ledger
 
-KEPT_ACTIONS = 20  # that are remembered
-SWAPS_KEPT = 500  # changes of version that are shown at all
-LETTERS_KEPT = 1_000  # newest letters that can be looked at
-LETTERS_COUNTED = 200_000  # newest letters that are counted
-REASONS = 100  # that are told apart
+KEPT_ACTIONS = 20
+SWAPS_KEPT = 500  # newest version changes
+LETTERS_KEPT = 1_000  # newest dead letters that can be viewed
+LETTERS_COUNTED = 200_000  # newest dead letters that are counted
+REASONS = 100  # distinct reasons; further unknown ones are counted together
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A tag that moves: what it names now, and its newest moves, oldest first. `digest` is the champion's."""
+    """A channel: its current version and roles, and its newest moves, oldest first. `digest` is the champion's."""
 
     name: str
     version: str
@@ -46,13 +46,13 @@ class Channel:
 
     @property
     def move(self) -> ChannelMove | None:
-        """The move that made it what it is; None where the registry was moved without a history."""
+        """The move to the current revision; None if the history does not hold it."""
         return next((move for move in self.moves if move.revision == self.revision), None)
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryView:
-    """A repository. `read` says whether it was seen at all; `versions` are its tags that never move."""
+    """The channels and versions of a repository. `read` is True after the first successful poll."""
 
     repository: str = ""
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -62,13 +62,13 @@ class RegistryView:
 
 @dataclass(slots=True)
 class VersionChangeFold:
-    """Changes of version: `last` has each partition's newest champion, `recent` the newest of all roles, newest first."""
+    """Version changes: `last` holds the newest champion of each partition, `recent` the newest changes of all roles."""
 
     last: dict[Partition, VersionChange] = field(default_factory=dict)
     recent: deque[VersionChange] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
 
-    def hear(self, record: VersionChange) -> None:
-        """Take in a record that is newer than all before of its partition."""
+    def add(self, record: VersionChange) -> None:
+        """Add a record, which must be newer than all earlier records of its partition."""
         if record.role == CHAMPION:
             self.last[record.place] = record
         self.recent.appendleft(record)
@@ -76,9 +76,9 @@ class VersionChangeFold:
 
 @dataclass(slots=True)
 class DeadLetterFold:
-    """Count the letters that a replay would put back, as `scorer replay --dry-run` does, and keep the newest to look at.
+    """Counts the dead letters that a replay would write back, as `scorer replay --dry-run` does, and keeps the newest.
 
-    `letters` are the newest, the newest first.
+    `letters` starts with the newest.
     """
 
     letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
@@ -89,63 +89,64 @@ class DeadLetterFold:
     _fit: dict[tuple[int, str], Bitmap] = field(default_factory=dict)
     _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
-    def hear(self, letter: DeadLetter) -> None:
-        """Take in a letter; of reasons that nobody has defined only so many are told apart."""
+    def add(self, letter: DeadLetter) -> None:
+        """Add a dead letter. Beyond REASONS distinct reasons, further ones count as NO_REASON."""
         self.letters.appendleft(letter)
-        place = np.array([letter.offset], np.int64)
+        offset = np.array([letter.offset], np.int64)
         if letter.unfit:
-            self._unfit.setdefault(letter.partition, Bitmap()).add(place)
+            self._unfit.setdefault(letter.partition, Bitmap()).add(offset)
             return
         if len(self._reasons) < REASONS:
             self._reasons.add(letter.reason)
         reason = letter.reason if letter.reason in self._reasons else NO_REASON
-        self._fit.setdefault((letter.partition, reason), Bitmap()).add(place)
+        self._fit.setdefault((letter.partition, reason), Bitmap()).add(offset)
 
-    def hear_replayed(self, topic: str, key: bytes | None) -> None:
-        """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""
+    def add_replayed(self, topic: str, key: bytes | None) -> None:
+        """Add the key of a record of `<dead letters>.replayed`: the position of a replayed dead letter."""
         try:
-            place = source_position.parse(key or b"")
+            position = source_position.parse(key or b"")
         except ValueError:
             return
-        if place.topic == topic:
-            self._replayed.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
+        if position.topic == topic:
+            self._replayed.setdefault(position.partition, Bitmap()).add(np.array([position.offset], np.int64))
 
-    def put_back(self, letter: DeadLetter) -> bool:
-        """Return whether a letter was replayed."""
-        marks = self._replayed.get(letter.partition)
-        return marks is not None and marks.count(letter.offset, letter.offset + 1) > 0
+    def was_replayed(self, letter: DeadLetter) -> bool:
+        """Return True if the dead letter was replayed."""
+        offsets = self._replayed.get(letter.partition)
+        return offsets is not None and offsets.count(letter.offset, letter.offset + 1) > 0
 
     def begin(self, partition: int, low: int, start: int) -> None:
-        """Note that a partition, whose first offset is `low`, is read from `start` on."""
-        self._lows[partition], self._starts[partition] = low, start
+        """Record that a partition, whose first offset is `low`, is read from `start`."""
+        self._lows[partition] = low
+        self._starts[partition] = start
 
     def left_out(self) -> int:
-        """Return how many older offsets the topic has that are not read."""
+        """Return the number of older offsets that are not read."""
         return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
 
-    def keep(self, lows: Mapping[int, int]) -> None:
-        """Take in the first offset that the topic keeps, by partition: what retention has removed is not counted."""
+    def set_low_offsets(self, lows: Mapping[int, int]) -> None:
+        """Set the first offset of each partition, so that records removed by retention are not counted."""
         self._lows = dict(lows)
 
     def by_reason(self) -> Counter[str]:
-        """Count the letters that were not replayed and can be, by reason."""
-        found = Counter[str]()
+        """Count the dead letters that can be replayed and were not, by reason."""
+        counts = Counter[str]()
         for (partition, reason), offsets in self._fit.items():
-            found[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
-        return +found
+            counts[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
+        return +counts
 
     def unfit(self) -> int:
-        """Return how many letters were not replayed and cannot be."""
-        found = 0
+        """Count the dead letters that cannot be replayed."""
+        count = 0
         for partition, offsets in self._unfit.items():
-            waiting = offsets.minus(self._replayed.get(partition, Bitmap()))
-            found += waiting.count(self._lows.get(partition, 0))
-        return found
+            remaining = offsets.minus(self._replayed.get(partition, Bitmap()))
+            count += remaining.count(self._lows.get(partition, 0))
+        return count
 
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """Why a source does not answer, the way out, and since when (Unix seconds)."""
+    """The error of a source, a remedy, and the time of its first failure in Unix seconds."""
 
     text: str
     hint: str
@@ -154,20 +155,29 @@ class SourceError:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action that somebody asked for here: the command that does the same, and how it ended. `at` in Unix seconds;
-    `outcome` is doing, done or failed."""
+    """An action requested in the console: the equivalent command and the result.
+
+    `at` is in Unix seconds; `outcome` is doing, done or failed.
+    """
 
     number: int
     at: float
     actor: str
     command: str
     outcome: str = "doing"
-    said: str = ""
+    result: str = ""
 
 
 @dataclass
 class ConsoleState:
-    """See the module. `loaded` says that the bus was read to its end once."""
+    """The state of the console.
+
+    Attributes:
+        source_errors: the current error of each unavailable source: `kafka`, `registry` or `attestations`.
+        loaded: True after the topics were read to their end once.
+        recent_actions: the newest first.
+        sequence: rises with every visible change; a browser with an older one fetches its page again.
+    """
 
     scorers: ScorerFold = field(default_factory=ScorerFold)
     swaps: VersionChangeFold = field(default_factory=VersionChangeFold)
@@ -180,43 +190,46 @@ class ConsoleState:
     rollouts: Ledger = field(default_factory=Ledger)
     registry: RegistryView = field(default_factory=RegistryView)
     training: AttestationLibrary = field(default_factory=AttestationLibrary)
-    troubles: dict[str, SourceError] = field(default_factory=dict)
+    source_errors: dict[str, SourceError] = field(default_factory=dict)
     loaded: bool = False
-    deeds: tuple[Action, ...] = ()
+    recent_actions: tuple[Action, ...] = ()
     sequence: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def changed(self) -> None:
+        """Raise the sequence after a visible change."""
         self.sequence += 1
 
-    def hear_score(self, record: SampledScore) -> None:
-        """Take in a score for the figures, as soon as it is known which of its outputs decides."""
+    def add_score(self, record: SampledScore) -> None:
+        """Add a score to the figures, or hold it until its decision output is known."""
         if (decided := self.outputs.decided(record)) is not None:
             self._add(decided)
 
-    def found_output(self, digest: str, name: str | None) -> None:
-        """Take in the output that a version decides on, None if it is unknown, and the scores that waited for it."""
-        for record in self.outputs.found(digest, name):
+    def add_output(self, digest: str, name: str | None) -> None:
+        """Record the decision output of a version, None if unknown, and add the scores that were held for it."""
+        for record in self.outputs.resolve(digest, name):
             self._add(record)
         self.changed()
 
     def _add(self, record: SampledScore) -> None:
-        self.scores.hear(record)
-        self.labelled.hear(record)
+        self.scores.add(record)
+        self.labelled.add(record)
 
-    def trouble(self, source: str, text: str, hint: str, now: float) -> None:
-        """The source `bus`, `registry` or `attestations` does not answer. The first time counts."""
-        before = self.troubles.get(source)
-        self.troubles[source] = SourceError(text, hint, before.since if before else now)
+    def record_error(self, source: str, text: str, hint: str, now: float) -> None:
+        """Record that a source is unavailable. The time of its first failure is kept."""
+        before = self.source_errors.get(source)
+        self.source_errors[source] = SourceError(text, hint, before.since if before else now)
         self.changed()
 
-    def well(self, source: str) -> None:
-        if self.troubles.pop(source, None) is not None:
+    def clear_error(self, source: str) -> None:
+        """Record that a source is available."""
+        if self.source_errors.pop(source, None) is not None:
             self.changed()
 
-    def did(self, deed: Action) -> None:
-        """Remember a deed, in place of its earlier state. Takes the lock."""
+    def record_action(self, action: Action) -> None:
+        """Record an action, replacing its earlier state. Takes the lock."""
         with self.lock:
-            kept = [known for known in self.deeds if known.number != deed.number]
-            self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:KEPT_ACTIONS])
+            others = [each for each in self.recent_actions if each.number != action.number]
+            newest_first = sorted([*others, action], key=lambda each: -each.number)
+            self.recent_actions = tuple(newest_first[:KEPT_ACTIONS])
             self.changed()

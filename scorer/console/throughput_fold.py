@@ -1,4 +1,4 @@
-"""Flow over the last ten minutes: throughput, lag, latency and batch fill, a point every two seconds. Folded."""
+"""Throughput, lag, latency and batch size over the last ten minutes, one point every two seconds. Pure."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,13 +12,23 @@ from scorer.console.scorer_fold import ScorerFold
 
 STEP_SECONDS = 2.0
 POINTS = 300
-SAMPLED = 20_000  # latencies between two points, at most
+SAMPLED = 20_000  # largest number of latencies between two points
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPoint:
-    """One moment. `at` in Unix seconds, `throughput` in events a second, lag in records and seconds (None: unknown), latencies
-    in ms (None: no score came); `fill` in events a batch, `scoring_ms` what a batch of that size costs."""
+    """One point.
+
+    Attributes:
+        at: Unix seconds.
+        throughput: events per second.
+        lag_records: the lag in records.
+        lag_seconds: the lag in seconds; None if unknown.
+        scored_p50: the median time from event to score, in ms; None without a score, as `scored_p99` and `visible_p50`.
+        visible_p50: the median time from score to reader, in ms.
+        fill: events per batch.
+        scoring_ms: the time to score a batch of that size, in ms.
+    """
 
     at: float
     throughput: float
@@ -33,7 +43,7 @@ class ThroughputPoint:
 
 @dataclass(slots=True)
 class ThroughputFold:
-    """`answered` has the time (Unix ms) of the newest answered event of each partition, as far as sampled."""
+    """The points of the charts. `answered` holds the time of the newest sampled event of each partition, in Unix ms."""
 
     points: deque[ThroughputPoint] = field(default_factory=lambda: deque(maxlen=POINTS))
     answered: dict[Partition, int] = field(default_factory=dict)
@@ -41,15 +51,16 @@ class ThroughputFold:
     _until_visible: list[float] = field(default_factory=list)
     _next: float = 0.0
 
-    def hear(self, record: SampledScore, now: float, *, live: bool) -> None:
-        """Take in a score that became readable at `now` (Unix seconds); one that is not `live` was there before."""
-        place = record.source.topic, record.source.partition
-        self.answered[place] = max(record.event_ms, self.answered.get(place, 0))
+    def add(self, record: SampledScore, now: float, *, live: bool) -> None:
+        """Add a score read at `now` (Unix seconds). Scores that are not `live` were in the topic before the console started."""
+        partition = record.source.topic, record.source.partition
+        self.answered[partition] = max(record.event_ms, self.answered.get(partition, 0))
         if live and len(self._until_scored) < SAMPLED:
             self._until_scored.append(max(0.0, record.scored_ms - record.event_ms))
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorerFold, now: float) -> bool:
+        """Add a point every STEP_SECONDS; return True if one was added."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
@@ -78,10 +89,10 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Age of the oldest last answered event of partitions in which records wait (s); None where none has answered."""
-        waiting = [place for place, lag in lags if lag > 0]
-        ages = [now - self.answered[place] / 1_000 for place in waiting if place in self.answered]
-        return None if waiting and not ages else max([0.0, *ages])
+        """Return the largest age of a last answered event over the partitions with a lag, in seconds; None if unknown."""
+        behind = [partition for partition, lag in lags if lag > 0]
+        ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]
+        return None if behind and not ages else max([0.0, *ages])
 
 
 def _percentiles(values: list[float], points: tuple[int, ...]) -> list[float | None]:

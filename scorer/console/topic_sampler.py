@@ -1,4 +1,4 @@
-"""A topic that is sampled: beyond so many records a second reading goes on at its end."""
+"""Sample a topic: beyond a number of records per second, skip to its end."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from publisher.kafka.partitions import Partition
 
 @dataclass(slots=True)
 class TopicSampler:
-    """At most `rate` records a second, and `budget` before the first second is over."""
+    """Limits a topic to `rate` records per second, and to `budget` records in the first second."""
 
     topic: str
     rate: int
@@ -19,8 +19,10 @@ class TopicSampler:
     _behind: set[Partition] = field(default_factory=set)
 
     def skip(self, consumer: Consumer, unread: set[Partition], now: float) -> None:
-        """Where the records of this second are used up, its partitions pause, and no longer count as `unread`; with the next
-        second they go on at their ends. `now` in Unix seconds."""
+        """Pause the topic when the budget of this second is used up; resume at its end in the next second.
+
+        Paused partitions are removed from `unread`. `now` is in Unix seconds.
+        """
         if now >= self._until:
             self.budget, self._until = max(self.budget, self.rate), now + 1.0
             for partition in self._behind:
@@ -29,7 +31,7 @@ class TopicSampler:
                     consumer.resume([TopicPartition(*partition)])
             self._behind.clear()
         elif self.budget <= 0 and not self._behind:
-            mine = [p for p in consumer.assignment() if p.topic == self.topic]
-            self._behind = {(p.topic, p.partition) for p in mine}
+            partitions = [p for p in consumer.assignment() if p.topic == self.topic]
+            self._behind = {(p.topic, p.partition) for p in partitions}
             unread -= self._behind
-            consumer.pause(mine)
+            consumer.pause(partitions)

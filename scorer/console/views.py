@@ -1,4 +1,4 @@
-"""What the other pages show, and the numbers behind the charts. Pure."""
+"""The views of the pages for scores, flow, regions, dead letters and history, and the data of the charts. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from scorer.console.state import Channel, ConsoleState
 from scorer.evaluation.assessment import Quality
 from scorer.evaluation.decision_output import UNKNOWN
 
-ALIKE, ANOTHER = 0.1, 0.25  # population stability index, see distribution.psi
+SIMILAR, DIFFERENT = 0.1, 0.25  # usual limits of the population stability index
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreDistribution:
-    """The sampled scores of a version; `decisions` are shares, the most frequent first."""
+    """The sampled scores of a version; `decisions` holds shares, the most frequent first."""
 
     version: str
     tone: int
@@ -38,7 +38,7 @@ class ScoreDistribution:
 
 @dataclass(frozen=True, slots=True)
 class DistributionShift:
-    """How far the scores of the version served now lie from those of the one before."""
+    """The population stability index between the scores of the current and the previous version."""
 
     before: str
     now: str
@@ -47,14 +47,21 @@ class DistributionShift:
     @property
     def verdict(self) -> str:
         if self.index is None:
-            return "too few scores of both for a comparison"
-        return "alike" if self.index < ALIKE else "shifted" if self.index < ANOTHER else "another population"
+            return "too few scores of both versions to compare"
+        if self.index < SIMILAR:
+            return "similar"
+        return "shifted" if self.index < DIFFERENT else "different"
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The live scorers of a region, by the channel that they follow. `versions` counts scorers, `canaries` too, each with the
-    percent of the keys that the channel gives it, None if the channel does not name it now."""
+    """The live scorers of one region and channel.
+
+    Attributes:
+        versions: champion versions and their numbers of scorers.
+        canaries: canary versions, their percentage of the keys (None if the channel no longer names them), and their scorers.
+        behind: scorers that do not serve the newest revision.
+    """
 
     name: str
     tag: str
@@ -70,16 +77,16 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class CanaryShare:
-    """A canary: its share of the `keys`, and of the `events` sampled at this revision (`found`, None before the first)."""
+    """A canary: its share of the keys, and its measured share of the sampled events (None before the first event)."""
 
     version: str
     keys: float
     events: int
-    found: float | None
+    measured: float | None
 
 
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
-    """Every sampled version, the one that the channel names first, then by their last scores; and the first two compared."""
+    """Return the distribution of each sampled version, the served one first, and the comparison of the first two."""
     colours, channel = tones(state), state.registry.channels.get(tag)
     serves = channel.version if channel else None
     newest = sorted(state.scores.windows.items(), key=lambda item: (item[0] != serves, -item[1].last_ms))
@@ -109,39 +116,43 @@ def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], Dist
 
 
 def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
-    """How good each sampled version was on events with a label, with its tone."""
-    found, colours = state.labelled.assessed(now), tones(state)
-    return [(colours.get(each.version, 0), each) for each in found.versions] if found else []
+    """Return the quality of each sampled version on labelled events, each with its colour number."""
+    assessment, colours = state.labelled.assessed(now), tones(state)
+    return [(colours.get(each.version, 0), each) for each in assessment.versions] if assessment else []
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return why labels and scores are not in the figures: a reason, how many, and an explanation if there is one."""
-    found = state.labelled.assessed(now)
-    refused = [] if found is None else found.refused.ordered()
-    explained = {} if found is None else found.refused.explanations
-    notes = [(str(reason), count, explained.get(reason, "")) for reason, count in refused]
+    """Return why labels and scores are excluded: reason, count, and an explanation or an empty text."""
+    assessment = state.labelled.assessed(now)
+    refused = [] if assessment is None else assessment.refused.ordered()
+    explanations = {} if assessment is None else assessment.refused.explanations
+    notes = [(str(reason), count, explanations.get(reason, "")) for reason, count in refused]
     notes += [(str(reason), count, "") for reason, count in sorted(state.labelled.unusable.items())]
     return notes + [(f"scores of {short(digest)}", count, UNKNOWN) for digest, count in sorted(state.outputs.unknown.items())]
 
 
 def scores_data(state: ConsoleState) -> dict[str, Any]:
-    """For the histogram: the edges of the bins, and a line for each version."""
-    found, colours = state.scores.histogram(), tones(state)
-    lines = [{"label": version, "tone": colours.get(version, 0), "values": shares} for version, shares in found.shares.items()]
-    return {"x": found.edges[:-1], "step": found.edges[1] - found.edges[0] if found.edges else 0, "lines": lines}
+    """Return the data of the histogram: the bin edges, and one line for each version."""
+    histogram, colours = state.scores.histogram(), tones(state)
+    lines = [
+        {"label": version, "tone": colours.get(version, 0), "values": shares} for version, shares in histogram.shares.items()
+    ]
+    edges = histogram.edges
+    return {"x": edges[:-1], "step": edges[1] - edges[0] if edges else 0, "lines": lines}
 
 
 def flow_data(state: ConsoleState) -> dict[str, Any]:
-    """For the charts of the flow: times in Unix seconds, one column a chart's line."""
+    """Return the data of the flow charts: times in Unix seconds, and one column for each line."""
     points = list(state.flow.points)
     names = ("throughput", "lag_records", "lag_seconds", "scored_p50", "scored_p99", "visible_p50", "fill", "scoring_ms")
     return {"x": [p.at for p in points], "columns": {name: [getattr(p, name) for p in points] for name in names}}
 
 
 def regions(state: ConsoleState, now: float) -> list[Region]:
+    """Return a row for each region and channel."""
     groups: dict[tuple[str, str], list[Any]] = {}
-    for heard in state.scorers.listed(now):
-        groups.setdefault((heard.status.region, heard.status.tag), []).append(heard)
+    for scorer in state.scorers.listed(now):
+        groups.setdefault((scorer.status.region, scorer.status.tag), []).append(scorer)
     rows = []
     for (name, tag), every in sorted(groups.items()):
         live = [h for h in every if h.state(now) == "running"]
@@ -165,15 +176,15 @@ def regions(state: ConsoleState, now: float) -> list[Region]:
 
 
 def _canaries(live: Sequence[ScorerState], channel: Channel | None) -> list[tuple[str, int | None, int]]:
-    """Return the canaries that scorers have loaded: version, percent of the keys, and how many scorers."""
+    """Return the loaded canaries: version, percentage of the keys, and number of scorers."""
     weights = {role.digest: role.weight for role in channel.roles if role.role == CANARY} if channel else {}
-    loaded = [heard.status.versions[CANARY] for heard in live if CANARY in heard.status.versions]
-    found = Counter((version.version, weights.get(version.digest)) for version in loaded)
-    return [(version, weight, count) for (version, weight), count in found.most_common()]
+    loaded = [each.status.versions[CANARY] for each in live if CANARY in each.status.versions]
+    counts = Counter((version.version, weights.get(version.digest)) for version in loaded)
+    return [(version, weight, count) for (version, weight), count in counts.most_common()]
 
 
 def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
-    """Return the canary of a channel, with its share of the keys and of the sampled events; None if it has none."""
+    """Return the canary of a channel with its shares; None if the channel has no canary."""
     channel = state.registry.channels.get(tag)
     role = next((role for role in channel.roles if role.role == CANARY), None) if channel else None
     if channel is None or role is None:
@@ -183,7 +194,7 @@ def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
 
 
 def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
-    """The letters that a query's reason and words select, and how many wait, by reason."""
+    """Return the dead letters that match the query, and the counts of those not replayed, by reason."""
     reason, needle = query.get("reason", ""), query.get("q", "").strip().lower()
 
     def matches(letter: DeadLetter) -> bool:
@@ -193,7 +204,7 @@ def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter
 
 
 def history(state: ConsoleState, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[ChannelMove] | None]:
-    """All channels, the one that is asked for (by default the one that is followed), and its moves, the newest first."""
+    """Return all channels, the requested one (by default the followed one), and its moves, newest first."""
     names = list(state.registry.channels)
     name = query.get("channel", tag)
     channel = state.registry.channels.get(name)

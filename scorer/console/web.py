@@ -1,4 +1,7 @@
-"""The console's routes. A page is whole HTML; browsers fetch it again when the state has changed and take over what differs."""
+"""The routes of the console.
+
+A page is complete HTML. After a change of the state browsers fetch it again and replace the elements that differ.
+"""
 
 import asyncio
 import copy
@@ -22,7 +25,7 @@ from model_registry.oci.tags import check_channel, check_version
 from scorer.console import rendering, rollout_plan_view, rollout_view, views
 from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
-from scorer.console.http_security import StrictHeaders, Tokens, form
+from scorer.console.http_security import CsrfTokens, StrictHeaders, form
 from scorer.console.state import ConsoleState
 from scorer.console.training import view as training_view
 from scorer.console.training.feed import SOURCE
@@ -30,8 +33,8 @@ from scorer.dead_letters.reasons import Reason
 from scorer.rollout.controller.log_records import Verb
 from scorer.settings import Settings
 
-LOOK_SECONDS = 0.5  # how late a browser hears of a change
-SILENCE_SECONDS = 15.0  # proxies end streams that say nothing for longer
+CHECK_SECONDS = 0.5  # between two checks for changes, for each browser
+SILENCE_SECONDS = 15.0  # proxies close streams that are idle for longer
 VIEWS = (
     ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"),
     ("/regions", "regions", "Regions"), ("/dead-letters", "dead_letters", "Dead letters"), ("/history", "history", "History"),
@@ -42,8 +45,16 @@ MAX_REASON = 500
 
 @dataclass
 class Console:
-    """What the pages are made of. `actions` is None where the console is read-only; `actor` is who acts, unless the header
-    `user_header` of a request says so; `stopping` ends the streams; `clock` gives Unix seconds."""
+    """The pages of the console.
+
+    Attributes:
+        actions: runs actions; None if the console is read-only.
+        hosts: the host names that requests may use.
+        actor: the actor of actions without the header `user_header`.
+        user_header: the request header with the actor's name.
+        stopping: returns True when open streams must end.
+        clock: returns Unix seconds.
+    """
 
     settings: Settings
     state: ConsoleState
@@ -54,7 +65,7 @@ class Console:
     user_header: str | None
     stopping: Callable[[], bool]
     clock: Callable[[], float] = time.time
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: CsrfTokens = field(default_factory=CsrfTokens)
 
     @property
     def tag(self) -> str:
@@ -118,7 +129,7 @@ class Console:
         query = dict(request.query_params)
         with self.state.lock:
             letters, reasons = views.letters(self.state, query)
-            back = {(letter.partition, letter.offset) for letter in letters.rows if self.state.letters.put_back(letter)}
+            replayed = {(each.partition, each.offset) for each in letters.rows if self.state.letters.was_replayed(each)}
             unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out()
         command = self.lines.replay(["REASON"], dry_run=False)
         return self._page(
@@ -126,7 +137,7 @@ class Console:
             "dead_letters",
             letters=letters,
             reasons=reasons,
-            back=back,
+            replayed=replayed,
             command=command,
             query=query,
             unfit=unfit,
@@ -147,10 +158,10 @@ class Console:
     def training(self, request: Request) -> Response:
         query = dict(request.query_params)
         with self.state.lock:
-            library, channels, trouble = self.state.training, self.state.registry.channels, self.state.troubles.get(SOURCE)
+            library, channels, error = self.state.training, self.state.registry.channels, self.state.source_errors.get(SOURCE)
         view = training_view.training(library, channels.values(), query)
         shown = training_view.shown(view.run, self.lines) if view.run else None
-        return self._page(request, "training", found=view, shown=shown, query=query, trouble=trouble)
+        return self._page(request, "training", found=view, shown=shown, query=query, error=error)
 
     def data(self, request: Request) -> Response:
         figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data
@@ -171,86 +182,86 @@ class Console:
             elif time.monotonic() - last > SILENCE_SECONDS:
                 last = time.monotonic()
                 yield b": still here\n\n"
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def promote(self, request: Request) -> Response:
-        actions, given = await self._asked(request)
+        actions, given = await self._action_form(request)
         channel, version = check_channel(given.get("channel", "")), check_version(given.get("version", "").strip())
-        actions.promote(self._who(request), channel, version, _reason(given), _whole(given, "revision"))
+        actions.promote(self._actor(request), channel, version, _reason(given), _number(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def rollback(self, request: Request) -> Response:
-        actions, given = await self._asked(request)
-        to_revision = _whole(given, "to_revision") if given.get("to_revision") else None
+        actions, given = await self._action_form(request)
+        to_revision = _number(given, "to_revision") if given.get("to_revision") else None
         channel = check_channel(given.get("channel", ""))
-        actions.rollback(self._who(request), channel, to_revision, _reason(given), _whole(given, "revision"))
+        actions.rollback(self._actor(request), channel, to_revision, _reason(given), _number(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def replay(self, request: Request) -> Response:
-        actions, given = await self._asked(request)
+        actions, given = await self._action_form(request)
         reason = given.get("reason", "")
         if reason and reason not in list(Reason):
-            raise HTTPException(400, f"{reason!r} is no reason of dead letters")
-        actions.replay(self._who(request), [reason] if reason else [], dry_run=given.get("mode") != "replay")
+            raise HTTPException(400, f"{reason!r} is not a reason of dead letters")
+        actions.replay(self._actor(request), [reason] if reason else [], dry_run=given.get("mode") != "replay")
         return RedirectResponse("/dead-letters", 303)
 
     async def ask(self, request: Request) -> Response:
-        actions, given = await self._asked(request)
+        actions, given = await self._action_form(request)
         if (verb := given.get("verb", "")) not in list(Verb):
-            raise HTTPException(400, f"{verb[:40]!r} is none of {', '.join(Verb)}")
+            raise HTTPException(400, f"{verb[:40]!r} is not one of {', '.join(Verb)}")
         reason = _reason(given)
         with self.state.lock:
-            running = copy.copy(self.state.rollouts.running)  # it may be at another step when the controller is asked
+            running = copy.copy(self.state.rollouts.running)  # its step may change before the request is sent
         if running is None:
-            raise HTTPException(409, "no rollout runs: scorer rollout start CONFIG PLAN starts one")
+            raise HTTPException(409, "no rollout is running: scorer rollout start CONFIG PLAN starts one")
         if (running.id, str(running.step)) != (given.get("rollout"), given.get("step")):
-            raise HTTPException(409, f"{running.id} is at step {running.step + 1} now: look at it, then ask again")
-        actions.ask(self._who(request), running, Verb(verb), reason)
+            raise HTTPException(409, f"{running.id} is at step {running.step + 1} now: check it, then send the request again")
+        actions.ask(self._actor(request), running, Verb(verb), reason)
         return RedirectResponse("/", 303)
 
-    async def _asked(self, request: Request) -> tuple[ActionRunner, dict[str, str]]:
-        """The form of a person who may act. Raises HTTPException."""
+    async def _action_form(self, request: Request) -> tuple[ActionRunner, dict[str, str]]:
+        """Return the form of an allowed action. Raises HTTPException if actions are not allowed or the token is wrong."""
         given = await form(request)
         if self.actions is None:
-            raise HTTPException(403, "this console is read-only: scorer console CONFIG --allow-actions")
+            raise HTTPException(403, "this console is read-only: start it with scorer console CONFIG --allow-actions")
         self.tokens.check(request, given.get("token", ""))
         return self.actions, given
 
-    def _who(self, request: Request) -> str:
-        named = request.headers.get(self.user_header, "") if self.user_header else ""
-        return named or self.actor
+    def _actor(self, request: Request) -> str:
+        name = request.headers.get(self.user_header, "") if self.user_header else ""
+        return name or self.actor
 
     def _page(self, request: Request, view: str, status: int = 200, **values: Any) -> Response:
-        cookie, token = self.tokens.of(request)
+        cookie, token = self.tokens.cookie_and_token(request)
         with self.state.lock:
             state = self.state
-            common: dict[str, Any] = {f"{source}_trouble": state.troubles.get(source) for source in ("bus", "registry")}
-            common |= {"loaded": state.loaded, "deeds": state.deeds[:3], "registry_read": state.registry.read}
+            common: dict[str, Any] = {f"{source}_error": state.source_errors.get(source) for source in ("kafka", "registry")}
+            common |= {"loaded": state.loaded, "recent_actions": state.recent_actions[:3], "registry_read": state.registry.read}
         html = rendering.environment().get_template(f"{view}.html").render(
             **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
             source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=self.clock(),
         )  # fmt: skip
         response = HTMLResponse(html, status)
         if self.actions is not None:
-            self.tokens.keep(response, cookie)
+            self.tokens.set_cookie(response, cookie)
         return response
 
     def _error(self, request: Request, error: Exception) -> Response:
         if isinstance(error, RegistryError):  # a name that no channel or version can have
-            return self._page(request, "error", 400, said=f"{error}; {error.hint}")
+            return self._page(request, "error", 400, message=f"{error}; {error.hint}")
         assert isinstance(error, HTTPException)
-        said = "there is no such page" if error.status_code == 404 else error.detail
-        return self._page(request, "error", error.status_code, said=said)
+        message = "this page does not exist" if error.status_code == 404 else error.detail
+        return self._page(request, "error", error.status_code, message=message)
 
 
 def _reason(given: dict[str, str]) -> str:
     reason = " ".join(given.get("reason", "").split())
     if not reason or len(reason) > MAX_REASON:
-        raise HTTPException(400, f"say why, in at most {MAX_REASON} characters: it stands in the history")
+        raise HTTPException(400, f"give a reason of at most {MAX_REASON} characters for the history")
     return reason
 
 
-def _whole(given: dict[str, str], name: str) -> int:
+def _number(given: dict[str, str], name: str) -> int:
     text = given.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise HTTPException(400, f"{name} is not a number: {text[:40]!r}")

@@ -175,8 +175,8 @@ def test_commit_metadata_is_a_mark_or_none(metadata: str) -> None:
 def test_status_records(key: bytes | None, value: bytes | None) -> None:
     fold = ScorerFold()
     for now in (NOW, NOW + 1):
-        fold.hear(key, STATUS, now)
-        fold.hear(key, value, now)
+        fold.add(key, STATUS, now)
+        fold.add(key, value, now)
     found = [heard for _, heard in sorted(fold.last.items())]
     drawn(status.table("m", found, NOW, wide=True))
     orjson.dumps([msgspec.to_builtins(heard.status) for heard in found])
@@ -210,13 +210,13 @@ def test_score_records_of_the_audits(value: bytes | None) -> None:
 @given(hostile_records.hostile(SCORE), hostile_records.hostile(SWAP))
 def test_records_of_the_console(score: bytes | None, swap: bytes | None) -> None:
     state = ConsoleState()
-    if (change := shown.decoded(swap, shown.VersionChange)) is not None:
-        state.swaps.hear(change)
-    if (record := shown.decoded(score, shown.SampledScore)) is not None:
-        state.scores.hear(record)
-        state.arms.hear(record)
-        state.labelled.hear(record)
-        state.flow.hear(record, NOW, live=True)
+    if (change := shown.decode(swap, shown.VersionChange)) is not None:
+        state.swaps.add(change)
+    if (record := shown.decode(score, shown.SampledScore)) is not None:
+        state.scores.add(record)
+        state.arms.add(record)
+        state.labelled.add(record)
+        state.flow.add(record, NOW, live=True)
 
 
 @hostile
@@ -345,7 +345,7 @@ def test_an_own_checkpoint_is_read_or_names_where_it_is(
 @given(hostile_records.keys(), hostile_records.values(), hostile_records.headers(*dead_letters.NAMES))
 def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
     message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
-    shown.letter(message, headers)
+    shown.dead_letter(message, headers)
     judged.letter(headers)
     orjson.loads(output_topics.dead_letter_line(message))
     with contextlib.suppress(Unfit):

@@ -1,4 +1,4 @@
-// The charts: uPlot on the numbers of /data/scores and /data/flow, in the page's own colours.
+// The charts: uPlot draws the numbers of /data/scores and /data/flow in the colours of the page.
 "use strict";
 (() => {
   const HEIGHT = 220;
@@ -7,7 +7,7 @@
   const charts = new Map();
   const canvas = document.createElement("canvas").getContext("2d");
 
-  function color(name) { // what a custom property is in the scheme of now, as the canvas wants it
+  function color(name) { // the value of a custom property in the current colour scheme, in the canvas's syntax
     const probe = document.body.appendChild(document.createElement("i"));
     probe.className = "probe";
     probe.style.color = `var(--${name})`;
@@ -20,7 +20,7 @@
   const FLOW = {
     throughput: [["events/s", "throughput", "t0", true]],
     lag: [["seconds", "lag_seconds", "t1", true]],
-    latency: [["until scored, p50", "scored_p50", "t0"], ["until scored, p99", "scored_p99", "t3"], ["scored until readable, p50", "visible_p50", "t2"]],
+    latency: [["event to score, p50", "scored_p50", "t0"], ["event to score, p99", "scored_p99", "t3"], ["score to reader, p50", "visible_p50", "t2"]],
     fill: [["events", "fill", "t2", true]],
   };
 

@@ -1,5 +1,5 @@
-// Keeps the page current: when the server says that something changed, the page is fetched again and each part marked
-// data-live that differs is taken over. What a person opened, typed or focused stays.
+// Keeps the page current: after a change event the page is fetched again, and each element marked data-live that differs is
+// replaced. Opened details, form input and focus are kept.
 "use strict";
 (() => {
   const SHORTEST_MS = 1000;
@@ -50,7 +50,7 @@
     if (wanted) setTimeout(refresh, Math.max(0, last + SHORTEST_MS - Date.now()));
   }
 
-  // The command line beside a form, with the words that were typed so far.
+  // The command line of a form, with the values that were entered so far.
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\"'\"'") + "'");
 
   function fill(form) {

@@ -1,1 +1,1 @@
-"""Runs of training as a version's attestations tell them: documents, their pictures, and the reading of them."""
+"""Training runs, read from the attestations of versions: documents, plots and the feed."""

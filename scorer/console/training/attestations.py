@@ -1,7 +1,7 @@
-"""What is attested about one version, the best statement of each document. Pure.
+"""The attestations of one version: the best document of each type. Pure.
 
-A statement that a trusted key signed wins over every other: whoever writes to the registry can add claims, never a verified
-statement. Of several that are equal in this the last that is listed counts.
+A document signed by a trusted key wins over claims, which everyone with write access to the registry can add. Among equals the
+last listed one counts.
 """
 
 import re
@@ -17,19 +17,21 @@ from scorer.console.training.documents import ComparisonDocument, EvaluationDocu
 
 Document = TypeVar("Document", ProvenanceDocument, EvaluationDocument, ComparisonDocument)
 RUN_VERSION = re.compile(r"(\d{4})(\d\d)(\d\d)-([0-9a-f]{12})")
-"""What training calls a version: the date of its snapshot and the id of its run."""
+"""The version name of a training run: the date of its snapshot and the id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttestedDocument(Generic[Document]):
-    """One document of a version. `said` is None where it does not read, for the reason in `fault`.
+    """One attested document of a version.
 
-    `key_id` is the trusted key that signed it; None: it is claimed only, for the reason in `unverified`. `others` counts the
-    further statements of this type.
+    Attributes:
+        document: the document; None if it is unreadable, for the reason in `fault`.
+        key_id: the trusted key that signed it; None for a claim, for the reason in `unverified`.
+        others: the number of further documents of this type.
     """
 
     type: str
-    said: Document | None
+    document: Document | None
     fault: str = ""
     key_id: str | None = None
     unverified: str = ""
@@ -46,9 +48,10 @@ class AttestedDocument(Generic[Document]):
 
 @dataclass(frozen=True, slots=True)
 class VersionAttestations:
-    """The documents of one version; None: nobody attested it. `fault` says why its attestations cannot be read at all.
+    """The attested documents of one version; None if not attested.
 
-    `attested` is when the first of them was stored, in UTC, as the registry lists it: nobody signed that.
+    `fault` is why its attestations cannot be read. `attested` is when the first one was stored, in UTC; the registry states it
+    and no signature covers it.
     """
 
     version: str
@@ -65,14 +68,19 @@ class VersionAttestations:
     ) -> list[
         AttestedDocument[ProvenanceDocument] | AttestedDocument[EvaluationDocument] | AttestedDocument[ComparisonDocument]
     ]:
-        """Those that are there."""
+        """The documents that exist."""
         return [each for each in (self.provenance, self.evaluation, self.comparison) if each is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class AttestationLibrary:
-    """The versions that were looked at. `left_out` are those beyond the most that are; `read` says that all were seen once.
-    `trusting`: whether a policy names keys; without one no statement can be verified."""
+    """The attestations of the newest versions.
+
+    Attributes:
+        left_out: the number of older versions that are not read.
+        read: whether all versions were read once.
+        trusting: whether a policy lists keys; otherwise nothing can be verified.
+    """
 
     versions: tuple[VersionAttestations, ...] = ()
     left_out: int = 0
@@ -82,41 +90,42 @@ class AttestationLibrary:
 
 @dataclass(slots=True)
 class BestAttestations:
-    """The best statement of each type among those that are heard, one after the other: no more than one of each is held."""
+    """Selects the best attestation of each type from a sequence, holding one of each."""
 
-    found: dict[str, Attestation] = field(default_factory=dict)
+    best: dict[str, Attestation] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def hear(self, one: Attestation) -> None:
+    def add(self, one: Attestation) -> None:
+        """Consider an attestation."""
         if one.type not in documents.TYPES:
             return
         self.counts[one.type] = self.counts.get(one.type, 0) + 1
-        before = self.found.get(one.type)
+        before = self.best.get(one.type)
         if before is None or one.verified >= before.verified:
-            self.found[one.type] = one
+            self.best[one.type] = one
 
 
 def collect_attestations(version: str, digest: str, attestations: Iterable[Attestation]) -> VersionAttestations:
-    """The evidence of a version. Raises what reading the attestations raises."""
-    best = BestAttestations()
+    """Return the attested documents of a version. Raises the errors of the iterable."""
+    selection = BestAttestations()
     for one in attestations:
-        best.hear(one)
+        selection.add(one)
     return VersionAttestations(
         version,
         digest,
-        provenance=_statement(best, PROVENANCE, ProvenanceDocument),
-        evaluation=_statement(best, EVALUATION, EvaluationDocument),
-        comparison=_statement(best, COMPARISON, ComparisonDocument),
+        provenance=_document(selection, PROVENANCE, ProvenanceDocument),
+        evaluation=_document(selection, EVALUATION, EvaluationDocument),
+        comparison=_document(selection, COMPARISON, ComparisonDocument),
     )
 
 
-def _statement(best: BestAttestations, type_: str, document: type[Document]) -> AttestedDocument[Document] | None:
-    one = best.found.get(type_)
+def _document(selection: BestAttestations, type_: str, document: type[Document]) -> AttestedDocument[Document] | None:
+    one = selection.best.get(type_)
     if one is None:
         return None
-    said, fault = None, ""
+    content, fault = None, ""
     try:
-        said = documents.read(one.predicate, document)
+        content = documents.read(one.predicate, document)
     except ValueError as error:
         fault = str(error)
-    return AttestedDocument(type_, said, fault, one.key_id, one.fault, best.counts[type_] - 1)
+    return AttestedDocument(type_, content, fault, one.key_id, one.fault, selection.counts[type_] - 1)

@@ -1,7 +1,7 @@
-"""What a run of training attests beside its version, typed: provenance, evaluation and comparison, as far as they are shown.
+"""The documents that a training run attests: provenance, evaluation and comparison, as far as the console shows them.
 
-Everybody who writes to the registry writes these, so every text, list and number is bounded. Keys that nobody shows are passed
-over. deploy/training/README.md describes the documents.
+Everyone with write access to the registry can write them, so every text, list and number is bounded. Other keys are ignored.
+deploy/training/README.md describes the documents.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from msgspec import Meta
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 
 TRAINING_BUILD = "https://scorestream.io/training/v1"
-MOST_TRIALS, MOST_RUNGS = 512, 12
-LARGEST = 1 << 53  # whole numbers are exact to here in a float, too
+MAX_TRIALS, MAX_RUNGS = 512, 12
+LARGEST = 1 << 53  # integers up to here are exact in a float
 
 Text = Annotated[str, Meta(max_length=200)]
 Sentence = Annotated[str, Meta(max_length=2_000)]
@@ -30,7 +30,7 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 class AttestedMatrix(msgspec.Struct, frozen=True):
-    """Counts of events: true classes by row, predicted ones by column, both in the order of `labels`."""
+    """A confusion matrix: true classes by row, predicted classes by column, in the order of `labels`."""
 
     labels: Annotated[list[Text | Whole | Number | bool], Meta(min_length=1, max_length=100)]
     counts: Annotated[list[Annotated[list[Count], Meta(max_length=100)]], Meta(max_length=100)]
@@ -45,7 +45,7 @@ class AttestedMatrix(msgspec.Struct, frozen=True):
 
 
 class MetricDifference(msgspec.Struct, frozen=True):
-    """The challenger's metric less the champion's, and its interval."""
+    """The challenger's metric minus the champion's, with its confidence interval."""
 
     value: Number
     low: Number
@@ -53,7 +53,7 @@ class MetricDifference(msgspec.Struct, frozen=True):
 
 
 class ComparedVersion(msgspec.Struct, frozen=True):
-    """A version as it was judged. `revision` is the channel's that named the champion."""
+    """A compared version. `revision` is the channel revision that named the champion."""
 
     version: Text = ""
     digest: Text = ""
@@ -63,7 +63,7 @@ class ComparedVersion(msgspec.Struct, frozen=True):
 
 
 class HoldOutRows(msgspec.Struct, frozen=True):
-    """The rows that both were judged on; `blocks` are the stretches of time that were drawn."""
+    """The rows of the comparison. `blocks` counts the time blocks of the bootstrap."""
 
     digest: Text = ""
     count: Count = 0
@@ -73,13 +73,15 @@ class HoldOutRows(msgspec.Struct, frozen=True):
 
 
 class DiscordantRows(msgspec.Struct, frozen=True):
+    """The rows that only one version predicted correctly, and McNemar's test of them."""
+
     only_champion_right: Count
     only_challenger_right: Count
     mcnemar_p: Number | None = None
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """Those of the rows whose `field` has this value."""
+    """The difference on the rows whose `field` has this value."""
 
     field: Text
     value: Scalar
@@ -88,6 +90,8 @@ class SliceResult(msgspec.Struct, frozen=True):
 
 
 class RuleResult(msgspec.Struct, frozen=True):
+    """One rule of the verdict."""
+
     name: Text
     passed: bool
     value: Number | None = None
@@ -95,7 +99,7 @@ class RuleResult(msgspec.Struct, frozen=True):
 
 
 class ComparisonDocument(msgspec.Struct, frozen=True):
-    """Challenger and champion on the same rows, and the verdict. Without a champion the challenger is a first model."""
+    """The comparison of challenger and champion on the same rows, and the verdict. The first model has no champion."""
 
     verdict: Literal["passed", "refused", "same"]
     challenger: ComparedVersion
@@ -111,23 +115,29 @@ class ComparisonDocument(msgspec.Struct, frozen=True):
 
 
 class TrialScore(msgspec.Struct, frozen=True):
+    """The score of a trial in one rung."""
+
     trial: Count
     score: Number | None = None
 
 
 class SearchRung(msgspec.Struct, frozen=True):
-    """The trials that were trained for `budget` trees (or epochs), and which of them went on."""
+    """The trials that were trained for `budget` trees or epochs, and those that continued."""
 
     budget: Count
-    trials: Annotated[list[TrialScore], Meta(max_length=MOST_TRIALS)] = []
-    kept: Annotated[list[Count], Meta(max_length=MOST_TRIALS)] = []
+    trials: Annotated[list[TrialScore], Meta(max_length=MAX_TRIALS)] = []
+    kept: Annotated[list[Count], Meta(max_length=MAX_TRIALS)] = []
 
 
 class SearchTrial(msgspec.Struct, frozen=True):
+    """A trial of the search."""
+
     trial: Count
 
 
 class BestTrial(msgspec.Struct, frozen=True):
+    """The selected trial."""
+
     trial: Count
     score: Number | None = None
     budget: Count = 0
@@ -135,36 +145,44 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
-    """Trees (or epochs) were `spent` in all; without stopping any trial they would have been `unstopped`."""
+    """A hyperparameter search. It trained `spent` trees or epochs; without early stopping it would be `unstopped`."""
 
     metric: Text = ""
-    rungs: Annotated[list[SearchRung], Meta(max_length=MOST_RUNGS)] = []
-    trials: Annotated[list[SearchTrial], Meta(max_length=MOST_TRIALS)] = []
+    rungs: Annotated[list[SearchRung], Meta(max_length=MAX_RUNGS)] = []
+    trials: Annotated[list[SearchTrial], Meta(max_length=MAX_TRIALS)] = []
     best: BestTrial | None = None
     spent: Count = 0
     unstopped: Count = 0
 
 
 class GateMargins(msgspec.Struct, frozen=True):
-    """How a run was to be judged, as its configuration says."""
+    """The margins of the validation gate, from the run's configuration."""
 
     margin: Number | None = None
     slice_margin: Number | None = None
 
 
 class TrainingConfig(msgspec.Struct, frozen=True):
+    """The `training` section of the run's configuration."""
+
     gate: GateMargins = GateMargins()
 
 
 class RunConfig(msgspec.Struct, frozen=True):
+    """The run's configuration."""
+
     training: TrainingConfig = TrainingConfig()
 
 
 class ExternalParameters(msgspec.Struct, frozen=True):
+    """The external parameters of the build (SLSA provenance)."""
+
     config: RunConfig = RunConfig()
 
 
 class InternalParameters(msgspec.Struct, frozen=True):
+    """The internal parameters of the build (SLSA provenance): run, recipe and search."""
+
     run: Text = ""
     seed: Whole | None = None
     recipe: Text = ""
@@ -173,7 +191,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """A stretch of a partition, by offset, or the revision of a version."""
+    """The offsets of a partition, or the revision of a version."""
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")
@@ -182,6 +200,8 @@ class OffsetRange(msgspec.Struct, frozen=True):
 
 
 class ResolvedDependency(msgspec.Struct, frozen=True):
+    """An input of the build (SLSA provenance)."""
+
     name: Text = ""
     uri: Annotated[str, Meta(max_length=1_000)] = ""
     digest: Digests = {}
@@ -189,11 +209,13 @@ class ResolvedDependency(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Its digest as a reference writes it; empty where there is none."""
+        """The digest in the form of a reference; empty if there is none."""
         return f"sha256:{self.digest['sha256']}" if "sha256" in self.digest else ""
 
 
 class BuildDefinition(msgspec.Struct, frozen=True, rename="camel"):
+    """The build definition (SLSA provenance)."""
+
     build_type: Text
     external_parameters: ExternalParameters = ExternalParameters()
     internal_parameters: InternalParameters = InternalParameters()
@@ -201,7 +223,7 @@ class BuildDefinition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a version comes from."""
+    """The provenance of a version."""
 
     build_definition: BuildDefinition
 
@@ -214,17 +236,19 @@ class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
         return self.build_definition.external_parameters.config.training.gate
 
     def named(self, name: str) -> list[ResolvedDependency]:
-        """What of this name went into the version."""
+        """Return the inputs with this name."""
         return [one for one in self.build_definition.resolved_dependencies if one.name == name]
 
 
 class EvaluatedDataset(msgspec.Struct, frozen=True):
+    """The dataset of an evaluation."""
+
     name: Text = ""
     digest: Text | Digests = ""
 
 
 class EvaluationDocument(msgspec.Struct, frozen=True):
-    """How well a version does on a dataset."""
+    """The metrics of a version on a dataset."""
 
     dataset: Text | EvaluatedDataset
     metrics: Figures = {}
@@ -232,13 +256,15 @@ class EvaluationDocument(msgspec.Struct, frozen=True):
 
 
 TYPES: Mapping[str, type[ProvenanceDocument] | type[EvaluationDocument] | type[ComparisonDocument]] = {
-    PROVENANCE: ProvenanceDocument, EVALUATION: EvaluationDocument, COMPARISON: ComparisonDocument,
-}  # fmt: skip
+    PROVENANCE: ProvenanceDocument,
+    EVALUATION: EvaluationDocument,
+    COMPARISON: ComparisonDocument,
+}
 NAMES = {PROVENANCE: "provenance", EVALUATION: "evaluation", COMPARISON: "comparison"}
 
 
 def read(predicate: Mapping[str, Any], type_: type[Document]) -> Document:
-    """The document that a predicate is. Raises ValueError, which says in one line what is wrong with it."""
+    """Decode a predicate. Raises ValueError with a message of one line."""
     try:
         return msgspec.convert(predicate, type_)
     except (msgspec.ValidationError, RecursionError) as error:

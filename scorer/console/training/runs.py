@@ -1,6 +1,6 @@
-"""Runs of training as the console shows them: what was attested, beside what the channels did with the version. Pure.
+"""Training runs for display: the attested documents of a version, and the channel moves to it. Pure.
 
-Nothing is believed because it is attested: a verdict that no trusted key signed is a claim, and is called one.
+A verdict without the signature of a trusted key is shown as a claim.
 """
 
 import re
@@ -20,8 +20,8 @@ from scorer.console.training.documents import (
     MetricDifference,
 )
 
-WIDTH = 1_000.0  # of a bar, in its own units
-SHORTEST, LONGEST = 1.5, 4.0  # margins that a bar shows at least, and at most where its estimate is in them
+WIDTH = 1_000.0  # of a bar, in the units of its SVG
+SHORTEST, LONGEST = 1.5, 4.0  # range of a bar, in margins
 RUN = re.compile(r"[0-9a-f]{12}")
 UNREADABLE, UNJUDGED = "unreadable", "not judged"
 TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", UNJUDGED: "wait"}
@@ -29,8 +29,11 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """An interval of a difference; more is better. `left`, `right`, `mean`, `zero` and `edge` (the margin, which is below zero)
-    are places from 0 to WIDTH. `tone` is good where the lower end is not below the margin, bad where it is, else wait."""
+    """The confidence interval of a difference as a bar; more is better.
+
+    `left`, `right`, `mean`, `zero` and `edge` (the margin, below zero) are x coordinates from 0 to WIDTH. `tone` is good if the
+    lower end is at or above the margin, bad if it is below, and wait without a margin.
+    """
 
     found: MetricDifference
     margin: float | None
@@ -44,8 +47,7 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class VersionPromotion:
-    """A move of a channel to the version. `role` is the one that it has there from then on. `by_run` says that the run made the
-    move itself, `now` that it stands."""
+    """A channel move to the version. `by_run` is True if the run itself moved it, `now` if the move is the current one."""
 
     channel: str
     role: str
@@ -59,6 +61,8 @@ class VersionPromotion:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
+    """A metric of both versions."""
+
     name: str
     champion: float | None
     challenger: float | None
@@ -72,10 +76,16 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A version that training made. `verified` is of the verdict; `warnings` are what does not fit together. `trusting`:
-    whether a policy names keys that could verify it."""
+    """A version from a training run.
 
-    evidence: VersionAttestations
+    Attributes:
+        attestations: its attested documents.
+        verified: whether a trusted key signed the verdict.
+        warnings: contradictions between the documents and the channels.
+        trusting: whether a policy lists keys that could verify it.
+    """
+
+    attestations: VersionAttestations
     id: str
     date: str
     verdict: str
@@ -89,11 +99,11 @@ class TrainingRun:
 
     @property
     def version(self) -> str:
-        return self.evidence.version
+        return self.attestations.version
 
     @property
     def tone(self) -> str:
-        """Return good, bad, wait or plain: never good by a claim alone, and no warning if no policy could verify it."""
+        """Return good, bad, wait or plain. A claim is never good; it is plain if no policy could verify it."""
         tone = TONES[self.verdict]
         return self.claim_tone if tone == "good" and not self.verified else tone
 
@@ -104,17 +114,17 @@ class TrainingRun:
 
     @property
     def comparison(self) -> ComparisonDocument | None:
-        return self.evidence.comparison.said if self.evidence.comparison else None
+        return self.attestations.comparison.document if self.attestations.comparison else None
 
     @property
-    def made(self) -> InternalParameters:
-        """How it was made; empty where no provenance says so."""
-        told = self.evidence.provenance
-        return told.said.run if told and told.said else InternalParameters()
+    def training(self) -> InternalParameters:
+        """The recipe, seed, parameters and search; empty without a provenance."""
+        told = self.attestations.provenance
+        return told.document.run if told and told.document else InternalParameters()
 
     @property
     def unit(self) -> str:
-        return "epochs" if self.made.recipe == "network" else "trees"
+        return "epochs" if self.training.recipe == "network" else "trees"
 
     @property
     def champion(self) -> ComparedVersion | None:
@@ -122,31 +132,32 @@ class TrainingRun:
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that name it now, and as what, where it is not the champion."""
+        """The channels that name it now, with its role if it is not the champion."""
         return [
             each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
         ]
 
     @property
     def metrics(self) -> Sequence[Metric]:
-        """The figures of both, side by side; without a comparison those of the evaluation."""
-        if (found := self.comparison) is not None:
-            theirs = found.champion.metrics if found.champion else {}
-            names = dict.fromkeys([*found.challenger.metrics, *theirs])
-            return [Metric(name, theirs.get(name), found.challenger.metrics.get(name)) for name in names]
-        told = self.evidence.evaluation
-        return [Metric(name, None, value) for name, value in told.said.metrics.items()] if told and told.said else []
+        """The metrics of both versions; without a comparison those of the evaluation."""
+        if (comparison := self.comparison) is not None:
+            champion = comparison.champion.metrics if comparison.champion else {}
+            challenger = comparison.challenger.metrics
+            names = dict.fromkeys([*challenger, *champion])
+            return [Metric(name, champion.get(name), challenger.get(name)) for name in names]
+        told = self.attestations.evaluation
+        return [Metric(name, None, value) for name, value in told.document.metrics.items()] if told and told.document else []
 
     @property
     def dataset(self) -> str:
-        """The digest of what it was trained and judged on; empty where nothing says so."""
-        told = self.evidence.provenance
-        return next((one.sha256 for one in told.said.named("dataset")), "") if told and told.said else ""
+        """The digest of its dataset; empty if not attested."""
+        told = self.attestations.provenance
+        return next((one.sha256 for one in told.document.named("dataset")), "") if told and told.document else ""
 
     @property
     def claimed(self) -> bool:
-        """Whether something that is shown of it is a claim alone."""
-        return any(not each.verified for each in self.evidence.statements)
+        """Whether any of its documents is only a claim."""
+        return any(not each.verified for each in self.attestations.statements)
 
 
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
@@ -156,77 +167,79 @@ def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *
 
 
 def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | None]]:
-    """What each slice is of, its rows, and the interval of its difference."""
-    told = run.evidence.provenance
-    margin = told.said.gate.slice_margin if told and told.said else None
-    found = run.comparison.slices if run.comparison else []
-    return [(f"{one.field} = {one.value}", one.rows, bar(one.difference, margin)) for one in found]
+    """Return name, rows and interval of each slice."""
+    told = run.attestations.provenance
+    margin = told.document.gate.slice_margin if told and told.document else None
+    slices = run.comparison.slices if run.comparison else []
+    return [(f"{one.field} = {one.value}", one.rows, bar(one.difference, margin)) for one in slices]
 
 
-def bar(found: MetricDifference | None, margin: float | None) -> DifferenceBar | None:
-    """How an interval is drawn against its margin; None where there is none."""
-    if found is None:
+def bar(difference: MetricDifference | None, margin: float | None) -> DifferenceBar | None:
+    """Return the bar of a difference with its margin; None without a difference."""
+    if difference is None:
         return None
     margin = margin if margin is not None and margin > 0 else None
-    low, high = min(found.low, found.high), max(found.low, found.high)
-    unit = margin or max(abs(low), abs(high), abs(found.value), 1e-12) / SHORTEST
-    most = max(LONGEST * unit, SHORTEST * abs(found.value))
+    low, high = min(difference.low, difference.high), max(difference.low, difference.high)
+    unit = margin or max(abs(low), abs(high), abs(difference.value), 1e-12) / SHORTEST
+    most = max(LONGEST * unit, SHORTEST * abs(difference.value))
     start, end = max(min(low, -SHORTEST * unit), -most), min(max(high, SHORTEST * unit), most)
 
-    def place(value: float) -> float:
+    def x(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
 
-    tone = "wait" if margin is None else "good" if low >= -margin else "bad"
-    edge = None if margin is None else place(-margin)
-    return DifferenceBar(found, margin, tone, place(low), place(high), place(found.value), place(0.0), edge)
+    tone = "wait"
+    if margin is not None:
+        tone = "good" if low >= -margin else "bad"
+    edge = None if margin is None else x(-margin)
+    return DifferenceBar(difference, margin, tone, x(low), x(high), x(difference.value), x(0.0), edge)
 
 
-def _trained(evidence: VersionAttestations) -> bool:
-    if evidence.comparison is not None or RUN_VERSION.fullmatch(evidence.version):
+def _trained(attestations: VersionAttestations) -> bool:
+    if attestations.comparison is not None or RUN_VERSION.fullmatch(attestations.version):
         return True
-    told = evidence.provenance
-    return bool(told and told.said and told.said.build_definition.build_type == TRAINING_BUILD)
+    told = attestations.provenance
+    return bool(told and told.document and told.document.build_definition.build_type == TRAINING_BUILD)
 
 
-def _run(evidence: VersionAttestations, channels: Sequence[Channel]) -> TrainingRun:
-    named = RUN_VERSION.fullmatch(evidence.version)
-    comparison, provenance = evidence.comparison, evidence.provenance
-    said = comparison.said if comparison else None
-    told = [said.run if said else "", provenance.said.run.run if provenance and provenance.said else ""]
+def _run(attestations: VersionAttestations, channels: Sequence[Channel]) -> TrainingRun:
+    named = RUN_VERSION.fullmatch(attestations.version)
+    comparison, provenance = attestations.comparison, attestations.provenance
+    said = comparison.document if comparison else None
+    told = [said.run if said else "", provenance.document.run.run if provenance and provenance.document else ""]
     ids = [named[4] if named else "", *told]
     id_ = next((each for each in ids if RUN.fullmatch(each)), "")
-    margin = provenance.said.gate.margin if provenance and provenance.said else None
-    promotions = _promotions(evidence, id_, channels)
-    verdict = said.verdict if said else UNREADABLE if comparison or evidence.fault else UNJUDGED
+    margin = provenance.document.gate.margin if provenance and provenance.document else None
+    promotions = _promotions(attestations, id_, channels)
+    verdict = said.verdict if said else UNREADABLE if comparison or attestations.fault else UNJUDGED
     return TrainingRun(
-        evidence,
+        attestations,
         id=id_,
-        date=_date(evidence.version),
+        date=_date(attestations.version),
         verdict=verdict,
         verified=comparison is not None and comparison.verified,
-        because=_because(evidence),
+        because=_because(attestations),
         failed=[rule.name for rule in said.rules if not rule.passed] if said else [],
         bar=bar(said.difference, margin) if said else None,
         promotions=promotions,
-        warnings=[*_contradictions(evidence, id_, told), *_unearned(verdict, promotions)],
+        warnings=[*_contradictions(attestations, id_, told), *_unearned(verdict, promotions)],
     )
 
 
-def _because(evidence: VersionAttestations) -> str:
-    told = evidence.comparison
-    if evidence.fault:
-        return f"Its attestations cannot be read: {evidence.fault}"
+def _because(attestations: VersionAttestations) -> str:
+    told = attestations.comparison
+    if attestations.fault:
+        return f"Its attestations cannot be read: {attestations.fault}"
     if told is None:
-        attested = " and ".join(each.name for each in evidence.statements)
-        return f"Only its {attested} is attested, no comparison." if attested else "Nothing is attested about it."
-    if told.said is None:
-        return f"Its comparison does not read: {told.fault}"
-    failed = [rule.name for rule in told.said.rules if not rule.passed]
-    return told.said.because or (f"Failed: {', '.join(failed)}." if failed else "The comparison says no reason.")
+        attested = " and ".join(each.name for each in attestations.statements)
+        return f"Only its {attested} is attested, and no comparison." if attested else "It has no attestations."
+    if told.document is None:
+        return f"Its comparison is unreadable: {told.fault}"
+    failed = [rule.name for rule in told.document.rules if not rule.passed]
+    return told.document.because or (f"Failed: {', '.join(failed)}." if failed else "The comparison has no reason.")
 
 
-def _promotions(evidence: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
-    """Every move to the version that is known, the newest of each channel first."""
+def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
+    """Return the moves to the version, the newest of each channel first."""
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
         VersionPromotion(
@@ -241,39 +254,38 @@ def _promotions(evidence: VersionAttestations, id_: str, channels: Iterable[Chan
         )
         for channel in channels
         for move in reversed(channel.moves)
-        if (role := _role(move, evidence.digest))
+        if (role := _role(move, attestations.digest))
     ]
 
 
 def _role(move: ChannelMove, digest: str) -> str:
-    """What a version is in a channel after a move; empty where it is nothing."""
+    """Return the role of a version after a move; empty without one."""
     return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 
 
-def _contradictions(evidence: VersionAttestations, id_: str, told: Sequence[str]) -> Iterator[str]:
+def _contradictions(attestations: VersionAttestations, id_: str, told: Sequence[str]) -> Iterator[str]:
     for name, run in zip(("comparison", "provenance"), told, strict=True):
         if run and run != id_:
-            yield f"The {name} speaks of run {run}."
-    said = evidence.comparison.said if evidence.comparison else None
-    if said and said.challenger.digest not in ("", evidence.digest):
-        yield f"The comparison judged {said.challenger.digest}, which is not this version."
-    for each in evidence.statements:
-        if each.fault and each is not evidence.comparison:
-            yield f"Its {each.name} does not read: {each.fault}"
+            yield f"The {name} is from another run, {run}."
+    said = attestations.comparison.document if attestations.comparison else None
+    if said and said.challenger.digest not in ("", attestations.digest):
+        yield f"The comparison is of {said.challenger.digest}, which is not this version."
+    for each in attestations.statements:
+        if each.fault and each is not attestations.comparison:
+            yield f"Its {each.name} is unreadable: {each.fault}"
         if each.others:
-            others = f"{each.others} more statements" if each.others > 1 else "1 more statement"
-            yield f"Beside the {each.name} shown there {'are' if each.others > 1 else 'is'} {others} of its type."
+            yield f"The {each.name} shown is one of {each.others + 1} attestations of its type."
 
 
 def _unearned(verdict: str, promotions: Sequence[VersionPromotion]) -> Iterator[str]:
     if verdict != "passed":
         for each in promotions:
             if each.now:
-                yield f"{each.channel} names it, though its verdict is: {verdict}."
+                yield f"{each.channel} names it, but its verdict is: {verdict}."
 
 
 def _date(version: str) -> str:
-    """The date that a version is called by; empty where it is none."""
+    """Return the date in a version name; empty if it has none."""
     if named := RUN_VERSION.fullmatch(version):
         try:
             return date(int(named[1]), int(named[2]), int(named[3])).isoformat()

@@ -1,4 +1,4 @@
-"""The training page: the runs that a query selects, and everything about one of them. Pure."""
+"""The training page: the list of runs, and the page of one run. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,20 @@ from scorer.console.training.attestations import AttestationLibrary
 from scorer.console.training.documents import ProvenanceDocument, ResolvedDependency, RuleResult
 from scorer.console.training.runs import UNJUDGED, UNREADABLE, DifferenceBar, TrainingRun, runs, slice_bars
 
-SPANS = 100  # stretches of partitions that are shown
+SPANS = 100  # offset ranges that are listed
 VERDICTS = ("passed", "refused", "same", UNJUDGED, UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPage:
-    """`run` is the one that is asked for, `newest` the newest of all. `verdicts` counts all runs by verdict; `left_out` are
-    versions that were not looked at; `asked` says that the query names a run."""
+    """The list of runs, or one requested run.
+
+    Attributes:
+        run: the requested run; None if it does not exist.
+        asked: whether the query names a run.
+        verdicts: the counts of all runs by verdict.
+        left_out: the number of older versions that are not read.
+    """
 
     rows: Page[TrainingRun]
     newest: TrainingRun | None
@@ -32,9 +38,13 @@ class TrainingPage:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """One run with its pictures (the text of an SVG each, "" where there is nothing to draw) and the commands that say more.
-    `spans` are the stretches of topics that its rows come from, `spans_left_out` how many are not shown. Of a command there are
-    the id of its element, what it shows, and its text."""
+    """One run with its plots (SVG texts, empty if there is nothing to plot) and commands.
+
+    Attributes:
+        spans: the offset ranges of its rows.
+        spans_left_out: the number of further offset ranges.
+        commands: element id, label and text of each command.
+    """
 
     run: TrainingRun
     rungs: str
@@ -49,7 +59,7 @@ class RunPage:
 
 
 def training(library: AttestationLibrary, channels: Iterable[Channel], query: dict[str, str]) -> TrainingPage:
-    """The page of all runs that a query asks for; with `run`, that of one of them, by its version or its id."""
+    """Return the page of a query: all runs, or the one that `run` names by version or id."""
     every = runs(library.versions, channels, trusting=library.trusting)
     asked, verdict = query.get("run", ""), query.get("show", "")
     rows = page(every, query.get("page"), lambda run: not verdict or run.verdict == verdict)
@@ -60,11 +70,11 @@ def training(library: AttestationLibrary, channels: Iterable[Channel], query: di
 
 
 def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
-    """Everything about one run."""
-    search, told = run.made.search, run.evidence.provenance
-    provenance = told.said if told else None
+    """Return the page of one run."""
+    search, attested = run.training.search, run.attestations.provenance
+    provenance = attested.document if attested else None
     spans = [*provenance.named("events"), *provenance.named("labels")] if provenance else []
-    commands = [("cli-show", "The run, on the machine that made it", lines.show(run.id))] if run.id else []
+    commands = [("cli-show", "The run, on the machine that trained it", lines.show(run.id))] if run.id else []
     return RunPage(
         run,
         rungs=plots.rungs(search, run.unit) if search else "",
@@ -75,18 +85,19 @@ def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
         spans=spans[:SPANS],
         spans_left_out=max(0, len(spans) - SPANS),
         provenance=provenance,
-        commands=[*commands, ("cli-inspect", "Every document, whole", lines.inspect(run.version))],
+        commands=[*commands, ("cli-inspect", "The complete documents", lines.inspect(run.version))],
     )
 
 
 def _matrices(run: TrainingRun) -> list[tuple[str, str]]:
-    """Champion's and challenger's, with who each is of; without a comparison that of the evaluation."""
-    found = run.comparison
-    if found is None:
-        told = run.evidence.evaluation
-        alone = told.said.confusion_matrix if told and told.said else None
-        named = [(f"evaluated {run.version}", alone)]
+    """Return titles and plots of the champion's and challenger's matrices; without a comparison that of the evaluation."""
+    comparison = run.comparison
+    if comparison is None:
+        attested = run.attestations.evaluation
+        evaluated = attested.document.confusion_matrix if attested and attested.document else None
+        matrices = [(f"evaluated {run.version}", evaluated)]
     else:
-        champion = [(f"champion {found.champion.version}", found.champion.confusion_matrix)] if found.champion else []
-        named = [*champion, (f"challenger {run.version}", found.challenger.confusion_matrix)]
-    return [(title, plots.matrix_of(each)) for title, each in named if each is not None]
+        champion = comparison.champion
+        matrices = [(f"champion {champion.version}", champion.confusion_matrix)] if champion else []
+        matrices.append((f"challenger {run.version}", comparison.challenger.confusion_matrix))
+    return [(title, plots.matrix_of(each)) for title, each in matrices if each is not None]

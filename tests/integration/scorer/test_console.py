@@ -39,7 +39,7 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
     form.get_by_label("Reason").fill("it's worse")
     expect(form.locator("pre")).to_contain_text("""--reason 'it'"'"'s worse'""")
     form.get_by_role("button").click()
-    expect(page.locator("#deeds")).to_contain_text("prod is at revision 3 and names 1.0.0")
+    expect(page.locator("#actions")).to_contain_text("prod is at revision 3 and names 1.0.0")
     expect(page.locator("#hero h1")).to_have_text("prod 1.0.0")
     expect(page.locator("#hero .pill")).to_have_text("flipped")
     history = rig.run("model-registry", "history", "oci:./registry/model", "--json").stdout
@@ -53,7 +53,7 @@ def promotion_that_cannot_be_made_is_told(page: Page) -> None:
     form.get_by_label("Version").fill("9.9.9")
     form.get_by_label("Reason").fill("no such thing")
     form.get_by_role("button").click()
-    expect(page.locator("#deeds .failed")).to_contain_text("the versions there are: 1.0.0, 2.0.0")
+    expect(page.locator("#actions .failed")).to_contain_text("the versions there are: 1.0.0, 2.0.0")
     expect(page.locator("#hero h1")).to_have_text("prod 1.0.0")
 
 
@@ -64,7 +64,7 @@ def letters_are_replayed(rig: Rig, page: Page) -> None:
     expect(page.locator("#letters details[open] pre")).to_contain_text('"one"')
     page.get_by_label("Reason").select_option("wrong-type")
     page.get_by_role("button", name="Replay", exact=True).click()
-    expect(page.locator("#deeds")).to_contain_text("2 replayed, 0 replayed before")
+    expect(page.locator("#actions")).to_contain_text("2 replayed, 0 replayed before")
     expect(page.locator("#letters").get_by_text("wrong-type, replayed")).to_have_count(DEAD)
     until(lambda: rig.answered() == SCORED + 2 * DEAD, "the replayed events to die again")
 
@@ -99,7 +99,7 @@ def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: Mak
     (tmp_path / "registry").write_text("no folder")
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")
     with console(rig, *flags) as address:
-        until(lambda: fetched(address, "localhost").text.count("is away</strong>") == 2, "both troubles")
+        until(lambda: fetched(address, "localhost").text.count("is unavailable</strong>") == 2, "both errors")
         said = fetched(address, "console.example.com").text
         assert "no Kafka broker answers at 127.0.0.1:1" in said
         assert "read-only" in said

@@ -48,11 +48,11 @@ def rollout_is_followed(rig: Rig, page: Page) -> None:
     expect(page.locator("#plan .now")).to_contain_text("canary 5 %")
     expect(page.locator("#plan .done")).to_have_count(1)
     expect(page.locator("#plan progress")).to_have_attribute("max", "900")
-    expect(page.locator("#plan")).to_contain_text("Waits for a person")
+    expect(page.locator("#plan")).to_contain_text("Waiting for approval")
     expect(page.locator("#rules")).to_contain_text("within its margin")
     expect(page.locator("#rules svg.interval.good rect.edge")).to_have_count(1)
     expect(page.locator("#rules .matrix .flip")).to_have_text("100")
-    expect(page.locator("#decisions")).to_contain_text("to move to 2.0.0 for 5 %, promote")
+    expect(page.locator("#decisions")).to_contain_text("to move to 2.0.0 as canary for 5 %, promote")
     expect(page.locator("#decisions tbody tr")).to_have_count(5)
     assert page.evaluate("document.body.dataset.kept") == "yes"
 
@@ -61,13 +61,13 @@ def controller_is_asked(rig: Rig, page: Page) -> None:
     """What a form asks for is what its command would write; the controller finds it in the topic."""
     form = page.locator("form[action='/actions/ask']")
     for verb, reason in (("approve", "it's good"), ("pause", "lunch")):
-        form.get_by_label("Ask to").select_option(verb)
+        form.get_by_label("Request").select_option(verb)
         form.get_by_label("Reason").fill(reason)
         expect(page.locator("#cli-ask pre")).to_contain_text(f"scorer rollout {verb} scorer.yaml")
         form.get_by_role("button").click()
-        expect(page.locator("#deeds")).to_contain_text(f"r was asked to {verb}")
+        expect(page.locator("#actions")).to_contain_text(f"requested to {verb} r")
     expect(page.locator("#plan .pill", has_text="paused")).to_be_visible()
-    expect(page.locator("#plan .pill", has_text="waits for a person")).to_have_count(0)
+    expect(page.locator("#plan .pill", has_text="waiting for approval")).to_have_count(0)
     with log_topic.reading(load(rig.path, []).settings) as ledger:
         assert ledger.running is not None
         assert ([*ledger.running.approved], ledger.running.paused) == ([1], True)
@@ -83,7 +83,7 @@ def end_is_shown(rig: Rig, page: Page) -> None:
     tell(rig, back, rollouts.entry(now, 6, Kind.MOVED, 1, revision=4), ended)
     expect(page.locator("#plan .pill", has_text="rolled back")).to_be_visible()
     expect(page.locator("#plan .ended")).to_contain_text("canary 5 %")
-    expect(page.locator("#rules")).to_contain_text("broken")
+    expect(page.locator("#rules")).to_contain_text("beyond its margin")
 
 
 @pytest.mark.debian("chromium")
@@ -99,7 +99,7 @@ def test_a_rollout_is_followed_and_its_controller_asked_in_the_browser(make_rig:
         rollout_is_followed(rig, page)
         for path, shown in (("/", "#plan"), ("/scores", "#pairs")):
             page.goto(f"{address}{path}")
-            expect(page.locator(shown)).to_contain_text("2.0.0 beside 1.0.0")
+            expect(page.locator(shown)).to_contain_text("Candidate 2.0.0, champion 1.0.0")
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 assert barriers(page) == [], (path, scheme)

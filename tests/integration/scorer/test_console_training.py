@@ -20,7 +20,7 @@ def runs_are_listed_with_their_verdicts(page: Page) -> None:
     expect(page.locator("#newest .lead")).to_contain_text("refused auc -0.0061: the lower bound")
     claimed = page.locator(".runs li", has_text=trained.run_id(2))
     expect(claimed.locator(".pill")).to_have_text(["passed", "claimed, not verified"])
-    expect(page.locator(".runs li", has_text="prod now")).to_have_count(1)
+    expect(page.locator(".runs li", has_text="prod: current")).to_have_count(1)
 
 
 def new_run_is_seen_without_a_reload(page: Page, made: Runs) -> None:
@@ -28,7 +28,7 @@ def new_run_is_seen_without_a_reload(page: Page, made: Runs) -> None:
     made.run(5, because="better on every day")
     made.promote(5)
     expect(page.locator("#newest .lead")).to_contain_text("passed better on every day")
-    expect(page.locator(".runs li", has_text=trained.run_id(5)).locator(".pill.flipped")).to_have_text("prod now")
+    expect(page.locator(".runs li", has_text=trained.run_id(5)).locator(".pill.flipped")).to_have_text("prod: current")
     assert page.evaluate("document.body.dataset.kept") == "yes"
 
 

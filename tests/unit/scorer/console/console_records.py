@@ -43,8 +43,8 @@ def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **cha
     return ScorerStatus(**{**facts, **changed})
 
 
-def hear(state: ConsoleState, told: ScorerStatus, now: float = NOW) -> None:
-    assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
+def add(state: ConsoleState, told: ScorerStatus, now: float = NOW) -> None:
+    assert state.scorers.add(told.scorer.encode(), msgspec.json.encode(told), now)
 
 
 def move(

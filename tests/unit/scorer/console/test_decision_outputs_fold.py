@@ -13,11 +13,11 @@ SCORE = {"amount": 700.0, "risk": 0.25}
 def test_the_histogram_has_the_output_that_decides_and_not_the_largest() -> None:
     """Also of the scores that were read before the registry answered: none may follow."""
     state, record = ConsoleState(), replace(console_records.score(SCORE), digest="sha256:a", id="e1")
-    state.hear_score(record)
+    state.add_score(record)
     assert state.outputs.wanted == {"sha256:a"}
     assert not state.scores.windows
-    state.found_output("sha256:a", "risk")
-    state.hear_score(record)
+    state.add_output("sha256:a", "risk")
+    state.add_score(record)
     assert list(state.scores.windows["1.0.0"].numbers) == [0.25, 0.25]
     assert [score for score, *_ in state.labelled.answers.values()] == [0.25]
     assert not state.outputs.wanted
@@ -26,15 +26,15 @@ def test_the_histogram_has_the_output_that_decides_and_not_the_largest() -> None
 
 def test_scores_without_a_known_output_are_counted_with_the_reason() -> None:
     state, record = ConsoleState(), replace(console_records.score(SCORE), digest="sha256:" + "a" * 64)
-    state.hear_score(record)
-    state.found_output(record.digest, None)
+    state.add_score(record)
+    state.add_output(record.digest, None)
     assert state.scores.windows["1.0.0"].seen == 1
     assert views.label_notes(state, 0.0) == [("scores of sha256:aaaaaaaaaaaa", 1, UNKNOWN)]
 
 
 def test_a_score_of_one_output_asks_nothing() -> None:
     state = ConsoleState()
-    state.hear_score(console_records.score({"risk": 0.25}))
-    state.hear_score(console_records.score([0.1, 0.9]))
+    state.add_score(console_records.score({"risk": 0.25}))
+    state.add_score(console_records.score([0.1, 0.9]))
     assert list(state.scores.windows["1.0.0"].numbers) == [0.25, 0.9]
     assert not state.outputs.wanted

@@ -25,38 +25,38 @@ def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerSta
 def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
     state = ConsoleState()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
-        console_records.hear(state, beat(seconds, events, batches), NOW + seconds)
+        console_records.add(state, beat(seconds, events, batches), NOW + seconds)
     heard = state.scorers.last["m.a"]
     assert (heard.rate, heard.fill) == (100.0, 50.0)
-    console_records.hear(state, beat(10, 10, 1, started_ms=2))
+    console_records.add(state, beat(10, 10, 1, started_ms=2))
     assert state.scorers.last["m.a"].rate == 0.0
 
 
 def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
     state = ConsoleState()
-    console_records.hear(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    console_records.add(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "silent"
     state.scorers.fleet.caught_up = True
-    console_records.hear(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    console_records.add(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
-    console_records.hear(state, console_records.status(state="stopped"))
+    console_records.add(state, console_records.status(state="stopped"))
     assert state.scorers.last["m.a"].state(NOW) == "stopped"
     assert state.scorers.listed(NOW + 7_200) == []
 
 
 def test_what_is_no_scorers_record_is_passed_over() -> None:
-    assert not ConsoleState().scorers.hear(b"_channel/prod", b"{}", NOW)
-    assert records.decoded(b"[]", VersionChange) is None
-    assert records.decoded(b'{"scorer": 1}', VersionChange) is None
-    assert records.decoded(b"\xff{", SampledScore) is None
-    assert records.decoded(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", SampledScore) is None
+    assert not ConsoleState().scorers.add(b"_channel/prod", b"{}", NOW)
+    assert records.decode(b"[]", VersionChange) is None
+    assert records.decode(b'{"scorer": 1}', VersionChange) is None
+    assert records.decode(b"\xff{", SampledScore) is None
+    assert records.decode(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", SampledScore) is None
 
 
 def test_the_last_swap_of_each_partition_counts() -> None:
     fold = VersionChangeFold()
     for record in (console_records.swap(0, "1.0.0"), console_records.swap(1, "1.0.0"), console_records.swap(0, "2.0.0", 40, 2)):
-        assert records.decoded(msgspec.json.encode(record), VersionChange) == record
-        fold.hear(record)
+        assert records.decode(msgspec.json.encode(record), VersionChange) == record
+        fold.add(record)
     assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
     assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
 
@@ -64,44 +64,44 @@ def test_the_last_swap_of_each_partition_counts() -> None:
 def test_letters_wait_until_they_were_put_back() -> None:
     fold = DeadLetterFold()
     for offset in range(LETTERS_KEPT + 4):
-        fold.hear(console_records.letter(offset, "malformed" if offset % 2 else "wrong-type"))
-    fold.hear(replace(console_records.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
-    fold.hear_replayed("dead", b"eu/dead/0/1003")
-    fold.hear_replayed("dead", b"eu/another/0/1002")
-    fold.hear_replayed("dead", b"nonsense")
+        fold.add(console_records.letter(offset, "malformed" if offset % 2 else "wrong-type"))
+    fold.add(replace(console_records.letter(LETTERS_KEPT + 4), unfit="it came from elsewhere"))
+    fold.add_replayed("dead", b"eu/dead/0/1003")
+    fold.add_replayed("dead", b"eu/another/0/1002")
+    fold.add_replayed("dead", b"nonsense")
     assert len(fold.letters) == LETTERS_KEPT
     assert fold.letters[0].offset == LETTERS_KEPT + 4
     assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2 + 2, "malformed": LETTERS_KEPT // 2 + 1}
     assert fold.unfit() == 1
-    fold.hear_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # while its topic was an input still
+    fold.add_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # while its topic was an input still
     assert fold.unfit() == 0
-    assert [fold.put_back(console_records.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
+    assert [fold.was_replayed(console_records.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
 
 def test_letters_that_retention_has_removed_are_not_counted() -> None:
     fold = DeadLetterFold()
     for offset in range(10):
-        fold.hear(console_records.letter(offset))
-    fold.hear(replace(console_records.letter(10), unfit="it came from elsewhere"))
-    fold.keep({0: 4, 1: 100})
+        fold.add(console_records.letter(offset))
+    fold.add(replace(console_records.letter(10), unfit="it came from elsewhere"))
+    fold.set_low_offsets({0: 4, 1: 100})
     assert (fold.by_reason(), fold.unfit()) == ({"wrong-type": 6}, 1)
-    fold.keep({0: 11})
+    fold.set_low_offsets({0: 11})
     assert (fold.by_reason(), fold.unfit()) == ({}, 0)
 
 
 def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
     fold = DeadLetterFold()
     for offset in range(3 * REASONS):
-        fold.hear(console_records.letter(offset, f"reason {offset}"))
+        fold.add(console_records.letter(offset, f"reason {offset}"))
     assert (len(fold.by_reason()), fold.by_reason()["unknown"]) == (REASONS + 1, 2 * REASONS)
 
 
 def test_a_letter_is_shown_with_what_the_event_was() -> None:
     headers = [("ce_id", b"7"), ("bin", b"\xff"), ("dead.reason", b"malformed"), ("dead.at", b"5"), ("dead.source", b"a/b/0/1")]
-    found = records.letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
+    found = records.dead_letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
     assert (found.reason, found.at_ms, found.key, found.cut, len(found.value)) == ("malformed", 5, "k", True, 4_000)
     assert found.headers == (("ce_id", "7"), ("bin", "\\xff"))
-    bare = records.letter(Message("dead", 2, 9, timestamp=(1, 1)), [])
+    bare = records.dead_letter(Message("dead", 2, 9, timestamp=(1, 1)), [])
     assert (bare.reason, bare.at_ms, bare.value) == ("unknown", 1, "")
 
 
@@ -109,9 +109,9 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
     state, flow = ConsoleState(), ThroughputFold()
     for seconds, events, batches in ((0, 0, 0), (5, 500, 50)):
         partitions = [PartitionStatus("in", 0, 3), PartitionStatus("in", 1, 0)]
-        console_records.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
-    flow.hear(console_records.score(0.5), NOW + 0.1, live=True)
-    flow.hear(console_records.score(0.5, event_ms=1), NOW, live=False)
+        console_records.add(state, beat(seconds, events, batches, partitions=partitions), NOW)
+    flow.add(console_records.score(0.5), NOW + 0.1, live=True)
+    flow.add(console_records.score(0.5, event_ms=1), NOW, live=False)
     assert flow.tick(state.scorers, NOW)
     assert not flow.tick(state.scorers, NOW + STEP_SECONDS / 2)
     point = flow.points[-1]

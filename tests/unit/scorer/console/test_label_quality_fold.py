@@ -18,18 +18,18 @@ def test_answers_and_labels_meet_in_any_order() -> None:
         record = console_records.score(score, id=f"e{number}", decision="late" if score >= 0.5 else "on time")
         label = Label(f"e{number}", float(true[number]))
         if number % 2:
-            fold.hear(record)
-            fold.hear_label(label)
+            fold.add(record)
+            fold.add_label(label)
         else:
-            fold.hear_label(Label(f"e{number}", float(not true[number])))
-            fold.hear_label(label)
-            fold.hear(record)
+            fold.add_label(Label(f"e{number}", float(not true[number])))
+            fold.add_label(label)
+            fold.add(record)
     found = fold.assessed(console_records.NOW)
     assert found
     (version,) = found.versions
     assert version.labels == 200
     assert version.auc == pytest.approx(metrics.roc_auc_score(true, scores), abs=1e-12)
-    fold.hear_label(Label("e0", None))
+    fold.add_label(Label("e0", None))
     assert fold.assessed(console_records.NOW + REFRESH_SECONDS / 2) is found
     again = fold.assessed(console_records.NOW + REFRESH_SECONDS)
     assert again
@@ -39,9 +39,9 @@ def test_answers_and_labels_meet_in_any_order() -> None:
 def test_what_is_kept_is_bounded_and_still_meets() -> None:
     fold, count = LabelQualityFold(most=100), 5_000
     for number in range(count):
-        fold.hear(console_records.score(number / count, id=f"e{number}"))
+        fold.add(console_records.score(number / count, id=f"e{number}"))
     for number in reversed(range(count)):
-        fold.hear_label(Label(f"e{number}", 1.0))
+        fold.add_label(Label(f"e{number}", 1.0))
     assert 25 <= len(fold.answers) <= 100
     assert fold.answers.keys() == fold.labels.keys()
     found = fold.assessed(console_records.NOW)
@@ -51,6 +51,6 @@ def test_what_is_kept_is_bounded_and_still_meets() -> None:
 
 def test_expired_and_nameless_answers_are_not_kept() -> None:
     fold = LabelQualityFold()
-    fold.hear(console_records.score(None, id="e1", status="expired"))
-    fold.hear(console_records.score(0.5))
+    fold.add(console_records.score(None, id="e1", status="expired"))
+    fold.add(console_records.score(0.5))
     assert not fold.answers

@@ -38,10 +38,10 @@ def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
 def test_a_controller_that_tells_nothing_is_away() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    assert not shown(state, NOW + 13).away
-    assert shown(state, NOW + 15).away
+    assert not shown(state, NOW + 13).controller_silent
+    assert shown(state, NOW + 15).controller_silent
     console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.OVERTAKEN))
-    assert not shown(state, NOW + 3_600).away
+    assert not shown(state, NOW + 3_600).controller_silent
 
 
 def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
@@ -56,7 +56,7 @@ def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
     assert shown(state).aborted == "bob"
 
 
-def test_a_rollout_that_ended_stays_with_its_outcome_and_its_evidence() -> None:
+def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     back = rollouts.entry(
@@ -69,15 +69,15 @@ def test_a_rollout_that_ended_stays_with_its_outcome_and_its_evidence() -> None:
         judgement=rollouts.judgement(0.02, 0.01, 0.03),
     )
     console_records.rollout(state, back, rollouts.entry(NOW, 6, Kind.MOVED, 1, revision=4))
-    assert shown(state).judgement is None  # of this step there is no news
+    assert shown(state).analysis is None  # of this step there is no news
     console_records.rollout(state, rollouts.entry(NOW, 7, Kind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
     found = shown(state)
     assert (found.outcome, found.stages[1].place, found.stages[2].place) == ("rolled back", "ended", "next")
-    assert found.judgement is not None
-    assert found.judgement.bars[0].said == "broken"
+    assert found.analysis is not None
+    assert found.analysis.bars[0].label == "beyond its margin"
     assert (found.share, found.waits, found.wanted) == (None, [], 0)
-    assert [(e.what, e.revision) for e in found.log][:4] == [
-        ("ended: rolled back", 0), ("moved", 4), ("to move to revision 1 again, roll back", 0), ("moved", 3),
+    assert [(e.event, e.revision) for e in found.log][:4] == [
+        ("ended: rolled back", 0), ("moved", 4), ("to move to revision 1 (restored), roll back", 0), ("moved", 3),
     ]  # fmt: skip
     assert rollout_plan_view.pairs(state) is None
 
@@ -94,11 +94,11 @@ def test_the_share_of_the_events_is_that_of_this_revision() -> None:
     console_records.in_canary(state)
     share = shown(state).share
     assert share is not None
-    assert (share.keys, share.found) == (0.05, None)
+    assert (share.keys, share.measured) == (0.05, None)
     for number in range(100):
         arm, failed = ("canary", "breaker") if number < 4 else ("champion", None)
-        state.arms.hear(console_records.score(0.5, arm=arm, revision=3, fallback=failed if number < 3 else None))
-        state.arms.hear(console_records.score(0.5, arm="canary", revision=2))
+        state.arms.add(console_records.score(0.5, arm=arm, revision=3, fallback=failed if number < 3 else None))
+        state.arms.add(console_records.score(0.5, arm="canary", revision=2))
     assert shown(state).share == rollout_plan_view.CanarySample(0.05, 100, 0.04, 3)
 
 
@@ -113,25 +113,25 @@ def test_pairs_are_those_of_a_rollout_that_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "tone", "said"),
+    ("numbers", "tone", "label"),
     [
         ((0.001, -0.002, 0.004), "good", "within its margin"),
         ((0.001, -0.002, 0.006), "wait", "up to 0.006 is possible, the margin is 0.005"),
-        ((0.02, 0.01, 0.03), "bad", "broken"),
+        ((0.02, 0.01, 0.03), "bad", "beyond its margin"),
     ],
 )
-def test_an_interval_stands_against_its_margin(numbers: tuple[float, float, float], tone: str, said: str) -> None:
+def test_bar_shows_the_interval_and_the_margin(numbers: tuple[float, float, float], tone: str, label: str) -> None:
     found = analysis_view(rollouts.judgement(*numbers))
     assert found is not None
     bar = found.bars[0]
-    assert (bar.tone, bar.said) == (tone, said)
+    assert (bar.tone, bar.label) == (tone, label)
     assert bar.mean is not None
     assert 0.0 <= bar.left < bar.mean < bar.right <= WIDTH
     assert 0.0 < bar.zero < bar.edge < WIDTH
     assert (bar.right < bar.edge) == (tone == "good")
     assert (bar.left > bar.zero) == (tone == "bad")
     unknown = found.bars[1]
-    assert (unknown.left, unknown.right, unknown.mean, unknown.said) == (0.0, WIDTH, None, "no pairs")
+    assert (unknown.left, unknown.right, unknown.mean, unknown.label) == (0.0, WIDTH, None, "no pairs")
 
 
 def test_decisions_of_both_are_a_matrix() -> None:

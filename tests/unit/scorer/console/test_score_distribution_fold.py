@@ -32,7 +32,7 @@ def test_the_index_tells_a_shift_from_noise() -> None:
 def test_shares_sum_to_one_over_edges_that_hold_every_score(found: list[float]) -> None:
     fold = ScoreDistributionFold()
     for number in found:
-        fold.hear(console_records.score(number))
+        fold.add(console_records.score(number))
     histogram = fold.histogram()
     assert len(histogram.edges) == BINS + 1
     assert sum(histogram.shares["1.0.0"]) == pytest.approx(1.0, abs=1e-3)
@@ -41,16 +41,16 @@ def test_shares_sum_to_one_over_edges_that_hold_every_score(found: list[float]) 
 def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range() -> None:
     fold = ScoreDistributionFold()
     assert fold.histogram().edges == []
-    fold.hear(console_records.score(0.3))
-    fold.hear(console_records.score(0.6, "2.0.0"))
-    fold.hear(console_records.score(None, "2.0.0", status="expired", decision=None))
+    fold.add(console_records.score(0.3))
+    fold.add(console_records.score(0.6, "2.0.0"))
+    fold.add(console_records.score(None, "2.0.0", status="expired", decision=None))
     assert (fold.histogram().edges[0], fold.histogram().edges[-1]) == (0.0, 1.0)
     assert list(fold.histogram().shares) == ["1.0.0", "2.0.0"]
     assert (fold.windows["2.0.0"].expired, fold.windows["2.0.0"].seen) == (1, 2)
     assert fold.stability("1.0.0", "2.0.0") is None
     for _ in range(FEWEST):
-        fold.hear(console_records.score(0.3))
-        fold.hear(console_records.score(0.31, "2.0.0"))
+        fold.add(console_records.score(0.3))
+        fold.add(console_records.score(0.31, "2.0.0"))
     assert fold.stability("1.0.0", "2.0.0") is not None
     assert fold.stability("1.0.0", "9.9.9") is None
 
@@ -58,7 +58,7 @@ def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range()
 def test_the_versions_that_are_kept_are_the_newest() -> None:
     fold = ScoreDistributionFold()
     for number in range(VERSIONS + 2):
-        fold.hear(console_records.score(0.5, f"{number}.0.0", scored_ms=1_000 + number))
+        fold.add(console_records.score(0.5, f"{number}.0.0", scored_ms=1_000 + number))
     assert list(fold.windows) == [f"{number}.0.0" for number in range(2, VERSIONS + 2)]
 
 

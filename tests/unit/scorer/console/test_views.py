@@ -22,12 +22,12 @@ def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.ChannelView, tuple[str
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     for status in statuses:
-        console_records.hear(state, status)
+        console_records.add(state, status)
     view = rollout_view.channel_view(state, "prod", {}, NOW)
     return view, rollout_view.headline(view)
 
 
-def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_does_not_take_it() -> None:
+def test_move_is_flipped_when_every_scorer_serves_it_and_refused_when_one_refuses() -> None:
     done, behind = console_records.status("m.a", "2.0.0", 2), console_records.status("m.b", "1.0.0", 1)
     view, headline = rolled(done, console_records.status("m.b", "2.0.0", 2))
     assert view.counts["flipped"] == 2
@@ -38,16 +38,16 @@ def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_
     refusing = console_records.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
     view, headline = rolled(done, refusing)
     assert view.refusals == [("m.b", "golden example 1")]
-    assert headline == ("refused", "1 of 2 scorers refused it; what ran before goes on there")
+    assert headline == ("refused", "1 of 2 scorers refused it and continue with their previous version")
 
 
 def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
     state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")))
-    console_records.hear(
+    console_records.add(
         state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)])
     )
     assert rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))[0] == "flipped"
-    console_records.hear(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
+    console_records.add(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
     found = rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))
     assert found == ("waiting", "1 partition without a scorer")
 
@@ -61,15 +61,15 @@ def test_without_a_channel_or_scorers_there_is_something_to_say() -> None:
 def test_thousands_of_scorers_are_one_page() -> None:
     state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")))
     for number in range(1_500):
-        console_records.hear(state, console_records.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
-        state.swaps.hear(console_records.swap(number, "1.0.0"))
+        console_records.add(state, console_records.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
+        state.swaps.add(console_records.swap(number, "1.0.0"))
     view = rollout_view.channel_view(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
-    assert view.rows.rows[-1].heard.status.scorer == "m.1499"
+    assert view.rows.rows[-1].scorer.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
     found = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
-    assert ([row.heard.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
+    assert ([row.scorer.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
     assert rollout_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
@@ -86,9 +86,9 @@ def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() ->
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
-    console_records.hear(state, console_records.status("a", "2.0.0", 2))
-    console_records.hear(state, console_records.status("b", "1.0.0", 1, region="us-east"))
-    console_records.hear(state, console_records.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
+    console_records.add(state, console_records.status("a", "2.0.0", 2))
+    console_records.add(state, console_records.status("b", "1.0.0", 1, region="us-east"))
+    console_records.add(state, console_records.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
     rows = [(r.name, r.scorers, r.silent, r.behind, r.versions) for r in views.regions(state, NOW)]
     assert rows == [("eu-west", 1, 0, 0, [("2.0.0", 1)]), ("us-east", 1, 1, 1, [("1.0.0", 1)])]
     names, name, moves = views.history(state, "prod", {})  # the newest first
@@ -96,46 +96,49 @@ def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() ->
     assert views.history(state, "prod", {"channel": "nowhere"})[2] is None
 
 
-def test_scores_are_compared_with_those_of_the_version_before() -> None:
+def test_scores_are_compared_with_those_of_the_previous_version() -> None:
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     assert views.scores(state, "prod") == ([], None)
     assert views.scores_data(state)["lines"] == []
     for number in range(300):
-        state.scores.hear(console_records.score(number / 300, scored_ms=1_000))
-        state.scores.hear(console_records.score(number / 300, "2.0.0", scored_ms=2_000))
+        state.scores.add(console_records.score(number / 300, scored_ms=1_000))
+        state.scores.add(console_records.score(number / 300, "2.0.0", scored_ms=2_000))
     rows, comparison = views.scores(state, "prod")
     assert [(row.version, row.tone) for row in rows] == [("2.0.0", 1), ("1.0.0", 0)]
     assert comparison is not None
-    assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "alike")
+    assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "similar")
     assert views.DistributionShift("1", "2", 0.2).verdict == "shifted"
-    assert views.DistributionShift("1", "2", 0.3).verdict == "another population"
+    assert views.DistributionShift("1", "2", 0.3).verdict == "different"
     assert "too few" in views.DistributionShift("1", "2", None).verdict
 
 
 def test_letters_are_found_by_reason_and_by_words() -> None:
     state = ConsoleState()
     for offset in range(3):
-        state.letters.hear(console_records.letter(offset, value=f'{{"n": {offset}}}'))
-    state.letters.hear(console_records.letter(3, "malformed"))
+        state.letters.add(console_records.letter(offset, value=f'{{"n": {offset}}}'))
+    state.letters.add(console_records.letter(3, "malformed"))
     assert views.letters(state, {})[1] == [("wrong-type", 3), ("malformed", 1)]
     assert views.letters(state, {"reason": "malformed"})[0].total == 1
     assert [letter.offset for letter in views.letters(state, {"q": '"N": 2'})[0].rows] == [2]
 
 
-def test_a_deed_takes_the_place_of_its_earlier_state_and_trouble_keeps_its_first_time() -> None:
+def test_action_replaces_its_earlier_state_and_error_keeps_its_first_time() -> None:
     state = ConsoleState()
     for number in range(KEPT_ACTIONS + 5):
-        state.did(Action(number, NOW, "ann", "command"))
-    state.did(Action(KEPT_ACTIONS + 4, NOW, "ann", "command", "done", "it is"))
-    assert len(state.deeds) == KEPT_ACTIONS
-    assert [(d.number, d.outcome) for d in state.deeds][:2] == [(KEPT_ACTIONS + 4, "done"), (KEPT_ACTIONS + 3, "doing")]
+        state.record_action(Action(number, NOW, "ann", "command"))
+    state.record_action(Action(KEPT_ACTIONS + 4, NOW, "ann", "command", "done", "it is"))
+    assert len(state.recent_actions) == KEPT_ACTIONS
+    assert [(d.number, d.outcome) for d in state.recent_actions][:2] == [
+        (KEPT_ACTIONS + 4, "done"),
+        (KEPT_ACTIONS + 3, "doing"),
+    ]
     for at in (5.0, 9.0):
-        state.trouble("bus", "no answer", "is it there?", at)
-    assert state.troubles["bus"].since == 5.0
-    state.well("bus")
-    assert state.troubles == {}
+        state.record_error("kafka", "no answer", "is it there?", at)
+    assert state.source_errors["kafka"].since == 5.0
+    state.clear_error("kafka")
+    assert state.source_errors == {}
 
 
 def test_commands_are_those_that_a_person_would_type() -> None:

@@ -55,17 +55,17 @@ def busy() -> ConsoleState:
         ),
         loaded=True,
     )
-    console_records.hear(state, console_records.status("m.a", "2.0.0", 2))
-    console_records.hear(state, console_records.status("m.b", refused={"2.0.0": SCRIPT}, aspired_revision=2, region=SCRIPT))
+    console_records.add(state, console_records.status("m.a", "2.0.0", 2))
+    console_records.add(state, console_records.status("m.b", refused={"2.0.0": SCRIPT}, aspired_revision=2, region=SCRIPT))
     for version in ("1.0.0", "2.0.0"):
-        state.swaps.hear(console_records.swap(0, version, 5))
-        state.scores.hear(console_records.score(0.5, version, decision=SCRIPT))
+        state.swaps.add(console_records.swap(0, version, 5))
+        state.scores.add(console_records.score(0.5, version, decision=SCRIPT))
         for number, decision in enumerate((SCRIPT, "on time")):
-            state.labelled.hear(console_records.score(number / 2, version, decision=decision, id=f"{version}-{number}"))
-            state.labelled.hear_label(Label(f"{version}-{number}", decision))
-    state.letters.hear(console_records.letter(1, value=SCRIPT))
-    state.letters.hear(console_records.letter(2, SCRIPT))
-    state.letters.hear_replayed("dead", b"eu/dead/0/1")
+            state.labelled.add(console_records.score(number / 2, version, decision=decision, id=f"{version}-{number}"))
+            state.labelled.add_label(Label(f"{version}-{number}", decision))
+    state.letters.add(console_records.letter(1, value=SCRIPT))
+    state.letters.add(console_records.letter(2, SCRIPT))
+    state.letters.add_replayed("dead", b"eu/dead/0/1")
     flips = rollouts.judgement() | {
         "decisions": [{"champion": SCRIPT, "candidate": SCRIPT, "events": 1}],
         "dropped": {SCRIPT: 1},
@@ -79,9 +79,9 @@ def busy() -> ConsoleState:
     )
     state.training = console_records.a_run(SCRIPT)
     state.flow.tick(state.scorers, console_records.NOW)
-    state.did(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
-    state.trouble("bus", SCRIPT, "hint", 0.0)
-    state.trouble("registry", "gone", "hint", 0.0)
+    state.record_action(Action(1, 2.0**40, "ann", "command", "failed", SCRIPT))
+    state.record_error("kafka", SCRIPT, "hint", 0.0)
+    state.record_error("registry", "gone", "hint", 0.0)
     return state
 
 
@@ -177,40 +177,40 @@ def test_forms_become_actions() -> None:
     ]
 
 
-def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> None:
+def test_rollout_page_has_steps_rules_and_requests() -> None:
     state = ConsoleState(loaded=True)
     console_records.in_canary(state)
     page = client(state).get("/").text
     assert re.search(r'<li class="now" aria-current="step"><b>canary 5 %</b>', page)
-    assert "Watched for 5 min of 15 min" in page
+    assert "Bake time: 5 min of 15 min" in page
     assert 'max="900" value="300.0"' in page
     assert "errors: 0.001, from -0.002 to 0.004, the margin is 0.005" in page
-    assert "90 % are alike" in page
-    assert "m.rollout/0 told so 1.0 s ago; the judge is 0.4 s behind" in page
+    assert "90 % agree" in page
+    assert "Reported by m.rollout/0 1.0 s ago; the analysis is 0.4 s behind" in page
     assert "scorer rollout VERB scorer.yaml" in page
     assert 'action="/actions/ask"' not in page
     assert "no score of this revision was sampled yet" in page
-    assert "by 4,000 events that both scored" in client(state).get("/scores").text
+    assert "from 4,000 events that both scored" in client(state).get("/scores").text
     assert "same events" not in client(ConsoleState()).get("/scores").text
-    assert "These are different events" in client(ConsoleState()).get("/scores").text
+    assert "Each version scored different events" in client(ConsoleState()).get("/scores").text
 
 
-def test_a_rollout_without_a_controller_is_told() -> None:
+def test_rollout_page_reports_a_silent_controller() -> None:
     state = ConsoleState(loaded=True)
     console_records.in_canary(state, at_ms=int((console_records.NOW - 400) * 1_000))
     console_records.rollout(
         state, rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, at_ms=int((console_records.NOW - 300) * 1_000))
     )
     page = client(state).get("/").text
-    assert "No controller has told anything for 5 min." in page
-    assert "The last was m.rollout/0." in page
+    assert "No controller has reported for 5 min." in page
+    assert "The last one was m.rollout/0." in page
 
 
-def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
+def test_request_is_rejected_if_the_step_has_changed() -> None:
     state, noted = ConsoleState(), noting()
     browser = client(state, noted)
     given = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
-    assert "no rollout runs" in browser.post("/actions/ask", data=given).text
+    assert "no rollout is running" in browser.post("/actions/ask", data=given).text
     console_records.in_canary(state, for_person=True)
     page = browser.get("/").text
     assert 'name="rollout" value="r"' in page
@@ -227,7 +227,7 @@ def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
     assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
 
 
-def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
+def test_training_page_shows_verdicts_and_reasons() -> None:
     state = ConsoleState(training=console_records.a_run(), loaded=True)
     page = client(state).get("/training").text
     newest, *_ = re.findall(r'<p class="lead">(.*?)</p>', page, re.DOTALL)
@@ -237,14 +237,14 @@ def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
     assert "auc: \u22120.0061, from \u22120.0079 to \u22120.0043, the margin is \u22120.002" in page
     one = client(state).get(f"/training?run={trained.version(1)}").text
     assert one.count("signed by training") == 3
-    assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">broken", one)
-    assert "16 trials, 864 trees of 3,888 without stopping: 78 % saved" in one
+    assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">not met", one)
+    assert "16 trials, 864 trees; early stopping saved 78 % of 3,888" in one
     assert f"python deploy/training show {trained.run_id(1)}" in one
-    assert "No such run" in client(state).get("/training?run=elsewhere").text
+    assert "do not include the run elsewhere" in client(state).get("/training?run=elsewhere").text
     assert "No run matches" in client(state).get("/training?show=same").text
 
 
-def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
+def test_verdict_without_trusted_signature_is_shown_as_claim() -> None:
     state = ConsoleState(training=console_records.a_run(key=None, change=0.0021), loaded=True)
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(state).get(path).text
@@ -253,16 +253,17 @@ def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
     assert 'pill good">passed' not in page
 
 
-def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -> None:
+def test_unreadable_attestations_are_reported_unless_the_registry_is_unavailable() -> None:
     state = ConsoleState(training=console_records.a_run())
-    state.trouble("attestations", "no answer", "try", 0.0)
+    state.record_error("attestations", "no answer", "try", 0.0)
     assert (
-        "attestations are not read</strong> since 1970-01-01 00:00:00Z: no answer (try)" in client(state).get("/training").text
+        "attestations cannot be read</strong> since 1970-01-01 00:00:00Z: no answer (try)"
+        in client(state).get("/training").text
     )
-    state.trouble("registry", "gone", "hint", 0.0)
+    state.record_error("registry", "gone", "hint", 0.0)
     page = client(state).get("/training").text
-    assert "attestations are not read" not in page
-    assert "The registry is away" in page
+    assert "attestations cannot be read" not in page
+    assert "The registry is unavailable" in page
     assert trained.version(1) in page
 
 
@@ -271,22 +272,22 @@ def test_many_runs_are_paged() -> None:
     page = client(ConsoleState(training=AttestationLibrary(every, 7, read=True))).get("/training?page=3&show=not+judged").text
     assert page.count('class="because"') == 20
     assert "page 3 of 3" in page
-    assert "7 older versions were not looked at" in page
+    assert "7 older versions were not read" in page
 
 
 @pytest.mark.parametrize(
     ("path", "wrong", "said"),
     [
         ("promote", {"version": "no version!"}, "is no version"),
-        ("promote", {"reason": " "}, "say why"),
-        ("promote", {"reason": "x" * 501}, "say why"),
+        ("promote", {"reason": " "}, "give a reason"),
+        ("promote", {"reason": "x" * 501}, "give a reason"),
         ("promote", {"channel": "../up"}, "is no channel"),
         ("rollback", {"revision": "-1"}, "revision is not a number"),
         ("rollback", {"to_revision": "one"}, "to_revision is not a number"),
-        ("replay", {"reason": "because"}, "is no reason"),
+        ("replay", {"reason": "because"}, "is not a reason"),
     ],
 )
-def test_what_cannot_be_done_is_said(path: str, wrong: dict[str, str], said: str) -> None:
+def test_invalid_action_is_rejected_with_a_message(path: str, wrong: dict[str, str], said: str) -> None:
     noted = noting()
     browser = client(busy(), noted)
     given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
@@ -305,7 +306,7 @@ def test_a_body_without_end_is_refused() -> None:
 def test_thousands_of_scorers_make_no_larger_a_page() -> None:
     state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")), loaded=True)
     for number in range(1_000):
-        console_records.hear(state, console_records.status(f"m.{number}"))
+        console_records.add(state, console_records.status(f"m.{number}"))
     answer = client(state).get("/?page=3&q=m")
     assert len(answer.content) < 100_000
     assert "page 3 of 20" in answer.text
@@ -322,10 +323,10 @@ def in_split(state: ConsoleState) -> None:
     channel = Channel("prod", "1.0.0", console_records.digest("1.0.0"), 2, roles, moves)
     state.registry = RegistryView("oci:registry/m", {"prod": channel}, ("1.0.0", "2.0.0"), read=True)
     champion, canary = (VersionStatus("m", version, console_records.digest(version), 2) for version in ("1.0.0", "2.0.0"))
-    console_records.hear(state, console_records.status("m.a", revision=2, versions={"champion": champion, "canary": canary}))
-    console_records.hear(state, console_records.status("m.b", revision=2))
+    console_records.add(state, console_records.status("m.a", revision=2, versions={"champion": champion, "canary": canary}))
+    console_records.add(state, console_records.status("m.b", revision=2))
     for arm in ("canary", "champion", "champion", "champion"):
-        state.arms.hear(console_records.score(0.5, arm=arm, revision=2))
+        state.arms.add(console_records.score(0.5, arm=arm, revision=2))
     state.flow.tick(state.scorers, console_records.NOW)
 
 
@@ -346,43 +347,43 @@ def test_a_canary_is_shown_with_its_share_in_regions_flow_and_history() -> None:
     assert "1.0.0 , canary 2.0.0 with 5 % of the keys" in history
 
 
-def test_without_a_policy_a_passed_gate_is_no_warning_and_no_success() -> None:
+def test_without_a_policy_a_passed_verdict_is_neither_warning_nor_success() -> None:
     library = replace(console_records.a_run(key=None, change=0.0021), trusting=False)
     for path in ("/training", f"/training?run={trained.version(1)}"):
         page = client(ConsoleState(training=library, loaded=True)).get(path).text
-        assert re.search(r'pill plain">passed</span> <span class="pill plain">not verified: no policy names keys', page)
+        assert re.search(r'pill plain">passed</span> <span class="pill plain">not verified: no policy lists keys', page)
         assert 'pill wait">' not in page
         assert 'pill good">passed' not in page
 
 
-def test_answers_in_no_pair_have_the_words_of_the_command() -> None:
+def test_excluded_answers_are_named_as_by_the_command() -> None:
     state = ConsoleState(loaded=True)
     console_records.in_canary(state, judgement=rollouts.judgement() | {"dropped": {"unsampled": 7, "foreign": 2}})
     page = text_of(client(state).get("/").text)
-    assert f"Not in these figures: 7 {DROPPED['unsampled']}; 2 {DROPPED['foreign']}." in page
+    assert f"Excluded: 7 {DROPPED['unsampled']}; 2 {DROPPED['foreign']}." in page
 
 
-def test_letters_that_cannot_be_replayed_are_told_apart() -> None:
+def test_dead_letters_that_cannot_be_replayed_are_counted_apart() -> None:
     state = ConsoleState(loaded=True)
-    state.letters.hear(console_records.letter(7))
-    state.letters.hear(replace(console_records.letter(8), unfit="it came from elsewhere"))
+    state.letters.add(console_records.letter(7))
+    state.letters.add(replace(console_records.letter(8), unfit="it came from elsewhere"))
     state.letters.begin(0, 4, 7)
     page = text_of(client(state).get("/dead-letters").text)
     assert "wrong-type 1 " in page
-    assert "1 cannot be replayed and are not counted here" in page
+    assert "1 dead letters cannot be replayed. They are not counted here." in page
     assert "not possible: it came from elsewhere" in page
     assert "3 older offsets were not read" in page
 
 
-def test_labels_that_do_not_count_are_shown_with_the_words_of_the_command() -> None:
+def test_unusable_labels_are_named_as_by_the_command() -> None:
     state = ConsoleState(loaded=True)
     for n in range(4):
-        state.hear_score(
+        state.add_score(
             msgspec.structs.replace(console_records.score(n / 4), id=f"e{n}", decision="late" if n > 1 else "on time")
         )
-    state.labelled.hear_label(Label("e0", "cancelled"))
+    state.labelled.add_label(Label("e0", "cancelled"))
     state.labelled.unusable[Unusable.NO_ID] += 1
     page = text_of(client(state).get("/scores").text)
-    assert "No sampled score has a label that counts." in page
+    assert "No sampled score has a usable label." in page
     assert "1 unknown-class: &#39;cancelled&#39; is none of the classes on time, late; check labels.value" in page
     assert "1 no-id" in page

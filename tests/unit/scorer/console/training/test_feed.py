@@ -33,7 +33,7 @@ class Counted(LayoutStore):
 
 
 def looked(reader: AttestationReader, minutes: int = 0) -> AttestationLibrary:
-    *_, last = reader.look(DAY + timedelta(minutes=minutes))
+    *_, last = reader.poll(DAY + timedelta(minutes=minutes))
     return last
 
 
@@ -58,8 +58,8 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
     assert [each.name for each in found.statements] == ["provenance", "evaluation", "comparison"]
     assert {each.key_id for each in found.statements} == {"training"}
     assert found.comparison is not None
-    assert found.comparison.said is not None
-    assert found.comparison.said.verdict == "passed"
+    assert found.comparison.document is not None
+    assert found.comparison.document.verdict == "passed"
     reads = store.reads
     assert of(looked(reader), 0) is found
     assert store.reads == reads
@@ -67,8 +67,8 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
     made.attest(digest, COMPARISON, again, minutes=1)
     newer = of(looked(reader), 0).comparison
     assert newer is not None
-    assert newer.said is not None
-    assert (newer.said.because, newer.others) == ("judged again", 1)
+    assert newer.document is not None
+    assert (newer.document.because, newer.others) == ("judged again", 1)
     made.push(1)
     assert [each.version for each in looked(reader).versions] == [trained.version(1), trained.version(0)]
 
@@ -78,8 +78,8 @@ def test_a_claim_never_takes_the_place_of_what_a_trusted_key_signed(made: Runs, 
     made.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
     found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
     assert found is not None
-    assert found.said is not None
-    assert (found.said.verdict, found.key_id, found.others) == ("refused", "training", 1)
+    assert found.document is not None
+    assert (found.document.verdict, found.key_id, found.others) == ("refused", "training", 1)
 
 
 def test_without_trusted_keys_everything_is_a_claim(made: Runs, store: Counted) -> None:
@@ -103,7 +103,7 @@ def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> No
     made.claim(digest, COMPARISON, wrong)
     found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
     assert found is not None
-    assert found.said is None
+    assert found.document is None
     assert found.fault == "Expected `float`, got `str` - at `$.difference.value`"
 
 

@@ -45,7 +45,7 @@ def test_a_refused_run_says_why_and_by_which_rules() -> None:
     assert (found.verdict, found.tone, found.verified, found.id) == ("refused", "bad", True, trained.run_id(1))
     assert found.because.startswith("auc -0.0061")
     assert found.failed == ["not worse: auc", "recall of late"]
-    assert (found.date, found.made.recipe, found.made.seed, found.unit) == ("2026-03-02", "trees", 2013, "trees")
+    assert (found.date, found.training.recipe, found.training.seed, found.unit) == ("2026-03-02", "trees", 2013, "trees")
     assert found.bar is not None
     assert (found.bar.tone, found.bar.margin) == ("bad", 0.002)
     assert found.bar.edge is not None
@@ -63,19 +63,19 @@ def test_a_verdict_that_is_only_claimed_is_never_shown_as_good() -> None:
     assert run(*judged(key=None, change=-0.0061)).tone == "bad"
 
 
-def test_what_is_missing_is_said() -> None:
-    assert (run().verdict, run().because) == ("not judged", "Nothing is attested about it.")
+def test_missing_documents_are_named() -> None:
+    assert (run().verdict, run().because) == ("not judged", "It has no attestations.")
     half = run(attested(PROVENANCE, trained.provenance(1)), attested(EVALUATION, trained.evaluation()))
-    assert half.because == "Only its provenance and evaluation is attested, no comparison."
+    assert half.because == "Only its provenance and evaluation is attested, and no comparison."
     assert [(each.name, each.champion, each.challenger) for each in half.metrics] == [
         ("auc", None, 0.9061),
         ("brier", None, 0.0912),
     ]
     first = run(attested(COMPARISON, trained.comparison(1, DIGEST, rules=[], because="")))
-    assert (first.champion, first.bar, first.because) == (None, None, "The comparison says no reason.")
+    assert (first.champion, first.bar, first.because) == (None, None, "The comparison has no reason.")
     broken = run(attested(COMPARISON, {"verdict": "perhaps"}))
     assert (broken.verdict, broken.tone) == ("unreadable", "bad")
-    assert broken.because == "Its comparison does not read: Invalid enum value 'perhaps' - at `$.verdict`"
+    assert broken.because == "Its comparison is unreadable: Invalid enum value 'perhaps' - at `$.verdict`"
     assert runs.runs([VersionAttestations(trained.version(1), DIGEST, fault="torn")], [])[0].because.endswith(
         "cannot be read: torn"
     )
@@ -90,7 +90,7 @@ def test_versions_that_training_did_not_make_are_no_runs() -> None:
     assert (found.id, found.date) == (trained.run_id(1), "")
 
 
-def test_moves_of_channels_are_told_with_whose_they_were() -> None:
+def test_channel_moves_are_listed_with_their_actor() -> None:
     move = replace(console_records.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
     by_hand = replace(console_records.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
     away = console_records.move(3, "2.0.0", trained.version(1))
@@ -104,17 +104,17 @@ def test_moves_of_channels_are_told_with_whose_they_were() -> None:
     roles = (Role("champion", "2.0.0", console_records.digest("2.0.0"), 95), Role("canary", trained.version(1), DIGEST, 5))
     canary = run(*judged(change=-0.0061), moves=(move, replace(console_records.move(2, "2.0.0"), roles=roles)))
     assert canary.serves == ["prod canary"]
-    assert canary.warnings == ["prod names it, though its verdict is: refused."]
+    assert canary.warnings == ["prod names it, but its verdict is: refused."]
 
 
-def test_what_does_not_fit_together_is_warned_of() -> None:
+def test_contradictions_are_warned_of() -> None:
     other = trained.comparison(2, "sha256:" + "9" * 64, CHAMPION)
     found = run(attested(PROVENANCE, {}), attested(COMPARISON, other), attested(COMPARISON, other, None))
     assert found.warnings == [
-        f"The comparison speaks of run {trained.run_id(2)}.",
-        f"The comparison judged sha256:{'9' * 64}, which is not this version.",
-        "Its provenance does not read: Object missing required field `buildDefinition`",
-        "Beside the comparison shown there is 1 more statement of its type.",
+        f"The comparison is from another run, {trained.run_id(2)}.",
+        f"The comparison is of sha256:{'9' * 64}, which is not this version.",
+        "Its provenance is unreadable: Object missing required field `buildDefinition`",
+        "The comparison shown is one of 2 attestations of its type.",
     ]
 
 
@@ -170,9 +170,7 @@ DOCUMENTS: dict[type[msgspec.Struct], tuple[str, dict[str, Any]]] = {
 
 
 @given(st.data(), st.sampled_from(list(DOCUMENTS)), JSON)
-def test_whatever_stands_somewhere_in_a_document_it_is_shown_or_told_in_one_line(
-    data: st.DataObject, type_: type[msgspec.Struct], junk: Any
-) -> None:
+def test_damaged_document_is_shown_or_has_a_one_line_fault(data: st.DataObject, type_: type[msgspec.Struct], junk: Any) -> None:
     uri, good = DOCUMENTS[type_]
     document = msgspec.json.decode(msgspec.json.encode(good))
     *path, last = data.draw(st.sampled_from(places(document)[1:]))
@@ -181,8 +179,8 @@ def test_whatever_stands_somewhere_in_a_document_it_is_shown_or_told_in_one_line
         target = target[key]
     target[last] = junk
     found = run(attested(uri, document))
-    (statement,) = found.evidence.statements
-    assert (statement.said is None) == bool(statement.fault)
+    (statement,) = found.attestations.statements
+    assert (statement.document is None) == bool(statement.fault)
     assert "\n" not in statement.fault
     assert len(statement.fault) <= 300
     view.shown(found, LINES)
