@@ -1,4 +1,4 @@
-"""What a channel is to name: a version, or one with another beside it."""
+"""Builds the target of a move: one version, or an index of a champion with its canary or shadow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,15 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """What a channel is to name: a version, or a document of `roles`, whose champion `version` is. `tags` are those that it was
-    taken from, which must not change meanwhile."""
+    """The manifest that a channel is to name.
+
+    Attributes:
+        descriptor: A version's manifest, or an index of `roles`.
+        version: The version; of an index the champion's.
+        tags: The tags from which the target was built, with their digests; a move fails if one of them changes.
+        restores: The revision that a rollback restores.
+        roles: The roles in the index; empty for a single version.
+    """
 
     descriptor: Descriptor
     version: str
@@ -25,42 +32,44 @@ class MoveTarget:
     roles: tuple[Role, ...] = ()
 
 
-def require_complete(store: Store, there: Sequence[str], version: str) -> Descriptor:
-    """A version that is there with all of its content; `there` are all tags. Raises NotFound."""
-    if version not in tags.versions(there):
-        known = ", ".join(tags.versions(there)) or "none"
-        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-    found = store.resolve(version)
-    check_complete(store, found.digest)
-    return found
+def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Descriptor:
+    """Return the manifest of a version whose content is stored completely. Raises NotFound otherwise."""
+    if version not in tags.versions(all_tags):
+        available = ", ".join(tags.versions(all_tags)) or "none"
+        raise NotFound(f"{store.repository} has no version {version!r}", f"the available versions are: {available}")
+    descriptor = store.resolve(version)
+    check_complete(store, descriptor.digest)
+    return descriptor
 
 
-def shadow_target(store: Store, version: str, found: Descriptor, shadow: str, candidate: Descriptor, pairs: int) -> MoveTarget:
-    """A version that another one shadows. Raises Refused where they are one."""
-    if found.digest == candidate.digest:
+def shadow_target(
+    store: Store, version: str, champion: Descriptor, shadow: str, candidate: Descriptor, pairs: int
+) -> MoveTarget:
+    """Build a champion with a shadow. Raises Refused if they are the same manifest."""
+    if champion.digest == candidate.digest:
         raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
-    document = roles.with_shadow((version, found), (shadow, candidate), pairs)
-    taken = {version: found.digest, shadow: candidate.digest}
-    return MoveTarget(store.push_manifest(document), version, taken, roles=roles.parse(document))
+    document = roles.with_shadow((version, champion), (shadow, candidate), pairs)
+    used_tags = {version: champion.digest, shadow: candidate.digest}
+    return MoveTarget(store.push_manifest(document), version, used_tags, roles=roles.parse(document))
 
 
 def canary_target(
-    store: Store, channel: str, standing: ChannelState, version: str, found: Descriptor, percent: int, pairs: int
+    store: Store, channel: str, state: ChannelState, version: str, canary: Descriptor, percent: int, pairs: int
 ) -> MoveTarget:
-    """A version as the canary beside the champion. Raises Refused where there is no champion, or where it is that version."""
-    if standing.champion is None or standing.version is None:
-        hint = f"promote one that is to answer everything: model-registry promote {store.repository} --to VERSION"
-        raise Refused(f"the channel {channel!r} has no champion that {version} could be a canary beside", hint)
-    if standing.champion == found.digest:
-        hint = f"the canary is another version: model-registry status {store.repository}"
+    """Build the current champion with a canary. Raises Refused if there is no champion, or if it is the same manifest."""
+    if state.champion is None or state.version is None:
+        hint = f"promote a champion first: model-registry promote {store.repository} --to VERSION"
+        raise Refused(f"the channel {channel!r} has no champion beside which {version} could be a canary", hint)
+    if state.champion == canary.digest:
+        hint = f"choose another version as the canary: model-registry status {store.repository}"
         raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)
-    champion = manifest.describe_manifest(store.manifest(standing.champion))
-    document = roles.with_canary((standing.version, champion), (version, found), percent, pairs)
-    return MoveTarget(store.push_manifest(document), standing.version, {version: found.digest}, roles=roles.parse(document))
+    champion = manifest.describe_manifest(store.manifest(state.champion))
+    document = roles.with_canary((state.version, champion), (version, canary), percent, pairs)
+    return MoveTarget(store.push_manifest(document), state.version, {version: canary.digest}, roles=roles.parse(document))
 
 
 def check_complete(store: Store, digest: str) -> None:
-    """Raises NotFound where some of a version's content is not there."""
-    found = resolve_index.describe_version(store, digest)
-    if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
-        raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
+    """Raise NotFound if a blob of a version is missing from the store."""
+    version = resolve_index.describe_version(store, digest)
+    if missing := [content.digest for content in version.blobs if not store.has_blob(content.digest)]:
+        raise NotFound(f"version {version.version} lacks {missing[0]}", "push the version again")

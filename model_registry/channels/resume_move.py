@@ -1,6 +1,6 @@
-"""Ends a move that was broken off: its history entry is written before the tag is moved, and whoever moves may die in between.
+"""Completes an interrupted move: the history entry is written before the tag, and the writer may stop in between.
 
-A folder does both in one step; a registry over HTTP does not.
+A folder writes both in one step; a registry over HTTP does not.
 """
 
 from model_registry.channels import channel
@@ -11,24 +11,34 @@ from model_registry.stores.base import Store
 
 
 def is_completed(store: Store, move: ChannelMove) -> bool:
-    """Whether a move of the history was made to its end, as far as can be known: the channel names what it was moved to, or was
-    moved on from there. Raises Unreachable, Corrupt."""
-    later = channel.history(store, move.channel, after=move.revision)
-    return _named(store, move.channel) == move.to_digest or any(each.from_digest == move.to_digest for each in later)
+    """Return whether the channel names the target of a move, or moved on from it.
+
+    Raises:
+        Unreachable, Corrupt: The store does not answer, or its history is damaged.
+    """
+    if _resolve(store, move.channel) == move.to_digest:
+        return True
+    return any(later.from_digest == move.to_digest for later in channel.history(store, move.channel, after=move.revision))
 
 
 def complete(store: Store, move: ChannelMove) -> None:
-    """Point the channel at what the newest entry of its history says. Raises Conflict where the channel is no longer where that
-    move began, or has been moved since; NotFound where what it was moved to is gone."""
+    """Point the channel at the target of its newest history entry.
+
+    Raises:
+        Conflict: The channel is no longer where the move began, or a newer entry exists.
+        NotFound: The target was deleted.
+    """
     if tags.revisions(store.tags(), move.channel)[:1] != [move.revision]:
-        raise Conflict(f"the channel {move.channel!r} was moved after revision {move.revision}", "look again and repeat")
+        raise Conflict(
+            f"the channel {move.channel!r} was moved after revision {move.revision}", "read its history, then repeat"
+        )
     target = manifest.describe_manifest(store.manifest(move.to_digest))
     expect = {move.channel: move.from_digest, tags.history_tag(move.channel, move.revision + 1): None}
     store.move_tags({move.channel: target}, expect=expect)
 
 
-def _named(store: Store, name: str) -> str | None:
+def _resolve(store: Store, tag: str) -> str | None:
     try:
-        return store.resolve(name).digest
+        return store.resolve(tag).digest
     except NotFound:
         return None

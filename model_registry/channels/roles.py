@@ -1,7 +1,7 @@
-"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, shadows score unseen.
+"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow only scores.
 
-A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. It is
-written by `promote --canary` and `promote --shadow`.
+A channel with a canary or a shadow names an OCI index, whose descriptors carry role and weight as annotations.
+`promote --canary` and `promote --shadow` write it.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,24 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, ImageIndex
 
 CHANNEL_TYPE = "application/vnd.scorestream.channel.v1+json"
-ROLE, WEIGHT, PAIRS = "io.scorestream.role", "io.scorestream.weight", "io.scorestream.pairs"
-CHAMPION, CANARY, SHADOW = "champion", "canary", "shadow"
+ROLE = "io.scorestream.role"
+WEIGHT = "io.scorestream.weight"
+PAIRS = "io.scorestream.pairs"
+CHAMPION = "champion"
+CANARY = "canary"
+SHADOW = "shadow"
 WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One version's part. `weight` is its share of the answers in percent; a shadow has 0. `pairs`, of a candidate, is the
-    percent of the keys that both versions are to score, 0: as whoever runs the shadow has set it."""
+    """The role of one version.
+
+    Attributes:
+        role: `champion`, `canary` or `shadow`.
+        weight: The share of the answers in percent; 0 for a shadow.
+        pairs: For a candidate, the percent of the keys that both versions score; 0 leaves it to the shadow's settings.
+    """
 
     role: str
     version: str
@@ -32,7 +41,11 @@ class Role:
 
 
 def parse(data: bytes) -> tuple[Role, ...]:
-    """The roles in a channel's document, the champion first; empty where it names a version alone. Raises Corrupt."""
+    """Return the roles in a channel's index, the champion first; an empty tuple for the manifest of a version.
+
+    Raises:
+        Corrupt: The index has no valid set of roles.
+    """
     if not manifest.is_index(data):
         return ()
     parsed = manifest.parse_index(data)
@@ -40,74 +53,76 @@ def parse(data: bytes) -> tuple[Role, ...]:
         return ()
     roles = [_role(entry) for entry in parsed.manifests]
     order = (CHAMPION, CANARY, SHADOW)
-    if odd := [role.role for role in roles if role.role not in order]:
-        raise Corrupt(f"the channel's index has the role {odd[0]!r}; roles are {', '.join(order)}")
+    if unknown := [role.role for role in roles if role.role not in order]:
+        raise Corrupt(f"the channel's index has the role {unknown[0]!r}; roles are {', '.join(order)}")
     answering = [role for role in roles if role.role != SHADOW]
     if [role.role for role in answering].count(CHAMPION) != 1:
         raise Corrupt("the channel's index does not have exactly one champion")
     if len(answering) > 2:
-        raise Corrupt(f"the channel's index has {len(answering) - 1} canaries; a channel has one at most")
+        raise Corrupt(f"the channel's index has {len(answering) - 1} canaries; a channel has at most one")
     if len({role.digest for role in answering}) != len(answering):
         raise Corrupt("the channel's index has one version in two roles")
     if sum(role.weight for role in answering) != WHOLE or any(role.weight < 1 for role in answering):
-        raise Corrupt(f"the shares in the channel's index do not make up {WHOLE} percent")
+        raise Corrupt(f"the shares in the channel's index do not add up to {WHOLE} percent")
     return tuple(sorted(roles, key=lambda role: order.index(role.role)))
 
 
 def _role(entry: Descriptor) -> Role:
     notes = entry.annotations
     try:
-        found = Role(notes[ROLE], notes[manifest.VERSION], entry.digest, int(notes[WEIGHT]), int(notes.get(PAIRS, "0")))
+        role = Role(notes[ROLE], notes[manifest.VERSION], entry.digest, int(notes[WEIGHT]), int(notes.get(PAIRS, "0")))
     except (KeyError, ValueError) as error:
-        raise Corrupt(f"an entry of the channel's index does not read: {error!r}") from None
-    if not 0 <= found.pairs <= WHOLE:
-        raise Corrupt(f"an entry of the channel's index has {found.pairs} percent of pairs")
-    return found
+        raise Corrupt(f"an entry of the channel's index cannot be read: {error!r}") from None
+    if not 0 <= role.pairs <= WHOLE:
+        raise Corrupt(f"an entry of the channel's index has {role.pairs} percent of pairs")
+    return role
 
 
 NamedVersion = tuple[str, Descriptor]
-"""A version, and the descriptor of its manifest."""
+"""A version and the descriptor of its manifest."""
 
 
 def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pairs: int = 0) -> bytes:
-    """The document of a channel in which a canary answers `percent` of the keys. The same arguments give the same bytes."""
+    """Encode the index of a champion and a canary that answers `percent` of the keys. Equal arguments give equal bytes."""
     return _document((CHAMPION, WHOLE - percent, 0, champion), (CANARY, percent, pairs, canary))
 
 
 def with_shadow(champion: NamedVersion, shadow: NamedVersion, pairs: int = 0) -> bytes:
-    """The document of a channel in which the champion answers everything, and a shadow scores unseen."""
+    """Encode the index of a champion that answers all keys and a shadow. Equal arguments give equal bytes."""
     return _document((CHAMPION, WHOLE, 0, champion), (SHADOW, 0, pairs, shadow))
 
 
 def _document(*parts: tuple[str, int, int, NamedVersion]) -> bytes:
     entries = []
-    for role, weight, pairs, (version, at) in parts:
-        notes = {ROLE: role, WEIGHT: str(weight), manifest.VERSION: version} | ({PAIRS: str(pairs)} if pairs else {})
-        entries.append(msgspec.structs.replace(at, annotations=notes))
+    for role, weight, pairs, (version, descriptor) in parts:
+        annotations = {ROLE: role, WEIGHT: str(weight), manifest.VERSION: version}
+        if pairs:
+            annotations[PAIRS] = str(pairs)
+        entries.append(msgspec.structs.replace(descriptor, annotations=annotations))
     return manifest.encode(
         ImageIndex(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=tuple(entries))
     )
 
 
 def parse_percent(text: str) -> int:
-    """A canary's share as a person writes it: `5%` or `5`. Raises BadReference."""
+    """Parse the share of a canary (`5%` or `5`) as whole percent. Raises BadReference."""
     number = text.strip().removesuffix("%").rstrip()
     if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
-        hint = "write --canary 5%; a version that is to answer everything is promoted without --canary"
+        hint = "write --canary 5%; without --canary the version answers all keys"
         raise BadReference(f"{text!r:.40} is no share of a canary: whole percent from 1 to {WHOLE - 1}", hint)
     return int(number)
 
 
 def find_canary(roles: Sequence[Role]) -> Role | None:
-    """The canary among them, if there is one."""
+    """Return the canary, if there is one."""
     return next((role for role in roles if role.role == CANARY), None)
 
 
 def find_candidate(roles: Sequence[Role]) -> Role | None:
-    """The version that is compared with the champion: the canary, else the first shadow, if there is one."""
+    """Return the version that is compared with the champion: the canary, else the first shadow, if there is one."""
     return find_canary(roles) or next((role for role in roles if role.role == SHADOW), None)
 
 
 def format_roles(roles: Sequence[Role]) -> str:
-    """For people: `champion 1.4.0 90 %, canary 1.5.0 10 %, shadow 2.0.0`."""
+    """Format roles for people: `champion 1.4.0 90 %, canary 1.5.0 10 %, shadow 2.0.0`."""
     return ", ".join(f"{role.role} {role.version}" + (f" {role.weight} %" if role.weight else "") for role in roles)

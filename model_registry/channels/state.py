@@ -1,4 +1,4 @@
-"""Where a channel stands: what it names, at which revision, as its tag and its history say."""
+"""Reads the current state of a channel from its tag and its history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,17 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """`there` are all tags. `digest` is what the channel names, None where it is none yet; `champion` the one that serves."""
+    """The state of a channel before a move.
 
-    there: Sequence[str]
+    Attributes:
+        tags: All tags of the repository.
+        revision: The newest revision; 0 before the first move.
+        digest: The manifest that the channel names; None before the first move.
+        version: The version of the champion.
+        champion: The manifest digest of the champion.
+    """
+
+    tags: Sequence[str]
     revision: int
     digest: str | None
     version: str | None
@@ -23,31 +31,38 @@ class ChannelState:
 
 
 def read_state(store: Store, channel: str) -> ChannelState:
-    """Look once. Raises Refused where `channel` is a version."""
-    there = store.tags()
-    if channel in tags.versions(there):
+    """Read a channel's state once. Raises Refused if `channel` is the tag of a version."""
+    all_tags = store.tags()
+    if channel in tags.versions(all_tags):
         raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
-    revisions = tags.revisions(there, channel)
+    revisions = tags.revisions(all_tags, channel)
     revision = revisions[0] if revisions else 0
-    if channel not in there:
-        return ChannelState(there, revision, None, None)
-    digest = _listed_tag(store, channel)
+    if channel not in all_tags:
+        return ChannelState(all_tags, revision, None, None)
+    digest = _resolve_listed(store, channel)
     parts = roles.parse(store.manifest(digest))
-    moved = (read_move(store, channel, number) for number in revisions)
-    version = next((move.to_version for move in moved if move.to_digest == digest), None)
     champion = parts[0].digest if parts else digest
-    return ChannelState(there, revision, digest, version or resolve_index.describe_version(store, champion).version, champion)
+    moves = (read_move(store, channel, number) for number in revisions)
+    version = next((move.to_version for move in moves if move.to_digest == digest), None)
+    if not version:
+        version = resolve_index.describe_version(store, champion).version
+    return ChannelState(all_tags, revision, digest, version, champion)
 
 
 def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
-    """One history entry that the store lists. Raises Corrupt where the tag names something else, NotFound where it is gone."""
+    """Read a history entry that the store lists.
+
+    Raises:
+        Corrupt: The history tag names something else.
+        NotFound: The entry was deleted.
+    """
     tag = tags.history_tag(channel, revision)
-    data = store.manifest(_listed_tag(store, tag))
+    data = store.manifest(_resolve_listed(store, tag))
     return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
 
 
-def _listed_tag(store: Store, tag: str) -> str:
-    """Return what a listed tag names. The list may be newer than what another replica shows: that is waited for."""
+def _resolve_listed(store: Store, tag: str) -> str:
+    """Return the digest of a listed tag. Another replica may show the tag later than the list, so retry."""
     missing = NotFound("")
     for _ in store.settle():
         try:

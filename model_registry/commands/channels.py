@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from model_registry.channels.history import ChannelMove
+    from model_registry.channels.move_request import MoveRequest
     from model_registry.channels.retention import Removal
     from model_registry.stores.base import Store
 
@@ -63,10 +64,10 @@ def promote(
     scorers. A canary or a shadow that there was is over."""
     from model_registry.channels import channel as channels
 
-    share, by = canary_share(canary, shadow), _by(reason, key, password_file)
+    share = canary_share(canary, shadow)
+    request = move_request(reason, key, password_file, expect_digest, expect_revision)
     store, _ = open_repository(ctx, repo)
-    expected = channels.Expected(expect_digest, expect_revision)
-    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, shadow=shadow, **by))
+    _show_move(json, channels.promote(store, channel, to, request, canary=share, shadow=shadow))
 
 
 def canary_share(canary: str | None, shadow: str | None) -> int | None:
@@ -93,15 +94,29 @@ def rollback(
     """Point a channel at what it served before, as a new revision: canary and shadow end. A second one goes one step back."""
     from model_registry.channels import channel as channels
 
-    by = _by(reason, key, password_file)
+    request = move_request(reason, key, password_file, expect_revision=expect_revision)
     store, _ = open_repository(ctx, repo)
-    expected = channels.Expected(revision=expect_revision)
-    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **by))
+    _show_move(json, channels.rollback(store, channel, request, to_revision=to_revision))
 
 
-def _by(reason: str, key: Path | None, password_file: Path | None) -> dict[str, Any]:
-    private = options.private_key(key, password_file)
-    return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC), "key": private}
+def move_request(
+    reason: str,
+    key: Path | None,
+    password_file: Path | None,
+    expect_digest: str | None = None,
+    expect_revision: int | None = None,
+) -> "MoveRequest":
+    """Return the request of a person at a terminal, at the current time. Raises BadFile for an unreadable key."""
+    from model_registry.channels.move_request import MoveRequest
+
+    return MoveRequest(
+        actor=options.actor(),
+        reason=reason,
+        time=datetime.now(UTC),
+        expected_digest=expect_digest,
+        expected_revision=expect_revision,
+        key=options.private_key(key, password_file),
+    )
 
 
 def _show_move(json: bool, completed_moves: "ChannelMove") -> None:

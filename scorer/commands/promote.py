@@ -4,7 +4,7 @@ and wait until they have flipped or refused. `model-registry promote` moves the 
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,20 @@ import typer
 
 from model_registry.channels import channel
 from model_registry.channels.history import ChannelMove
-from model_registry.commands import options, output
-from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevision, Shadow, To, ToRevision, canary_share
+from model_registry.channels.move_request import MoveRequest
+from model_registry.commands import output
+from model_registry.commands.channels import (
+    Canary,
+    ExpectDigest,
+    ExpectRevision,
+    Shadow,
+    To,
+    ToRevision,
+    canary_share,
+    move_request,
+)
 from model_registry.commands.options import MoveKey, PasswordFile, Reason
-from model_registry.signing.keys import PrivateKey
+from model_registry.stores.base import Store
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set
@@ -47,11 +57,13 @@ def promote(
     json: Json = False,
 ) -> None:
     """Move the channel that the scorers follow (model.tag) to a version, or add it as a canary, and tell them at once."""
-    expected, share = channel.Expected(expect_digest, expect_revision), canary_share(canary, shadow)
-    make = partial(
-        channel.promote, version=to, expected=expected, canary=share, shadow=shadow, key=options.private_key(key, password_file)
-    )
-    _carry_out(config, settings, reason, make, options.private_key(key, password_file), wait_seconds if wait else None, json)
+    share = canary_share(canary, shadow)
+    request = move_request(reason, key, password_file, expect_digest, expect_revision)
+
+    def move(store: Store, tag: str, request: MoveRequest) -> ChannelMove:
+        return channel.promote(store, tag, to, request, canary=share, shadow=shadow)
+
+    _carry_out(config, settings, move, request, wait_seconds if wait else None, json)
 
 
 def rollback(
@@ -67,25 +79,27 @@ def rollback(
     json: Json = False,
 ) -> None:
     """Move the channel that the scorers follow (model.tag) back to what it served before, and tell them at once."""
-    make = partial(channel.rollback, to_revision=to_revision, expected=channel.Expected(revision=expect_revision))
-    _carry_out(config, settings, reason, make, options.private_key(key, password_file), wait_seconds if wait else None, json)
+    request = move_request(reason, key, password_file, expect_revision=expect_revision)
+    _carry_out(
+        config, settings, partial(channel.rollback, to_revision=to_revision), request, wait_seconds if wait else None, json
+    )
 
 
 def _carry_out(
     config: Path,
     flags: list[str] | None,
-    reason: str,
-    make: Callable[..., ChannelMove],
-    key: PrivateKey | None,
+    move: Callable[[Store, str, MoveRequest], ChannelMove],
+    request: MoveRequest,
     wait_seconds: float | None,
     json: bool,
 ) -> None:
     """Make a move, tell the scorers, wait for them and print it all. Ends with 1 (not in time) or 3 (refused)."""
     settings = load(config, flags or []).settings
-    signer = key or move_key(settings)
+    if request.key is None:
+        request = replace(request, key=move_key(settings))
     store = open_source(settings)
     with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: a broker that does not answer moves nothing
-        made = make(store, settings.model.tag, actor=options.actor(), reason=reason, now=datetime.now(UTC), key=signer)
+        made = move(store, settings.model.tag, replace(request, time=datetime.now(UTC)))
         if not json:
             typer.echo(output.move_line(made))
         began = time.monotonic()

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import count
 
 from model_registry.channels import channel as channels
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import RegistryError
 from model_registry.stores.base import Store
 from publisher.errors import Aborted, Fatal
@@ -55,16 +55,21 @@ class ActionRunner:
 
     def promote(self, actor: str, channel: str, version: str, reason: str, revision: int) -> None:
         """Move the channel to a version, if it is still at `revision`."""
-        make = partial(channels.promote, self._store, channel, version, expected=channels.Expected(revision=revision))
-        self._submit(actor, self._lines.promote(channel, version, reason, revision), lambda: self._move(make, actor, reason))
+
+        def move(request: MoveRequest) -> ChannelMove:
+            return channels.promote(self._store, channel, version, request)
+
+        command = self._lines.promote(channel, version, reason, revision)
+        self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
         """Move the channel back to another revision, or to the one before, if it is still at `revision`."""
-        expected = channels.Expected(revision=revision)
-        make = partial(channels.rollback, self._store, channel, to_revision=to_revision, expected=expected)
-        self._submit(
-            actor, self._lines.rollback(channel, to_revision, reason, revision), lambda: self._move(make, actor, reason)
-        )
+
+        def move(request: MoveRequest) -> ChannelMove:
+            return channels.rollback(self._store, channel, request, to_revision=to_revision)
+
+        command = self._lines.rollback(channel, to_revision, reason, revision)
+        self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
         """Replay the dead letters of these reasons, all if none is given; with `dry_run` only count them."""
@@ -90,9 +95,10 @@ class ActionRunner:
 
         self._submit(actor, self._lines.ask(verb, reason), work)
 
-    def _move(self, make: Callable[..., ChannelMove], actor: str, reason: str) -> str:
+    def _move(self, make: Callable[[MoveRequest], ChannelMove], actor: str, reason: str, revision: int) -> str:
         """Move the channel and notify the scorers. Without a notice they see the move at their next poll."""
-        move = make(actor=actor, reason=reason, now=datetime.now(UTC), key=move_key(self._settings))
+        key = move_key(self._settings)
+        move = make(MoveRequest(actor, reason, datetime.now(UTC), expected_revision=revision, key=key))
         result = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
         self._moved()
         try:

@@ -9,6 +9,7 @@ import yaml
 
 from model_registry import package
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.oci import reference
 from model_registry.signing import attestation, bundle, keys, signatures
 from model_registry.signing.keys import PrivateKey
@@ -178,7 +179,7 @@ class Runs:
 
     def promote(self, number: int, reason: str = "") -> None:
         said = reason or f"run {run_id(number)}"
-        channel.promote(self.store, "prod", version(number), actor="training@ci", reason=said, now=DAY + timedelta(days=number))
+        channel.promote(self.store, "prod", version(number), MoveRequest("training@ci", said, DAY + timedelta(days=number)))
 
     def _key(self, name: str) -> PrivateKey:
         private, _, _ = keys.generate(self.folder / name, None)

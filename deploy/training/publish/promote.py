@@ -6,8 +6,9 @@ from datetime import datetime
 
 from model_registry.channels import channel as channels
 from model_registry.channels import resume_move
-from model_registry.channels.channel import Expected, Resolution
+from model_registry.channels.channel import Resolution
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import Conflict, NotFound, Refused
 from model_registry.oci import tags
 from model_registry.signing.keys import PrivateKey
@@ -88,13 +89,9 @@ def promote_once(
             if judged_by(serves) != judged:
                 return Overtaken(serves)
             newest = _newest(store, channel)  # moves that others broke off have numbers too, and nothing else
-            expected = Expected(digest, newest)
+            request = MoveRequest(actor, reason_of(run), now, digest, newest, key=key)
             try:
-                return Promoted(
-                    channels.promote(
-                        store, channel, version, actor=actor, reason=reason_of(run), now=now, expected=expected, key=key
-                    )
-                )
+                return Promoted(channels.promote(store, channel, version, request))
             except Refused:
                 if _newest(store, channel) == newest:
                     raise

@@ -3,11 +3,12 @@
 A move's evidence is the entry that intended it, so the registry's history tells whether it was made.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from model_registry.channels import channel
-from model_registry.channels.channel import Expected
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MAX_TEXT, MoveRequest
 from model_registry.errors import RegistryError
 from model_registry.oci import digests
 from model_registry.signing.keys import PrivateKey
@@ -46,23 +47,15 @@ def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None =
 def _make(
     store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int, key: PrivateKey | None
 ) -> ChannelMove:
-    said = f"{intended.verdict}: {'; '.join(intended.why)}"[: channel.MAX_TEXT]
-    who, now = f"rollout {intended.rollout}", datetime.now(UTC)
+    request = MoveRequest(
+        actor=f"rollout {intended.rollout}",
+        reason=f"{intended.verdict}: {'; '.join(intended.why)}"[:MAX_TEXT],
+        time=datetime.now(UTC),
+        expected_revision=revision,
+        evidence=evidence,
+        key=key,
+    )
     if planned.restores is not None:
-        expected = Expected(revision=revision)
-        back = planned.restores
-        return channel.rollback(
-            store,
-            name,
-            actor=who,
-            reason=said,
-            now=now,
-            to_revision=back,
-            expected=expected,
-            evidence=evidence,
-            key=key,
-        )
-    return channel.promote(
-        store, name, planned.to, actor=who, reason=said, now=now, expected=Expected(planned.digest, revision),
-        canary=planned.canary, shadow=planned.shadow, pairs=planned.pairs, evidence=evidence, key=key,
-    )  # fmt: skip
+        return channel.rollback(store, name, request, to_revision=planned.restores)
+    request = replace(request, expected_digest=planned.digest)
+    return channel.promote(store, name, planned.to, request, canary=planned.canary, shadow=planned.shadow, pairs=planned.pairs)

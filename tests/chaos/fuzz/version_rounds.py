@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import RegistryError
 from model_registry.oci import reference
 from model_registry.package import Package
@@ -151,8 +152,8 @@ def move(rig: Rig, version: str, canary: int | None) -> None:
     """Move the channel without any check of the version. A canary gets the good champion: a refused one hides it."""
     store = open_store(reference.parse("oci:./registry/model", base_dir=rig.folder))
     if canary:
-        channel.promote(store, "prod", GOOD, actor="fuzz", reason="fuzz", now=datetime.now(UTC))
-    channel.promote(store, "prod", version, actor="fuzz", reason="fuzz", now=datetime.now(UTC), canary=canary)
+        channel.promote(store, "prod", GOOD, MoveRequest("fuzz", "fuzz", datetime.now(UTC)))
+    channel.promote(store, "prod", version, MoveRequest("fuzz", "fuzz", datetime.now(UTC)), canary=canary)
 
 
 def play(make_rig: MakeRig, seed: int, count: int) -> Played:

@@ -9,6 +9,7 @@ import pytest
 
 from model_registry.channels import channel, retention
 from model_registry.channels.history import EVIDENCE_TYPE, ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.retention import RetentionRules
 from model_registry.channels.signed_move import SignedMoveAdmission
 from model_registry.errors import Conflict, Refused
@@ -39,7 +40,7 @@ def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: Re
         looks.append(failed)
         assert len(looks) < 3, "the moves were not seen"
         promote(remote, "2.0.0")
-        channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
+        channel.rollback(remote, "prod", MoveRequest("op", "", NOW))
 
     seen = list(islice(channel.watch(remote, "prod", 1, pause), 2))
     assert [(move.revision, move.to_digest) for move in seen] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
@@ -110,7 +111,7 @@ def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote:
 
     def deleted() -> Iterator[str]:
         yield going[0]
-        channel.rollback(remote, "prod", actor="op", reason="in a hurry", now=NOW)
+        channel.rollback(remote, "prod", MoveRequest("op", "in a hurry", NOW))
         yield from going[1:]
 
     with pytest.raises(Conflict, match="meanwhile"):

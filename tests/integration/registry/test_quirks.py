@@ -281,7 +281,7 @@ def test_another_writer_is_still_told_from_a_late_registry(start: Start, make_pa
         return reply
 
     server.script = overtaken
-    with pytest.raises(Conflict, match="somebody else moved 'prod' at the same time"):
+    with pytest.raises(Conflict, match="another process moved 'prod' at the same time"):
         promote(store, "2.0.0")
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import NotFound, Refused, Unreachable
 from model_registry.oci import manifest
 from model_registry.signing import referrers, signatures
@@ -132,7 +133,7 @@ def test_a_rollback_right_after_a_promotion_sees_it_on_any_replica(
 
     push_versions(anew(), make_package, "1.0.0", "2.0.0")
     moves = [promote(anew(), each) for each in ("1.0.0", "2.0.0")]
-    moves.append(channel.rollback(anew(), "prod", actor="op@host", reason="", now=NOW))
+    moves.append(channel.rollback(anew(), "prod", MoveRequest("op@host", "", NOW)))
     registry.clock.sleep(1.0)
     assert channel.history(anew(), "prod") == moves
     assert channel.resolve(anew(), "prod").version == "1.0.0"

@@ -53,7 +53,7 @@ def promotion_that_cannot_be_made_is_told(page: Page) -> None:
     form.get_by_label("Version").fill("9.9.9")
     form.get_by_label("Reason").fill("no such thing")
     form.get_by_role("button").click()
-    expect(page.locator("#actions .failed")).to_contain_text("the versions there are: 1.0.0, 2.0.0")
+    expect(page.locator("#actions .failed")).to_contain_text("the available versions are: 1.0.0, 2.0.0")
     expect(page.locator("#hero h1")).to_have_text("prod 1.0.0")
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.cli import app
 from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
@@ -60,8 +61,20 @@ def push_versions(store: Store, make_package: MakePackage, *versions: str) -> di
     return {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in versions}
 
 
-def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> ChannelMove:
-    return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW, **more)
+def promote(
+    store: Store,
+    version: str,
+    name: str = "prod",
+    reason: str = "",
+    *,
+    canary: int | None = None,
+    shadow: str | None = None,
+    pairs: int = 0,
+    **request: Any,
+) -> ChannelMove:
+    """Promote a version; `request` has further fields of the move request."""
+    move_request = MoveRequest("op@host", reason, NOW, **request)
+    return channel.promote(store, name, version, move_request, canary=canary, shadow=shadow, pairs=pairs)
 
 
 @pytest.fixture

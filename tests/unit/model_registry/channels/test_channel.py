@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
 from model_registry.stores.oci_layout import LayoutStore
@@ -60,7 +61,7 @@ def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str])
     for version in ("3.0.0", "prod", "_h.prod.000001", digests["1.0.0"]):
         with pytest.raises(NotFound, match="has no version") as caught:
             promote(store, version, "canary")
-        assert caught.value.hint == "the versions there are: 1.0.0, 2.0.0"
+        assert caught.value.hint == "the available versions are: 1.0.0, 2.0.0"
     assert tags.channels(store.tags()) == ["prod"]
 
 
@@ -68,7 +69,7 @@ def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str])
     ("name", "reason", "fault"),
     [
         *((name, "", "is no channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
-        ("prod", "x" * 5000, "a reason of 5000 characters"),
+        ("prod", "x" * 5000, "the reason has 5000 characters"),
     ],
 )
 def test_a_name_or_a_reason_that_cannot_be_is_refused(store: LayoutStore, name: str, reason: str, fault: str) -> None:
@@ -117,7 +118,7 @@ def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutS
 def _promote_often(store: LayoutStore, process: int) -> list[ChannelMove]:
     versions = ("1.0.0", "2.0.0")
     return [
-        channel.promote(store, "prod", versions[(process + at) % 2], actor=f"op{process}", reason=f"{at}", now=NOW)
+        channel.promote(store, "prod", versions[(process + at) % 2], MoveRequest(f"op{process}", f"{at}", NOW))
         for at in range(MOVES)
     ]
 

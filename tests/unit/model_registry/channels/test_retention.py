@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from model_registry.channels import channel, retention
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.retention import RepositorySnapshot, RetentionRules
 from model_registry.errors import Conflict
 from model_registry.oci import manifest, tags
@@ -64,7 +65,7 @@ def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, ve
     assert freed == before - sum(path.stat().st_size for path in blobs(store))
     assert not store.has_blob(versions["1.0.0"])
     assert channel.resolve(store, "prod").revision == 4
-    assert channel.rollback(store, "prod", actor="", reason="", now=NOW).to_version == "3.0.0"
+    assert channel.rollback(store, "prod", MoveRequest("", "", NOW)).to_version == "3.0.0"
     assert promote(store, "5.0.0").revision == 6
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from model_registry.channels import channel, roles
-from model_registry.channels.channel import Expected, Resolution
+from model_registry.channels.channel import Resolution
 from model_registry.channels.history import ChannelMove, rollback_target
+from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.roles import Role
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.oci.manifest import Descriptor
@@ -24,7 +25,7 @@ def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
 
 
 def rollback(store: LayoutStore, to_revision: int | None = None) -> ChannelMove:
-    return channel.rollback(store, "prod", actor="op@host", reason="", now=NOW, to_revision=to_revision)
+    return channel.rollback(store, "prod", MoveRequest("op@host", "", NOW), to_revision=to_revision)
 
 
 def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -43,7 +44,7 @@ def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests
 
 def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutStore, digests: dict[str, str]) -> None:
     promote(store, "1.0.0")
-    move = channel.promote(store, "prod", "1.0.0", actor="op@host", reason="", now=NOW, shadow="2.0.0")
+    move = channel.promote(store, "prod", "1.0.0", MoveRequest("op@host", "", NOW), shadow="2.0.0")
     expected = Role("champion", "1.0.0", digests["1.0.0"], 100), Role("shadow", "2.0.0", digests["2.0.0"], 0)
     assert move.roles == channel.resolve(store, "prod").roles == expected
     assert (roles.find_candidate(expected), roles.find_canary(expected)) == (expected[1], None)
@@ -53,7 +54,7 @@ def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutSt
     back = rollback(store)
     assert (back.to_digest, back.roles) == (digests["1.0.0"], ())
     with pytest.raises(Refused, match=r"2\.0\.0 cannot shadow itself"):
-        channel.promote(store, "prod", "2.0.0", actor="", reason="", now=NOW, shadow="2.0.0")
+        channel.promote(store, "prod", "2.0.0", MoveRequest("", "", NOW), shadow="2.0.0")
     assert channel.resolve(store, "prod").roles == ()
 
 
@@ -123,12 +124,12 @@ def test_rollback_steps_over_a_move_whose_entry_was_written_and_whose_tag_was_no
 
 
 def test_a_move_that_is_not_as_expected_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
-    promote(store, "1.0.0", expected=Expected(digests["1.0.0"], 0))
+    promote(store, "1.0.0", expected_digest=digests["1.0.0"], expected_revision=0)
     with pytest.raises(Refused, match="as expected"):
-        promote(store, "2.0.0", expected=Expected(digest=digests["1.0.0"]))
+        promote(store, "2.0.0", expected_digest=digests["1.0.0"])
     with pytest.raises(Refused, match="is at revision 1, not 0"):
-        promote(store, "2.0.0", expected=Expected(revision=0))
-    promote(store, "2.0.0", expected=Expected(digests["2.0.0"], 1))
+        promote(store, "2.0.0", expected_revision=0)
+    promote(store, "2.0.0", expected_digest=digests["2.0.0"], expected_revision=1)
 
 
 class Raced(LayoutStore):

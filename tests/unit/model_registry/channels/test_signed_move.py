@@ -9,6 +9,7 @@ import pytest
 
 from model_registry.channels import channel, history, signed_move
 from model_registry.channels.history import ChannelMove
+from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.signed_move import MoveAdmission, SignedMoveAdmission, move_admission
 from model_registry.errors import Refused, RegistryError
 from model_registry.oci import manifest, tags
@@ -68,7 +69,7 @@ def test_a_signed_move_is_accepted_by_a_key_that_is_trusted_for_moves(stocked: L
     assert check(gate(), stocked) == "key-1"
     promote(stocked, "2.0.0", canary=5, key=ONE)
     assert check(gate(), stocked) == "key-1", "an index with roles"
-    back = channel.rollback(stocked, "prod", actor="op", reason="", now=NOW, key=ONE, evidence=b"{}")
+    back = channel.rollback(stocked, "prod", MoveRequest("op", "", NOW, evidence=b"{}", key=ONE))
     assert back.signature is not None
     assert channel.history(stocked, "prod")[-1] == back
     assert check(gate(), stocked) == "key-1", "a rollback, with evidence"

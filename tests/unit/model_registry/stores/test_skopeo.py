@@ -9,6 +9,7 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.container_image.build import Base
 from model_registry.oci import reference
 from model_registry.stores.oci_layout import LayoutStore
@@ -24,7 +25,7 @@ def skopeo(*arguments: str) -> str:
 
 def test_skopeo_inspects_a_version_and_a_channel(store: LayoutStore, make_package: MakePackage) -> None:
     pushed = package.push(store, make_package(), "flight-delay", "1.0.0")
-    channel.promote(store, "prod", "1.0.0", actor="op", reason="", now=datetime.now(UTC))
+    channel.promote(store, "prod", "1.0.0", MoveRequest("op", "", datetime.now(UTC)))
     for tag in ("1.0.0", "prod"):
         seen = json.loads(skopeo("inspect", f"{store.repository}:{tag}"))
         assert seen["Digest"] == pushed.digest

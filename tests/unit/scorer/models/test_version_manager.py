@@ -15,6 +15,7 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import RegistryError
 from model_registry.oci import tags
 from model_registry.package import Package
@@ -81,7 +82,7 @@ class Site:
         self.guard = Guard()
 
     def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
-        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary, key=self.key)
+        channel.promote(self.store, "prod", version, MoveRequest("op", reason, NOW, key=self.key), canary=canary)
 
     def load(self, found: Package) -> Any:
         self.loads.append(found.version)
@@ -287,7 +288,7 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
                 "canary",
                 revision,
             )
-        channel.rollback(site.store, "prod", actor="op", reason="", now=NOW)
+        channel.rollback(site.store, "prod", MoveRequest("op", "", NOW))
         until(manager.flip, "the end of the canary")
         assert (version(manager), manager.canary, list(manager.serving)) == (("1.0.0", 4), None, ["champion"])
         site.promote("2.0.0")

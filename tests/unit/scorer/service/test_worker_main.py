@@ -16,6 +16,7 @@ from confluent_kafka import Message, Producer
 
 from model_registry import package
 from model_registry.channels import channel
+from model_registry.channels.move_request import MoveRequest
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Aborted, Fatal
 from publisher.runtime import wait_for_brokers, watchdog
@@ -62,7 +63,7 @@ class Site:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = LayoutStore(folder / "registry" / "m")
         package.push(store, models.linear_package(folder / "1.0.0", 2.0), "m", "1.0.0")
-        channel.promote(store, "prod", "1.0.0", actor="op", reason="", now=datetime.now(UTC))
+        channel.promote(store, "prod", "1.0.0", MoveRequest("op", "", datetime.now(UTC)))
         self.said: list[str] = []
         self.at: dict[str, Callable[[], object]] = {}
         self.group = Group()

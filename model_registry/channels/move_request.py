@@ -1,0 +1,46 @@
+"""The request to move a channel: who asks, when and why, and what must hold for the move to take place."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from model_registry.errors import BadReference
+from model_registry.oci import digests
+from model_registry.signing.keys import PrivateKey
+
+MAX_TEXT = 4096  # characters of an actor or a reason
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRequest:
+    """Everything about a move except where the channel goes.
+
+    Attributes:
+        actor: The person or program that asks, for the history.
+        reason: Free text for the history.
+        time: The time of the move; the history keeps it in UTC with milliseconds.
+        expected_digest: The digest that the version must have; None accepts any.
+        expected_revision: The revision that the channel must be at; None accepts any.
+        evidence: A JSON document that is stored with the history entry.
+        key: The private key that signs the move; None leaves it unsigned.
+    """
+
+    actor: str
+    reason: str
+    time: datetime
+    expected_digest: str | None = None
+    expected_revision: int | None = None
+    evidence: bytes | None = None
+    key: PrivateKey | None = None
+
+    def check(self) -> None:
+        """Raise BadReference if a text is too long or the expected digest is malformed."""
+        for name, text in (("actor", self.actor), ("reason", self.reason)):
+            if len(text) > MAX_TEXT:
+                raise BadReference(f"the {name} has {len(text)} characters", f"write at most {MAX_TEXT}")
+        if self.expected_digest is not None and not digests.is_digest(self.expected_digest):
+            raise BadReference(f"{self.expected_digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+
+    @property
+    def recorded_time(self) -> datetime:
+        """The time in UTC, cut to milliseconds as in the history."""
+        return self.time.astimezone(UTC).replace(microsecond=self.time.microsecond // 1_000 * 1_000)
