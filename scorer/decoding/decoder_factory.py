@@ -10,9 +10,7 @@ from scorer.decoding.key_header_fields import ElsewhereDecoder
 from scorer.decoding.passthrough_fields import CarryingDecoder, Path, PathReader
 from scorer.decoding.types import Decoder, Unsuited
 from scorer.settings import Settings
-from scorer.settings.input import SCHEMA_FORMATS
-
-WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
+from scorer.settings.input_formats import INPUT_FORMATS
 
 
 class IdReader(Protocol):
@@ -40,7 +38,7 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
 
 def _marks(settings: Settings) -> Sequence[bytes]:
     """What is in the names of headers that name an event's schema; nothing in a format without schemas."""
-    if settings.input.format not in SCHEMA_FORMATS:
+    if not INPUT_FORMATS[settings.input.format].has_schema:
         return ()
     from scorer.decoding.schema_formats.schema_id_headers import MARKS
 
@@ -53,14 +51,14 @@ def _check_parsed(settings: Settings, signature: Signature) -> None:
         (f for f in field_sources.elsewhere(signature) if f.source == field_sources.VALUE and f.raw and f.dtype != "string"),
         None,
     )
-    if whole and settings.input.format not in ("bytes", "float32"):
+    if whole and not INPUT_FORMATS[settings.input.format].is_binary:
         told = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
         raise Unsuited(f"{told}, and input.format {settings.input.format} parses values; use bytes")
 
 
 def _decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
-    if not signature.fields and settings.input.format in WITHOUT_NAMES:
+    if not signature.fields and INPUT_FORMATS[settings.input.format].fields == "positional":
         raise Unsuited(f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes")
     match settings.input.format:
         case "json":
@@ -90,7 +88,7 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
-    """Reads what stands at these paths of events in `input.format`, one of scorer.settings.carry.SOURCES. Raises Fatal."""
+    """Reads what stands at these paths of events in `input.format`, one with named fields. Raises Fatal."""
     if settings.input.format == "json":
         from scorer.decoding.json.passthrough import JsonCarried
 
@@ -103,7 +101,7 @@ def path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
 def id_reader(settings: Settings) -> IdReader:
     from scorer.decoding.json.decoder import IdField
 
-    if settings.input.format in ("avro", "protobuf") and settings.input.id_field:
+    if INPUT_FORMATS[settings.input.format].has_schema and settings.input.id_field:
         from scorer.decoding.schema_formats.decoder import SchemaIdField
 
         return SchemaIdField(settings)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from publisher.errors import USAGE, Fatal
+from scorer.settings.input_formats import INPUT_FORMATS, FormatName
 
 LineKind = Literal["object", "array", "any", "raw"]
 """What each line must be; `raw` lines are not checked."""
@@ -48,7 +49,7 @@ class EventLine(NamedTuple):
     event: Any
 
 
-def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> LineKind:
+def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKind:
     """Return what each line must be.
 
     Args:
@@ -66,7 +67,7 @@ def kind_of(format_: str, *, own: bool, raw: bool, part: bool) -> LineKind:
         return "object"
     if not own:
         return "any"
-    if format_ not in ("json", "json-array", "json-envelope"):
+    if not INPUT_FORMATS[format_].is_json:
         hint = "--value FIELD --base64 writes the bytes that a field holds, --raw writes lines as they are"
         raise Fatal(f"input.format is {format_}, and the lines of emit are JSON", hint, USAGE)
     return "array" if format_ == "json-array" else "object"

@@ -16,7 +16,8 @@ from publisher.runtime import configuration
 from publisher.runtime.configuration import Configuration, Loaded, Name, SettingsError
 from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS, BatchingSettings
 from scorer.settings.carry import check_source
-from scorer.settings.input import SCHEMA_FORMATS, InputSettings, SchemaRegistrySettings
+from scorer.settings.input import InputSettings, SchemaRegistrySettings
+from scorer.settings.input_formats import SCHEMA_FORMATS
 from scorer.settings.labels import LabelSettings
 from scorer.settings.model import DEADLINE_TARGETS, LONGEST_DEADLINE_MS, SHORTEST_DEADLINE_MS, ModelSettings
 from scorer.settings.observability import ScorerHttpSettings, TracingSettings

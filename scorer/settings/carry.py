@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
 
 from model_registry.package import json_path
+from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 
 TYPES = ("string", "long", "double", "boolean")
 """The types of a carried value, by their Avro names. `long` has 64 bits."""
@@ -17,8 +18,6 @@ LONGEST_NAME = 200  # characters
 MAX_FIELDS = 32
 MIN_LONG, MAX_LONG = -(1 << 63), (1 << 63) - 1
 MAX_WHOLE = (1 << 64) - 1  # the largest number that JSON libraries read as an integer
-SOURCES = ("json", "avro", "protobuf")
-"""The event formats whose fields can be carried."""
 KEYS = ("path", "as", "type")
 WRITTEN = "write its path, or {path: after.id, as: customer, type: string}"
 SCHEMA_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
@@ -119,8 +118,8 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
 
 def check_source(fields: Sequence[CarriedField], format_: str) -> None:
     """Raise ValueError if events of this format have no fields to carry."""
-    if fields and format_ not in SOURCES:
-        formats = f"{', '.join(SOURCES[:-1])} and {SOURCES[-1]}"
+    if fields and format_ not in NAMED_FIELD_FORMATS:
+        formats = f"{', '.join(NAMED_FIELD_FORMATS[:-1])} and {NAMED_FIELD_FORMATS[-1]}"
         raise ValueError(f"output.carry takes fields from {formats} events, and input.format is {format_}; leave carry out")
 
 

@@ -8,11 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from model_registry.package import json_path
 from publisher.runtime.configuration import Section, TopicName
 from scorer.settings import registry_properties
-
-NAMELESS_FORMATS = ("json-array", "float32", "bytes")
-"""Formats whose events have no named fields."""
-SCHEMA_FORMATS = ("avro", "protobuf")
-"""Formats whose events need a schema."""
+from scorer.settings.input_formats import INPUT_FORMATS, FormatName
 
 
 class InputSettings(Section):
@@ -20,7 +16,7 @@ class InputSettings(Section):
 
     topics: list[TopicName] = Field(min_length=1)
     """The topics to read events from."""
-    format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf", "bytes"] = "json"
+    format: FormatName = "json"
     """The format of an event; `scorer/docs/formats.md` describes each."""
     schema_file: Path | None = None
     """The schema of `avro` or `protobuf` events without a schema registry: an `.avsc` or `.proto` file, or a descriptor set."""
@@ -45,11 +41,11 @@ class InputSettings(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "InputSettings":
-        if self.format in NAMELESS_FORMATS and self.id_field:
+        if self.id_field and not INPUT_FORMATS[self.format].has_id:
             raise ValueError(f"format {self.format} has no named fields, so there is no id at {self.id!r}; use header:ce_id")
         if self.format == "json-envelope" and len(json_path.parse(self.id)) > 1:
             raise ValueError(f"format json-envelope has the id beside the features; give a name, not the path {self.id!r}")
-        if self.schema_file and self.format not in SCHEMA_FORMATS:
+        if self.schema_file and not INPUT_FORMATS[self.format].has_schema:
             raise ValueError(f"format {self.format} has no schema; leave schema_file out")
         if self.message and not (self.schema_file and self.format == "protobuf"):
             raise ValueError("message selects a message of a Protobuf schema_file; leave it out")

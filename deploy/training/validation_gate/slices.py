@@ -9,7 +9,7 @@ from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
 from scorer.settings import Settings
-from scorer.settings.carry import SOURCES
+from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import Rows
 
 LEAST_ROWS = 1_000  # of a slice; fewer say nothing
@@ -22,7 +22,7 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
     signature. Raises Fatal (2) where there is no such field, or it has too many values."""
     if not fields:
         return {}
-    if settings.input.format in SOURCES:
+    if settings.input.format in NAMED_FIELD_FORMATS:
         reader = decoder_factory.path_reader(settings, [json_path.of_object(field) for field in fields])
         found = [reader.values(value) for value in rows.values]
         columns = {field: np.array([_text(row[at]) for row in found], np.str_) for at, field in enumerate(fields)}
