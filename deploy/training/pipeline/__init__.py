@@ -1,1 +1,1 @@
-"""A run: its folder, its journal of steps, and the course that they take from a freeze to a promotion."""
+"""A training run: its folder, its journal of steps, and the steps from the freeze of a snapshot to a promotion."""

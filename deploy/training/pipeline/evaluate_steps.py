@@ -1,4 +1,4 @@
-"""The steps that judge: score the held-out rows by the new version and by the champion, and hold them against each other."""
+"""The steps that evaluate: score the hold-out rows with the new version and the champion, and compare both."""
 
 from datetime import UTC, datetime
 
@@ -22,7 +22,7 @@ from training.validation_gate.verdict import judge
 
 
 def evaluate(run: Run) -> Evaluated:
-    """What the version is worth on the held-out rows, and which champion it is to be held against. Raises Fatal."""
+    """Measure the version on the hold-out rows and name the champion to compare it with. Raises Fatal."""
     found, told = _scored(run, _own(run))
     chosen = np.isfinite(found.scores)
     rows, known = run.split.hold_out.select(chosen), found.select(chosen)
@@ -34,7 +34,7 @@ def evaluate(run: Run) -> Evaluated:
 
 
 def gate(run: Run) -> Comparison:
-    """The new version beside the champion. Raises Fatal."""
+    """Compare the new version with the champion. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
     found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
     told = documents.read(as_json(found), documents.ComparisonDocument)
@@ -44,7 +44,7 @@ def gate(run: Run) -> Comparison:
 
 
 def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:
-    """Any two versions of the repository, on the held-out rows of this run. Raises Fatal, RegistryError."""
+    """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError."""
     return _judged(run, _version(run, challenger), champion)
 
 
@@ -78,7 +78,7 @@ def _scored(run: Run, version: Package) -> tuple[Scored, Told]:
 
 
 def _leaked(run: Run, standing: Standing) -> int | None:
-    """How many of the rows the champion learned from, by its provenance, if a trusted key signed that; None: nobody says."""
+    """Return how many hold-out rows the champion was trained on, by its signed provenance; None if unknown."""
     said = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [leakage.learned(one.predicate) for one in said if one.verified and one.type == PROVENANCE]
     known = [each.rows(run.split.hold_out, run.frozen.cluster_id) for each in learned if each is not None]

@@ -1,4 +1,4 @@
-"""What a run has done: one JSON document a step, written when the step is whole. A step that has one is not done again."""
+"""The journal of a run: one JSON document per completed step. A step with a document is not repeated."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A step that is done: when it ended (Unix ms), how long it took, and what came of it."""
+    """A completed step: its end (Unix ms), its duration and its result."""
 
     step: str
     ended_ms: int
@@ -29,7 +29,7 @@ class Journal:
         self._folder = folder
 
     def entry(self, step: str) -> Entry | None:
-        """Raises Fatal (3) where the document cannot be read."""
+        """Read the document of a step. Raises Fatal (3) if it cannot be read."""
         path = self._path(step)
         try:
             return msgspec.json.decode(path.read_bytes(), type=Entry)
@@ -39,7 +39,7 @@ class Journal:
             raise _damaged(path, error) from None
 
     def result(self, step: str, of: type[T]) -> T | None:
-        """What came of a step; None where it is not done. Raises Fatal (3)."""
+        """Return the result of a step, or None if it is not complete. Raises Fatal (3)."""
         entry = self.entry(step)
         if entry is None:
             return None
@@ -49,11 +49,11 @@ class Journal:
             raise _damaged(self._path(step), error) from None
 
     def write(self, step: str, result: object, seconds: float, now_ms: int) -> None:
-        """Raises Fatal (3) where the disk does not take it."""
+        """Write the document of a completed step. Raises Fatal (3) if the disk rejects it."""
         write(self._path(step), Entry(step, now_ms, round(seconds, 3), msgspec.Raw(msgspec.json.encode(result))))
 
     def set_aside(self, steps: Iterable[str]) -> None:
-        """These steps are to be done again. Their documents stay, as `NAME.1.json` and so on."""
+        """Mark these steps as incomplete. Their documents stay, as `NAME.1.json` and so on."""
         for path in filter(Path.exists, map(self._path, steps)):
             number = 1 + len(list(self._folder.glob(f"{path.stem}.*.json")))
             path.rename(path.with_suffix(f".{number}.json"))
@@ -63,7 +63,7 @@ class Journal:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a JSON document as a whole or not at all. Raises Fatal (3)."""
+    """Write a JSON document atomically. Raises Fatal (3)."""
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_files.replace(path, [msgspec.json.format(msgspec.json.encode(value), indent=2), b"\n"])
@@ -71,7 +71,7 @@ def write(path: Path, value: object) -> None:
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Raises Fatal (3) where the disk does not take the file."""
+    """Convert write errors of the disk. Raises Fatal (3)."""
     try:
         yield
     except OSError as error:

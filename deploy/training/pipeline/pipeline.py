@@ -1,4 +1,4 @@
-"""The course of a run: its steps in order, each done once, and its end. A run that was broken off goes on where it was."""
+"""The pipeline of a run: its steps in order, each completed once. An interrupted run continues where it stopped."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,15 +31,15 @@ STEPS: Mapping[str, Callable[[Run], object]] = {
     "promote": publish_steps.promote,
 }
 COMMIT, END = "commit", "end"
-"""What ends every run: the trigger's offsets are committed, whatever has come of it."""
+"""The last steps of every run: the offsets of the trigger are committed whatever the outcome is."""
 AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
-"""What is done again where somebody has moved the channel meanwhile."""
+"""The steps that are repeated if the channel was moved meanwhile."""
 CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
-"""Exit codes of the outcomes, where they are not 0."""
+"""Exit codes of the outcomes, if they are not 0."""
 
 
 def begin(training: Training, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
-    """The newest run, where it has not ended and can go on with these settings and this environment; else a new one."""
+    """Return the newest run if it is unfinished and fits these settings and this environment, else a new run."""
     newest = next(reversed(runs(training.folder)), None)
     if newest and not anew and _goes_on(Journal(newest / FOLDER), training, settings):
         return Run(training, settings, newest, progress)
@@ -47,8 +47,20 @@ def begin(training: Training, settings: Settings, progress: Progress, *, anew: b
 
 
 def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> End | None:
-    """Take the steps that are left, up to `until`; the run's end, None where it has not come. `done` is told of each step with
-    the seconds that it took. Raises Fatal, RegistryError."""
+    """Run the remaining steps up to `until`.
+
+    Args:
+        run: The run.
+        until: The last step to run; None runs all of them.
+        done: Called after each step with its name and its seconds.
+
+    Returns:
+        The end of the run, or None if the run has not ended.
+
+    Raises:
+        Fatal: A step failed for good.
+        RegistryError: The registry rejected a step or is unreachable.
+    """
     try:
         for step in STEPS:
             _take(run, step, STEPS[step], done)

@@ -1,4 +1,4 @@
-"""The first steps of a run: settle what it is to do, freeze and copy what is on the topics, join it with the labels."""
+"""The first steps of a run: plan it, freeze and copy the topics, and join events with labels."""
 
 import time
 from functools import partial
@@ -21,7 +21,7 @@ from training.snapshot.rows import Rows as Labelled
 
 
 def plan(run: Run) -> Plan:
-    """Raises Fatal (2), RegistryError."""
+    """Settle what the run is to do. Raises Fatal (2), RegistryError."""
     run.key  # noqa: B018 - a run that could not sign ends before it has cost anything
     champion = _champions(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
@@ -33,13 +33,17 @@ def plan(run: Run) -> Plan:
 
 
 def freeze(run: Run) -> Frozen:
-    """Raises Fatal."""
+    """Freeze the ranges of the topics. Raises Fatal."""
     return freeze_topics.freeze(run.settings, run.training, _now_ms())
 
 
 def copy(run: Run) -> Counted:
-    """Raises Fatal: 3 where records are gone or the disk is full, 4 where the broker does not answer. Over, where no label has
-    come since the last run that ended."""
+    """Copy the frozen records to files.
+
+    Raises:
+        Fatal: 3 if records are lost or the disk is full, 4 if the broker is unreachable.
+        Over: No label has arrived since the last completed run.
+    """
     if last := _nothing_new_since(run):
         raise Over("nothing-new", f"no label came since the run {last}")
     copied = freeze_topics.copy(run.settings, run.frozen, run.records, partial(run.progress, "records copied"))
@@ -47,7 +51,7 @@ def copy(run: Run) -> Counted:
 
 
 def join(run: Run) -> Rows:
-    """Raises Fatal (3); Over where too few events have a label."""
+    """Join the events with their labels. Raises Fatal (3), and Over if too few events have a label."""
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:
@@ -58,13 +62,13 @@ def join(run: Run) -> Rows:
 
 
 def _champions(run: Run) -> Signature | None:
-    """The signature of the version that serves; None where there is no such channel yet, or the version has none."""
+    """Return the signature of the champion, or None if there is no such channel or the version has no signature."""
     serves = run.serves()
     return run.version(serves.digest).signature if serves else None
 
 
 def _stated(path: Path) -> Signature:
-    """Raises Fatal (2)."""
+    """Read the signature that the configuration names. Raises Fatal (2)."""
     try:
         return parse_signature(path.read_bytes())
     except (OSError, Refused) as error:
@@ -78,7 +82,7 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """The name of the last run, where that ended, was configured as this one, and read every label that is there."""
+    """Return the name of the last completed run if it had this configuration and read all available labels."""
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.anew:
         return ""

@@ -1,4 +1,4 @@
-"""The steps that publish: push the version and its snapshot, attest what was found out, sign and promote what passed."""
+"""The steps that publish: push the version and its snapshot, attest the results, sign and promote a version that passed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from training.validation_gate.comparison import Comparison
 
 
 def push(run: Run) -> Pushed:
-    """Raises RegistryError."""
+    """Push the version and its dataset. Raises RegistryError."""
     pushed = push_version.push(run.store, run.package, run.rows.version, origin(run)).digest
     if not run.training.snapshot.keep:
         return Pushed(pushed, None)
@@ -30,12 +30,12 @@ def push(run: Run) -> Pushed:
 
 
 def origin(run: Run) -> Origin:
-    """What the manifest of the version says of the run."""
+    """Return the origin that the manifest of the version states."""
     return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe)
 
 
 def attest(run: Run) -> list[str]:
-    """The digests of the attestations. Raises RegistryError."""
+    """Attest provenance, evaluation and comparison; return the digests of the attestations. Raises RegistryError."""
     said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
     return [
         attest_and_sign.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, run.frozen_at)
@@ -44,7 +44,7 @@ def attest(run: Run) -> list[str]:
 
 
 def sign(run: Run) -> None:
-    """Raises RegistryError; Over where the version has not passed."""
+    """Sign the version. Raises RegistryError, and Over if the version did not pass."""
     judged = _gate(run)
     if judged.verdict != "passed":
         raise Over(judged.verdict, judged.because)
@@ -52,8 +52,13 @@ def sign(run: Run) -> None:
 
 
 def promote(run: Run) -> Promotion:
-    """Move the channel, or begin a rollout. Raises Moved where somebody has moved the channel since the version was judged;
-    RegistryError, Fatal."""
+    """Move the channel, or start a rollout.
+
+    Raises:
+        Moved: The channel was moved since the version was evaluated.
+        RegistryError: The registry rejected the move or is unreachable.
+        Fatal: The rollout could not be started.
+    """
     standing = run.result("evaluate", Evaluated).champion
     judged = Judged(standing.digest, standing.revision) if standing else Judged()
     version, digest, name = run.rows.version, run.pushed.digest, run.rows.run
@@ -72,12 +77,12 @@ def promote(run: Run) -> Promotion:
 
 
 def commit(run: Run) -> dict[str, int]:
-    """Commit the labels that were read; the positions by partition. Raises Fatal."""
+    """Commit the offsets of the labels that were read; return the positions by partition. Raises Fatal."""
     return {f"{each.topic}[{each.partition}]": each.next for each in commit_label_offsets.commit(run.settings, run.frozen)}
 
 
 def provenance(run: Run) -> dict[str, Any]:
-    """Where the version comes from, as SLSA has it: the same for a run that was broken off and one that was not."""
+    """Build the SLSA provenance of the version: the same for an interrupted and an uninterrupted run."""
     searched, standing = run.result("search", Searched), run.result("evaluate", Evaluated).champion
     inside = {
         "run": run.rows.run,
@@ -106,7 +111,7 @@ def provenance(run: Run) -> dict[str, Any]:
 
 
 def evaluation(run: Run) -> dict[str, Any]:
-    """How good the version is on the held-out rows."""
+    """Build the evaluation: the figures of the version on the hold-out rows."""
     found = run.result("evaluate", Evaluated)
     rows = run.rows.parts[-1]
     return {

@@ -1,5 +1,9 @@
-"""Trains a version again: from the snapshot beside it, with the configuration, the seed and the signature that its provenance
-states, which a trusted key must have signed. Nothing is pushed: the version is made once more in a folder of its own."""
+"""Train a version again and compare the digests.
+
+The snapshot comes from beside the version; configuration, seed and signature come from its provenance, which a trusted key
+must
+have signed. Nothing is pushed: the version is built in a separate folder.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -49,7 +53,7 @@ class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A version as it was recorded: the digests of its manifest and its model, and the chain of evidence."""
+    """A recorded version: the digests of its manifest and its model, and the chain of evidence."""
 
     digest: str
     model: str
@@ -57,8 +61,12 @@ class Recorded:
 
 
 def begin(training: Training, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
-    """Fetch the snapshot of a version and what its provenance states. Raises RegistryError: no trusted key signed it, it states
-    no configuration, or there is no snapshot; Fatal."""
+    """Fetch the snapshot of a version and the configuration in its provenance.
+
+    Raises:
+        RegistryError: No trusted key signed the provenance, it states no configuration, or there is no snapshot.
+        Fatal: The folder or the environment cannot be used.
+    """
     here = Run(training, settings, training.folder, progress)
     digest = channel.resolve(here.store, version).digest
     found = evidence(here.store, digest, here.trusted, datetime.now(UTC))
@@ -81,7 +89,7 @@ def begin(training: Training, settings: Settings, version: str, progress: Progre
 
 
 def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None]) -> dict[str, Any]:
-    """Train again, and hold every digest against the recorded one. Raises Fatal, RegistryError."""
+    """Train again and compare every digest with the recorded one. Raises Fatal, RegistryError."""
     pipeline.follow(run, LAST, done)
     store = LayoutStore(run.folder / "registry" / push_version.model_name(run.store))
     pushed = push_version.push(store, run.package, run.rows.version, origin(run)).digest
@@ -96,7 +104,7 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
-    """What the provenance of this run states. Raises Refused."""
+    """Return the external parameters in the provenance of this run. Raises Refused."""
     for one in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
             one.verified
@@ -111,13 +119,13 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
 
 
 def _training(config: dict[str, dict[str, Any]], training: Training) -> Training:
-    """As it was recorded; folders, workers and keys are this machine's."""
+    """Return the recorded training settings with the folders, workers and keys of this machine."""
     here = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
     return Training.model_validate({**config["training"], **here, "publish": training.publish.model_dump()})
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
-    """The scorer's sections as they were recorded; broker, registry and files are this machine's. Raises RegistryError."""
+    """Return the recorded scorer settings with the broker, registry and files of this machine. Raises RegistryError."""
     stated, here = config["scorer"], schema(settings)
     if stated["schema"] != here:
         hint = "name that schema in input.schema_file"
@@ -130,5 +138,5 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
 
 
 def _model(store: Store, digest: str) -> str:
-    """The digest of the model's file. Raises RegistryError."""
+    """Return the digest of the model file. Raises RegistryError."""
     return next((file.content.digest for file in resolve_index.describe_version(store, digest).files if file.path == MODEL), "")

@@ -1,5 +1,7 @@
-"""One run: its settings, its folder and its journal, and what its steps share. After a kill what its steps share is computed
-again from the folder: the same rows, the same model, the same scores."""
+"""One run: its settings, folder and journal, and the data that its steps share.
+
+After a kill the shared data is computed again from the folder: the same rows, the same model, the same scores.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -39,21 +41,21 @@ from training.validation_gate.metrics import Scored
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
-"""Told what is under way, how much of it is done, and of how much."""
+"""Reports the current activity, its completed amount and its total."""
 SCORERS = ("name", "region", "input", "labels")
 PRIVATE: dict[str, Any] = {
     **dict.fromkeys(("folder", "workers", "gpus", "scorer", "signature"), True),
     "snapshot": {"keep"},
     "publish": {"key_file", "password_file", "rollout"},
 }
-"""Settings that leave no trace in the model, or are files of one machine."""
+"""Settings that do not affect the model, or that are files of one machine."""
 
 
 class Run:
-    """Raises Fatal wherever a step is asked for that is not done."""
+    """The state that the steps of a run share. Properties raise Fatal if the step that provides them is incomplete."""
 
     def __init__(self, training: Training, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False) -> None:
-        """`anew`: also where no label has come since the last run."""
+        """Open a run in a folder. `anew` trains also if no label has arrived since the last run."""
         self.anew = anew
         self.training = training
         self.settings = settings
@@ -63,7 +65,7 @@ class Run:
         self.scores: dict[str, tuple[Scored, Told]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
-        """What came of a step that is done."""
+        """Return the result of a completed step."""
         found = self.journal.result(step, of)
         if found is None:
             raise Fatal(f"the step {step} of {self.folder} is not done", "run it to its end first: run")
@@ -71,12 +73,12 @@ class Run:
 
     @property
     def records(self) -> Path:
-        """Where the snapshot's records are."""
+        """The folder of the snapshot's records."""
         return self.folder / "records"
 
     @property
     def package(self) -> Path:
-        """Where the version's package is made."""
+        """The folder in which the package of the version is built."""
         return self.folder / "package"
 
     @cached_property
@@ -93,7 +95,7 @@ class Run:
 
     @property
     def frozen_at(self) -> datetime:
-        """The moment of the freeze. What a run attests is dated by it: a run that goes on writes the same bytes."""
+        """The time of the freeze. Attestations carry it, so that an interrupted run writes the same bytes."""
         return datetime.fromtimestamp(self.frozen.now_ms / 1_000, UTC)
 
     @cached_property
@@ -106,7 +108,7 @@ class Run:
 
     @cached_property
     def joined(self) -> Joined:
-        """The labelled rows, read from the records. Raises Fatal (3) where they are not as they were copied."""
+        """The labelled rows, read from the records. Raises Fatal (3) if the records have changed since they were copied."""
         try:
             decoder = decoder_factory.decoder(self.settings, self.signature)
         except Unsuited as error:
@@ -121,7 +123,7 @@ class Run:
 
     @property
     def learned_until_ms(self) -> int:
-        """Events up to this time (Unix ms) are trained on or chosen by; the later ones are the hold-out."""
+        """The end (Unix ms) of the training and validation parts; later events are the hold-out."""
         return self.joined.mature_ms - self.training.snapshot.hold_out
 
     @cached_property
@@ -138,7 +140,7 @@ class Run:
 
     @cached_property
     def key(self) -> PrivateKey:
-        """The key that attests and signs. Raises Fatal (2) where none is named, RegistryError where it cannot be read."""
+        """The key that attests and signs. Raises Fatal (2) if none is configured, RegistryError if it cannot be read."""
         publish = self.training.publish
         if publish.key_file is None:
             hint = "make one: model-registry keygen training; then publish: {key_file: training.key}"
@@ -147,24 +149,24 @@ class Run:
 
     @cached_property
     def trusted(self) -> list[TrustedKey]:
-        """The keys of the scorer's policy, and the run's own. Raises RegistryError, Fatal (2)."""
+        """The keys of the scorer's policy and the key of the run. Raises RegistryError, Fatal (2)."""
         policy = self.settings.model.policy
         return [*(read(policy).keys if policy else ()), TrustedKey("publish.key_file", self.key.public(), None)]
 
     def serves(self) -> Resolution | None:
-        """What the channel names now; None where there is no such channel, or no repository, yet. Raises RegistryError."""
+        """Return the current target of the channel, or None if there is no channel or repository yet. Raises RegistryError."""
         source = reference.parse(self.settings.model.source)
         if source.kind == "oci" and not Path(source.repository, "index.json").exists():
             return None
         return standing(self.store, self.channel)
 
     def version(self, digest: str) -> Package:
-        """A version of the repository, admitted by the scorer's policy. Raises RegistryError."""
+        """Fetch a version of the repository that the scorer's policy admits. Raises RegistryError."""
         model = self.settings.model.model_copy(update={"tag": digest})
         return pull_version(self.settings.model_copy(update={"model": model}))[0]
 
     def draw(self, name: str, picture: str) -> None:
-        """Keep a picture, the text of an SVG, in the run's folder; nothing where there is nothing to see. Raises Fatal (3)."""
+        """Write a plot (SVG text) to the folder of the run, unless it is empty. Raises Fatal (3)."""
         path = self.folder / "pictures" / f"{name}.svg"
         if picture:
             with written(path):
@@ -177,20 +179,22 @@ class Run:
 
     @property
     def identity(self) -> str:
-        """12 hexadecimal digits: what is frozen, its bytes, the configuration with its seed, the signature, the environment."""
+        """The id of the run: 12 hexadecimal digits of everything that affects the model.
+
+        They cover the frozen ranges and their bytes, the configuration with its seed, the signature and the environment.
+        """
         parts = (self.frozen, self.copied.digest, self.plan.config, self.plan.signature, self.plan.environment)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]
 
 
 def config(training: Training, settings: Settings) -> dict[str, Any]:
-    """Every setting that leaves a trace in the model or in its judgement: no secret, and no path of a machine. Raises
-    RegistryError."""
+    """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
     own = training.model_dump(mode="json", exclude=PRIVATE)
     scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
     return {"training": own, "scorer": {**scorers, "schema": schema(settings)}}
 
 
 def schema(settings: Settings) -> str | None:
-    """The digest of the file that the schema of the events is in. Raises RegistryError where that cannot be read."""
+    """Return the digest of the schema file of the events. Raises RegistryError if it cannot be read."""
     path = settings.input.schema_file
     return digests.from_bytes(atomic_files.read_named("schema", path)) if path else None

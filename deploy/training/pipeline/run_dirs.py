@@ -1,4 +1,4 @@
-"""The folder of runs: one folder a run, named by the time when it began, and a lock, so that one process works in it."""
+"""The folder of runs: one folder per run, named after its start, and a lock that admits one process."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LOCK, STEPS = ".lock", "steps"
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Raises Fatal (3) where another process works in the folder, or it cannot be made."""
+    """Hold the lock of the folder. Raises Fatal (3) if another process holds it or the folder cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -25,12 +25,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def runs(folder: Path) -> list[Path]:
-    """The folders of runs, the oldest first."""
+    """Return the folders of runs, oldest first."""
     return sorted(path.parent for path in folder.glob(f"*/{STEPS}"))
 
 
 def named(folder: Path, now_ms: int) -> Path:
-    """The folder of a run that begins now (Unix ms)."""
+    """Return the folder of a run that starts now (Unix ms)."""
     stamp = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%S")
     return folder / f"{stamp}{now_ms % 1_000:03}Z"
 

@@ -1,17 +1,22 @@
-"""What comes of the steps of a run, as their documents have it."""
+"""The results of the steps of a run, as their documents store them."""
 
 from typing import Any, Literal
 
 import msgspec
 
 Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-few-labels"]
-"""How a run ends. `rollout`: a rollout of the version was begun."""
+"""The outcome of a run. `rollout`: a rollout of the version was started."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a run is to do, settled before it touches anything. `config` is every setting that leaves a trace in the model;
-    with the digest of the environment it says whether a run that was broken off can go on. `champion` is the signature of the
-    version that serves, as JSON like `signature`; None: there is none. `anew`: also where no label has come."""
+    """The plan of a run, settled before its first step.
+
+    `config` contains every setting that affects the model; with the digest of the environment it decides whether an
+    interrupted run
+    can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if there is none.
+    `anew`: train
+    also if no label has arrived.
+    """
 
     began_ms: int
     config: dict[str, Any]
@@ -22,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Rows of one part: their Kafka timestamps (Unix ms), how many of each class, and their digest (`Rows.digest`)."""
+    """Rows of one part: their Kafka timestamps (Unix ms), the number of each class, and their digest (`Rows.digest`)."""
 
     part: str
     from_ms: int
@@ -33,7 +38,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """What a snapshot came to: counts, what was left out and where first, and the parts by time."""
+    """The result of the join: counts, the omitted records with the first position of each reason, and the parts by time."""
 
     mature: int
     labelled: int
@@ -47,7 +52,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A snapshot that is copied."""
+    """A copied snapshot."""
 
     digest: str
     events: int
@@ -55,7 +60,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """What the model was trained on: rows, up to so many trees or epochs, with these parameters."""
+    """The training: rows, the number of trees or epochs, and the parameters."""
 
     rows: int
     budget: int
@@ -63,14 +68,14 @@ class Trained(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """The package: the largest difference between the ONNX model and what was trained, and the digest of each file."""
+    """The package: the largest difference between the ONNX model and the trained model, and the digest of each file."""
 
     parity: float
     files: dict[str, str]
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """The version in the registry: the digests of its manifest, and of its dataset's, None where that is not kept."""
+    """The version in the registry: the digests of its manifest and of its dataset; None if the dataset is not stored."""
 
     digest: str
     dataset: str | None
@@ -85,8 +90,12 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The version on the held-out rows: figures, counts of rows by what came true (row) and what was decided (column), and how
-    many rows it could not score, by reason. `champion` None: there is none yet."""
+    """The figures of the version on the hold-out rows.
+
+    The matrix counts rows by label (row) and decision (column); rows that could not be scored are counted by reason.
+    `champion` is None
+    if there is none yet.
+    """
 
     champion: Standing | None
     metrics: dict[str, float]
@@ -96,7 +105,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The channel that was moved to a revision, or the rollout that was begun."""
+    """The channel that was moved to a revision, or the rollout that was started."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str
@@ -110,24 +119,24 @@ class Promotion(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """How a run ended, and why, in one sentence."""
+    """The outcome of a run and its reason, in one sentence."""
 
     outcome: Outcome
     because: str
 
 
 def as_json(value: object) -> dict[str, Any]:
-    """A result as a document."""
+    """Convert a result to a JSON document."""
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return found
 
 
 class Moved(Exception):
-    """Somebody has moved the channel since the version was judged: it is to be judged beside the new champion."""
+    """The channel was moved since the version was evaluated; the version must be compared with the new champion."""
 
 
 class Over(Exception):
-    """A run has come to its end: nothing that is left of its course is to be done."""
+    """The run has ended; its remaining steps do not run."""
 
     def __init__(self, outcome: Outcome, because: str) -> None:
         super().__init__(because)

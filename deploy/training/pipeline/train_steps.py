@@ -1,4 +1,4 @@
-"""The steps that learn: search parameters, train the best of them, and export what came of it as a package."""
+"""The steps that train: search parameters, fit the best model, and export it as a package."""
 
 from functools import partial
 
@@ -15,11 +15,11 @@ from training.search.halving import Searched
 from training.search.search import search as searched
 
 UNITS = {"trees": "trees", "network": "epochs"}
-"""What a budget counts."""
+"""The unit of a budget."""
 
 
 def search(run: Run) -> Searched:
-    """Raises Fatal."""
+    """Search the parameters. Raises Fatal."""
     parts, shown = run.split, partial(run.progress, "trained")
     folder = run.folder / "search"
     found = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
@@ -30,20 +30,20 @@ def search(run: Run) -> Searched:
 
 
 def train(run: Run) -> Trained:
-    """Raises Fatal."""
+    """Train the final model. Raises Fatal."""
     fitted(run)
     parts, best = run.split, run.result("search", Searched).best
     return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
 
 
 def fitted(run: Run) -> Fitted:
-    """The trained model. Once it is trained it comes from its checkpoints."""
+    """Return the trained model, from its checkpoints if it is trained already."""
     parts, best = run.split, run.result("search", Searched).best
     return trained(parts.training, parts.validation, run.signature, run.training, run.recipe, best, run.folder / "model")
 
 
 def export(run: Run) -> Exported:
-    """Raises Fatal (3) where a scorer would not take the version."""
+    """Export the package. Raises Fatal (3) if a scorer would reject the version."""
     searched = run.result("search", Searched)
     found = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
     contents = {path.name: digests.from_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}

@@ -1,5 +1,6 @@
-"""What a run leaves in the registry and on the bus, each thing once: a version, what is attested of it, a signature, a move.
+"""Publication of a run, each part once: a version, its attestations, a signature, a channel move.
 
-Every function may be called again after a kill at any point, and by two processes of one run at the same time. `at` is the
-moment of the run's freeze, so that both write the same bytes.
+Every function can be repeated after a kill at any point, and by two processes of one run at the same time. `at` is the time of
+the
+run's freeze, so that both write the same bytes.
 """

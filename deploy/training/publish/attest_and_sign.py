@@ -1,4 +1,4 @@
-"""Attests what a run has found out about its version, and signs the version where it passed: each once."""
+"""Attest the results of a run about its version, and sign the version if it passed: each once."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,11 +17,16 @@ ATTEMPTS = 5  # of two who attest at once a registry without a referrers API may
 
 
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
-    """Attest something of a version, where this key has not said the same before; the digest of the referrer.
+    """Attest a statement about a version unless this key has attested the same before; return the digest of the referrer.
 
-    The same is: a comparison of the same run with the same champion, the provenance of the same run, an evaluation on the same
-    dataset, anything else to the letter. Raises BadFile for a predicate that its type does not allow, Conflict where the
-    attestation is not listed although it was stored, and what the store raises.
+    The same statement is: a comparison of the same run with the same champion, the provenance of the same run, an evaluation
+    on the
+    same dataset, or otherwise an equal predicate.
+
+    Raises:
+        BadFile: The type does not allow the predicate.
+        Conflict: The attestation is stored but not listed.
+        RegistryError: Errors of the store.
     """
     predicates.check(type_uri(type_), predicate, digest)
     for attempt in range(ATTEMPTS):
@@ -34,15 +39,17 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
 
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
-    """What this key has attested of a version, of one type. Raises Unreachable, Corrupt."""
+    """Return the attestations of one type that this key signed. Raises Unreachable, Corrupt."""
     found = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
     return [one for one in found if one.verified and one.type == type_uri(type_)]
 
 
 def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey, at: datetime) -> None:
-    """Sign a version as MODEL:VERSION, where this key has not done so before.
+    """Sign a version as MODEL:VERSION unless this key has signed it.
 
-    Raises Refused where this key has attested no comparison of this run that the version passed; and what the store raises.
+    Raises:
+        Refused: This key has attested no comparison of this run that the version passed.
+        RegistryError: Errors of the store.
     """
     compared = [one.predicate for one in ours(store, digest, COMPARISON, key, at) if one.predicate.get("run") == run]
     if not any(said.get("verdict") == PASSED for said in compared):

@@ -1,6 +1,6 @@
-"""Commits how far the labels were taken, as the group `<name>.training`: what starts a run by event looks at its lag.
+"""Commit the offsets of the used labels as the group `<name>.training`; a trigger watches the lag of this group.
 
-The group has no members. As those of any such group, its offsets expire: a run that found nothing new commits too.
+The group has no members, so its offsets expire: a run that found no new label commits too.
 """
 
 from publisher.errors import answered
@@ -15,9 +15,10 @@ def group_of(settings: Settings) -> str:
 
 
 def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
-    """Commit the ends of the labels' stretches, and never less than what is committed; the positions now.
+    """Commit the ends of the label ranges, or the committed offset if it is larger; return the positions.
 
-    Raises Fatal: 3 where the broker refuses, or a consumer has joined the group; 4 where it does not answer.
+    Raises:
+        Fatal: 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.
     """
     group = group_of(settings)
     groups = ConsumerGroups(connect(settings.kafka, group), settings.kafka, "the broker", ANSWER_SECONDS)
@@ -28,7 +29,7 @@ def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
 
 
 def ahead(frozen: Frozen, committed: tuple[GroupPosition, ...]) -> tuple[GroupPosition, ...]:
-    """The end of each stretch of labels, or what is committed of that partition where that is more."""
+    """Return the end of each label range, or the committed offset of its partition if that is larger."""
     known = {(position.topic, position.partition): position.next for position in committed}
     ends = {partition: stop for partition, (_, stop) in frozen.spans("labels").items()}
     return tuple(GroupPosition(*partition, max(stop, known.get(partition, 0))) for partition, stop in ends.items())

@@ -1,4 +1,4 @@
-"""Moves a channel to the version of a run, once, if its champion is still the one that the version was judged against."""
+"""Move a channel to the version of a run, once, if the champion is still the one that the version was compared with."""
 
 import contextlib
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The champion that a version was judged against, and the channel's revision then: None and 0 where there was none."""
+    """The champion that a version was compared with, and the revision of the channel then: None and 0 if there was none."""
 
     digest: str | None = None
     revision: int = 0
@@ -27,7 +27,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The move of this run: made now, or found in the history."""
+    """The channel move of this run: made now, or found in the history."""
 
     move: ChannelMove
     found: bool = False
@@ -35,14 +35,18 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Somebody else has moved the channel since. The version has to be judged again, against what serves now."""
+    """The channel was moved by another actor; the version must be compared with the new champion."""
 
     by: Resolution | None
 
 
 def standing(store: Store, channel: str) -> Resolution | None:
-    """What a channel serves now; None where it serves nothing yet. Raises Refused: it is a version, or was moved without its
-    history; Unreachable, also for a folder that is not there yet."""
+    """Return the current target of a channel, or None if it serves nothing yet.
+
+    Raises:
+        Refused: The name is a version, or the channel was moved without its history.
+        Unreachable: The store is unreachable, or its folder does not exist yet.
+    """
     try:
         found = channels.resolve(store, channel)
     except NotFound:
@@ -54,12 +58,12 @@ def standing(store: Store, channel: str) -> Resolution | None:
 
 
 def judged_by(serves: Resolution | None) -> Judged:
-    """What a version has to be judged against, where the channel serves that."""
+    """Return the champion to compare a version with, given the target of the channel."""
     return Judged() if serves is None else Judged(serves.digest, serves.revision)
 
 
 def reason_of(run: str) -> str:
-    """What the history says of a move of this run."""
+    """Return the reason that the history states for a move of this run."""
     return f"run {run}"
 
 
@@ -76,10 +80,13 @@ def promote_once(
 ) -> Promoted | Overtaken:
     """Move a channel to a version, and sign the move with a key.
 
-    A move of this run that stands in the history is brought to its end, and not made again.
+    A move of this run that is in the history is completed, not repeated.
 
-    Raises Refused where the version is not that digest, or the channel is no channel; NotFound where the version is not there
-    as a whole; Conflict where others move the channel all the time; Unreachable.
+    Raises:
+        Refused: The version does not have that digest, or the channel is not a channel.
+        NotFound: The version is incomplete or missing.
+        Conflict: Other actors keep moving the channel.
+        Unreachable: The store is unreachable.
     """
     for _ in range(ATTEMPTS):
         with contextlib.suppress(Conflict):
@@ -100,12 +107,12 @@ def promote_once(
 
 
 def _newest(store: Store, channel: str) -> int:
-    """The revision of the channel's last move, whether it was made to its end or not; 0 before the first."""
+    """Return the revision of the last move of the channel, completed or not; 0 before the first."""
     return max(tags.revisions(store.tags(), channel), default=0)
 
 
 def _own(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
-    """The move of this run, brought to its end. Raises Conflict where that was not possible just now."""
+    """Return the completed move of this run. Raises Conflict if it could not be completed."""
     moves = channels.history(store, channel)
     own = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
     for move in own:

@@ -1,4 +1,4 @@
-"""The version that a run pushes: what it is called, and what its manifest says of the run, the same each time."""
+"""The version that a run pushes: its name, and the origin in its manifest, the same at each attempt."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ NOTE = "io.scorestream.training."
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a version was made of. `dataset` and `environment` are digests (`sha256:...`), `run` 12 hexadecimal digits."""
+    """The inputs of a version. `dataset` and `environment` are digests (`sha256:...`), `run` has 12 hexadecimal digits."""
 
     run: str
     dataset: str
@@ -25,20 +25,22 @@ class Origin:
     recipe: str
 
     def annotations(self) -> dict[str, str]:
-        """As the manifest of the version has it."""
+        """Return the annotations of the manifest."""
         return {f"{NOTE}{name}": str(value) for name, value in asdict(self).items()}
 
 
 def version_of(run: str, at: datetime) -> str:
-    """`YYYYMMDD-<run id>`: the day of the freeze, in UTC."""
+    """Return `YYYYMMDD-<run id>`, with the day of the freeze in UTC."""
     return f"{at.astimezone(UTC):%Y%m%d}-{run}"
 
 
 def push(store: Store, folder: Path, version: str, origin: Origin) -> Descriptor:
-    """Store a package folder as a version. The same content again is no error.
+    """Store a package folder as a version; equal content that exists is not an error.
 
-    Raises Refused: a package that `model-registry push` refuses, or a version that exists with other content; Corrupt (no ONNX)
-    and Unreachable.
+    Raises:
+        Refused: `model-registry push` rejects the package, or the version exists with other content.
+        Corrupt: The model is not ONNX.
+        Unreachable: The store is unreachable.
     """
     ready = prepare(folder)
     notes = {**ready.annotations, **origin.annotations()}
@@ -46,7 +48,7 @@ def push(store: Store, folder: Path, version: str, origin: Origin) -> Descriptor
 
 
 def model_name(store: Store) -> str:
-    """What the versions of a repository are versions of: the last part of its name."""
+    """Return the model name of a repository: the last part of its name."""
     return store.repository.rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""Begins the rollout of a run's version by a plan, once, instead of moving the channel: what `scorer rollout start` does."""
+"""Start the rollout of a run's version by a plan, once, instead of moving the channel; equal to `scorer rollout start`."""
 
 from pathlib import Path
 
@@ -14,12 +14,17 @@ from training.publish.promote import Judged, Overtaken, judged_by, reason_of, st
 def begin_once(
     settings: Settings, plan: Path, version: str, digest: str, judged: Judged, run: str, actor: str
 ) -> str | Overtaken:
-    """Begin a rollout of a version beside the champion that it was judged against; the id of the rollout. One that this run has
-    begun already is found, whether it has ended or not. The plan's `candidate` is the version, whatever its file says. A first
-    version has nothing to be rolled out beside: it is promoted.
+    """Start a rollout of a version beside the champion that it was compared with; return the id of the rollout.
 
-    Raises Fatal: 2 for the plan, or topics that are missing; 3 where another rollout runs, or the version is not that digest;
-    4 where the broker does not answer. Raises RegistryError.
+    A rollout that this run has started is found, whether it has ended or not. The candidate is the version, whatever the plan
+    states. A
+    first version is promoted, because there is no champion.
+
+    Raises:
+        Fatal: 2 for the plan or missing topics; 3 if another rollout runs or the version does not have that digest; 4 if the
+        broker
+            is unreachable.
+        RegistryError: Errors of the registry.
     """
     wanted = plans.read(plan, candidate=version)
     preconditions.check_topics(settings, wanted)
@@ -46,12 +51,12 @@ def begin_once(
 
 
 def _own(settings: Settings, digest: str, run: str) -> str | None:
-    """The rollout that this run has begun. Raises Fatal."""
+    """Return the rollout that this run has started. Raises Fatal."""
     with log_topic.reading(settings) as ledger:
         return of_run(ledger, digest, run)
 
 
 def of_run(ledger: Ledger, digest: str, run: str) -> str | None:
-    """The id of the rollout of this version that this run has begun, if there is one."""
+    """Return the id of the rollout of this version that this run has started, or None."""
     found = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
     return next((rollout.id for rollout in found if rollout.log[0].why == [reason_of(run)]), None)

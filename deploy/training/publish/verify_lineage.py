@@ -1,4 +1,4 @@
-"""The chain of evidence: from verified attestations alone, the rows, environment, seed and champion that decided."""
+"""The chain of evidence: rows, environment, seed and champion, from verified attestations alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Champion(msgspec.Struct, frozen=True):
-    """What a version was judged against, at this revision of the channel."""
+    """The champion that a version was compared with, at this revision of the channel."""
 
     digest: str
     version: str
@@ -75,8 +75,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a version was promoted, or was not. Digests are `sha256:...`; `rows` is the one of the rows that both were judged on,
-    of which there are `count`. `keys` are the ids of the trusted keys that signed the provenance and the comparison."""
+    """The evidence of a decision to promote or reject a version.
+
+    Digests are `sha256:...`; `rows` is the digest of the `count` rows on which both versions were evaluated. `keys` are the
+    ids of the
+    trusted keys that signed the provenance and the comparison.
+    """
 
     digest: str
     run: str
@@ -100,11 +104,15 @@ class Evidence:
 
 
 def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None) -> Evidence:
-    """What trusted keys attest about how this version came to be and was judged. Of several comparisons the one with the latest
-    champion counts; with `before`, the revision of a promotion, the one that this was decided by.
+    """Collect what trusted keys attest about the training and evaluation of a version.
 
-    Raises Refused, naming what is missing, what no trusted key signed and why, or what contradicts what; Unreachable, and
-    Corrupt for a damaged list of attestations.
+    Of several comparisons the one with the latest champion counts; with `before`, the revision of a promotion, the one that
+    decided it.
+
+    Raises:
+        Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.
+        Unreachable: The store is unreachable.
+        Corrupt: The list of attestations is damaged.
     """
     found = list_attestations(store, digest, keys, now)
     every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
@@ -134,7 +142,7 @@ def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Att
 
 
 def _verified(found: Sequence[Attestation], type_: str, digest: str) -> list[Attestation]:
-    """Those of a type that trusted keys signed. Raises Refused where there is none, with the reasons."""
+    """Return the attestations of a type that trusted keys signed. Raises Refused with the reasons if there is none."""
     of_type = [one for one in found if one.type == type_]
     if trusted := [one for one in of_type if one.verified]:
         return trusted
@@ -143,7 +151,7 @@ def _verified(found: Sequence[Attestation], type_: str, digest: str) -> list[Att
 
 
 def _comparison(one: Attestation, digest: str) -> _Compared:
-    """Raises Refused."""
+    """Decode a comparison. Raises Refused."""
     try:
         predicates.check(COMPARISON, one.predicate, digest)
         return msgspec.convert(one.predicate, _Compared)
@@ -152,7 +160,7 @@ def _comparison(one: Attestation, digest: str) -> _Compared:
 
 
 def _provenance(one: Attestation, digest: str) -> _Definition:
-    """Raises Refused."""
+    """Decode the build definition of a provenance. Raises Refused."""
     try:
         return msgspec.convert(one.predicate, _Provenance).build_definition
     except msgspec.ValidationError as error:
@@ -160,7 +168,7 @@ def _provenance(one: Attestation, digest: str) -> _Definition:
 
 
 def _span(one: _Dependency, digest: str) -> Span:
-    """Of `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
+    """Parse `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
     cluster, _, rest = one.uri.removeprefix("kafka:").partition("/")
     topic, _, partition = rest.rpartition("/")
     begin, end = one.annotations.get("from"), one.annotations.get("to")

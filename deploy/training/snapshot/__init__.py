@@ -1,1 +1,1 @@
-"""A snapshot: stretches of topics frozen and copied into files, joined with labels, split by time."""
+"""A snapshot: ranges of topics, frozen and copied to files, joined with labels, and split by time."""

@@ -1,7 +1,7 @@
-"""A copied snapshot as an artifact beside the version that was made from it: its files as layers, the version as its subject.
+"""A copied snapshot as an artifact beside its version: its files are layers, the version is its subject.
 
-It stays and goes with the version (`model-registry prune`). The same snapshot beside the same version has the same digest;
-beside another version the layers are the same, and the small manifest is another one. Files are streamed, whatever their size.
+It is deleted with the version (`model-registry prune`). The same snapshot beside the same version has the same digest; beside
+another version it has the same layers and another small manifest. Files are streamed, whatever their size.
 """
 
 import contextlib
@@ -34,10 +34,14 @@ _RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
 
 
 def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
-    """Store the files of a copied snapshot beside the version with this digest, once; the digest of the artifact.
+    """Store the files of a copied snapshot beside a version, once; return the digest of the artifact.
 
-    Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a
-    file is not as it was copied, Conflict where it is not listed although it was stored, Unreachable.
+    Raises:
+        NotFound: There is no such version.
+        Refused: There are too many files, or file names that some systems cannot write.
+        Corrupt: A file has changed since it was copied.
+        Conflict: The artifact is stored but not listed.
+        Unreachable: The store is unreachable.
     """
     with atomic_files.reported(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
@@ -66,7 +70,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
 
 def of_version(store: Store, digest: str) -> str:
-    """The digest of the dataset beside a version. Raises NotFound where there is none, Unreachable."""
+    """Return the digest of the dataset beside a version. Raises NotFound if there is none, Unreachable."""
     for found, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return found.digest
@@ -75,10 +79,13 @@ def of_version(store: Store, digest: str) -> str:
 
 
 def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) -> Copied:
-    """Write a dataset into a folder that is not there yet, every byte checked; it is there as a whole or not at all.
+    """Write a dataset atomically to a new folder and verify every byte.
 
-    Raises NotFound, Unreachable; Refused: the folder is there, or more than `max_bytes`; Corrupt: no dataset, files that must
-    not be written, or others than its own manifest names.
+    Raises:
+        NotFound: There is no such dataset.
+        Unreachable: The store is unreachable.
+        Refused: The folder exists, or the dataset has more than `max_bytes`.
+        Corrupt: The artifact is not a dataset, or its files differ from its manifest or must not be written.
     """
     found = manifest.parse(store.manifest(digest))
     if found.artifact_type != DATASET_TYPE:
@@ -98,7 +105,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
 
 
 def _check(layers: dict[str, Descriptor]) -> None:
-    """Raises Corrupt for files that no snapshot has, or that cannot be written everywhere."""
+    """Check the names of the files. Raises Corrupt if a snapshot cannot have them or some systems cannot write them."""
     if len(layers) > MAX_FILES:
         raise Corrupt(f"a dataset of {len(layers)} files; it has at most {MAX_FILES}")
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
@@ -109,7 +116,7 @@ def _check(layers: dict[str, Descriptor]) -> None:
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
-    """The snapshot's own manifest, which must name these files. Raises Corrupt."""
+    """Parse the manifest of the snapshot, which must name these files. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
     there = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
@@ -120,7 +127,7 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """A folder beside its place, renamed there at the end. Raises Refused where the place is taken."""
+    """Create a temporary folder that is renamed to its target at the end. Raises Refused if the target exists."""
     if folder.exists():
         raise Refused(f"{folder} is there already", "choose a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

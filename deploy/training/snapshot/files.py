@@ -1,7 +1,8 @@
-"""A snapshot on disk: a Parquet file a partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
+"""A snapshot on disk: one Parquet file per partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
 
-The same records give the same bytes: rows in order of offset, row groups cut by the records' own sizes, fixed settings. The
-column `headers` is a map as it was written, null where a record has none or they cannot be read.
+The same records give the same bytes: rows in order of offset, row groups cut by the sizes of the records, fixed settings. The
+column
+`headers` is a map as written, or null if a record has no headers or they cannot be read.
 """
 
 import hashlib
@@ -48,9 +49,9 @@ READ_ROWS = 16_384
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What a snapshot is of: stretches of topics, `[from, to)` by topic and partition, as they were at `now_ms` (Unix ms).
+    """The ranges of a snapshot: `[from, to)` by topic and partition, as of `now_ms` (Unix ms).
 
-    `ids` are the topics' own: one that is deleted and made again has another.
+    `ids` are the ids of the topics: a recreated topic has another one.
     """
 
     now_ms: int
@@ -60,7 +61,7 @@ class Frozen(msgspec.Struct, frozen=True):
     labels: dict[str, list[tuple[int, int]]]
 
     def spans(self, kind: Kind) -> Spans:
-        """Every partition, in the order of a snapshot's rows."""
+        """Return the range of every partition, in the order of the snapshot's rows."""
         stretches = self.events if kind == "events" else self.labels
         return {(topic, at): span for topic, spans in stretches.items() for at, span in enumerate(spans)}
 
@@ -72,7 +73,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """A whole snapshot. `files` are by path below its folder; `digest` is the SHA-256 of their digests."""
+    """A complete snapshot. `files` are by path below its folder; `digest` is the SHA-256 of their digests."""
 
     frozen: Frozen
     files: dict[str, File]
@@ -83,7 +84,7 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class PartitionFile:
-    """Writes the records of one partition. `group_bytes` is about what it holds in memory."""
+    """Writes the records of one partition. `group_bytes` is its approximate memory."""
 
     def __init__(self, path: Path, group_bytes: int) -> None:
         self._path = path
@@ -94,7 +95,7 @@ class PartitionFile:
         self.records = 0
 
     def add(self, batch: Batch) -> None:
-        """Raises OSError."""
+        """Add records. Raises OSError."""
         for start in range(0, len(batch.offsets), TAKEN):
             self._add(batch.offsets[start : start + TAKEN], batch.messages[start : start + TAKEN])
 
@@ -112,13 +113,13 @@ class PartitionFile:
         self._size = int(ends[-1])
 
     def close(self) -> None:
-        """Raises OSError."""
+        """Write the last row group and close the file. Raises OSError."""
         self._flush()
         if self._writer is not None:
             self._writer.close()
 
     def _flush(self) -> None:
-        """Write a row group of what is waiting, in one piece: a page ends where a piece does."""
+        """Write the buffered row group at once: a page ends where a piece ends."""
         table = pa.Table.from_batches(self._waiting, SCHEMA).combine_chunks()
         self._waiting = []
         if not len(table):
@@ -131,7 +132,7 @@ class PartitionFile:
 
 
 def _sizes(records: Any) -> NDArray[np.int64]:
-    """(n,): the bytes of each record in memory."""
+    """Return (n,): the bytes of each record in memory."""
     sizes = RECORD_BYTES + _lengths(records["key"]) + _lengths(records["value"])
     headers = records["headers"]
     if headers.null_count < len(headers):
@@ -141,7 +142,7 @@ def _sizes(records: Any) -> NDArray[np.int64]:
 
 
 def _lengths(texts: Any) -> NDArray[np.int64]:
-    """(n,): the bytes of each text; 0 for null."""
+    """Return (n,): the bytes of each text; 0 for null."""
     found: NDArray[np.int64] = compute.fill_null(compute.binary_length(texts), 0).to_numpy().astype(np.int64)
     return found
 
@@ -151,7 +152,7 @@ def path_of(kind: Kind, partition: Partition) -> str:
 
 
 def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
-    """Write the manifest of files that are closed, by path with their records. Raises OSError."""
+    """Write the manifest of closed files, given the number of records by path. Raises OSError."""
     files = {path: File(_sha256(folder / path), count, (folder / path).stat().st_size) for path, count in records.items()}
     copied = Copied(frozen, files, digest_of(files))
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(copied), indent=1))
@@ -159,13 +160,13 @@ def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
 
 
 def digest_of(files: Mapping[str, File]) -> str:
-    """Of a snapshot of these files, by path."""
+    """Return the digest of a snapshot with these files by path."""
     listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
     return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}"
 
 
 def verified(folder: Path, frozen: Frozen) -> Copied:
-    """The snapshot of this freeze. Raises Fatal (3) where it is not whole, or of another freeze."""
+    """Return the snapshot of this freeze. Raises Fatal (3) if it is incomplete or of another freeze."""
     way_out = f"remove {folder}: it is copied again"
     try:
         copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
@@ -180,7 +181,7 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
 
 
 def batches(folder: Path, copied: Copied, kind: Kind) -> Iterator[tuple[Partition, dict[str, list[Any]]]]:
-    """The records partition by partition, in order of offset, as lists by column."""
+    """Yield the records partition by partition, in order of offset, as lists by column."""
     for partition in copied.frozen.spans(kind):
         if (path := path_of(kind, partition)) in copied.files:
             for batch in parquet.ParquetFile(folder / path).iter_batches(READ_ROWS):

@@ -1,7 +1,8 @@
-"""Freezes stretches of the topics of events and labels, and copies them into files. It joins no group, and only reads.
+"""Freeze ranges of the topics of events and labels, and copy them to files. Only reads; joins no group.
 
-A freeze takes the events since the window began, by their Kafka timestamps, and every label that is kept, up to what readers
-see at that moment. Copies of one freeze are the same to the byte, except where a compacted topic has lost records in between.
+A freeze contains the events since the start of the window, by their Kafka timestamps, and all retained labels, up to the last
+stable
+offset at that time. Copies of one freeze are equal to the byte, unless a compacted topic has lost records in between.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16
 AGAIN = "remove the folder of the snapshot, and run again: that freezes what is there now"
 Progress = Callable[[int, int], None]
-"""Told how many records are copied, of at most how many."""
+"""Reports the number of copied records and the maximum."""
 
 
 def freeze(settings: Settings, training: Training, now_ms: int) -> Frozen:
-    """What a snapshot of this moment is of. Raises Fatal: 4 where the broker does not answer, 2 where a topic is not there."""
+    """Determine the ranges of a snapshot. Raises Fatal: 4 if the broker is unreachable, 2 if a topic is missing."""
     reader = TopicReader(settings.kafka, _client(settings))
     topics = [*settings.input.topics, labels_topic(settings)]
     spans = reader.spans(reader.partitions(topics))
@@ -40,9 +41,10 @@ def freeze(settings: Settings, training: Training, now_ms: int) -> Frozen:
 
 
 def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = lambda _done, _of: None) -> Copied:
-    """Copy the records into this folder, which is there when all of them are. A whole copy that is there already is taken.
+    """Copy the records to a folder, which exists only when it is complete. A complete copy is reused.
 
-    Raises Fatal: 3 where the disk does not take them, or the broker has lost some of them; 4 where it does not answer.
+    Raises:
+        Fatal: 3 if the disk rejects the records or the broker has lost some of them, 4 if the broker is unreachable.
     """
     with contextlib.suppress(Fatal):
         return verified(folder, frozen)
@@ -77,7 +79,7 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
 
 
 def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, spans: Spans) -> None:
-    """Raises Fatal (3) where the records of these stretches cannot all be there."""
+    """Check that the records of the ranges can still exist. Raises Fatal (3) otherwise."""
     topics = dict.fromkeys(topic for topic, _ in spans)
     cluster_id, ids = _identities(settings, topics)
     if cluster_id != frozen.cluster_id:
@@ -94,7 +96,7 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 
 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
-    """The id of the cluster, and those of the topics that it has. Raises Fatal."""
+    """Return the id of the cluster and the ids of its topics. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     asked = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
     with answered("see its log; try again"):
@@ -114,7 +116,7 @@ def _client(settings: Settings) -> str:
 
 @contextlib.contextmanager
 def _fresh(folder: Path) -> Iterator[None]:
-    """An empty folder, of which nothing is left. Raises OSError."""
+    """Create an empty folder. Raises OSError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:

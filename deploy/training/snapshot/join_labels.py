@@ -1,9 +1,11 @@
-"""Joins the events of a snapshot with what came true of them, by id, and splits them by time.
+"""Join the events of a snapshot with their labels by id, and split them by time.
 
-Kafka timestamps are judged against the freeze: events before the window, of a later time than the freeze, or younger than
-`labels.after` are left out and counted. A label counts whatever its time is, before its event too; of several with one id the
-last of a partition counts, of those the one with the latest time, and a null value withdraws it. Of several events with one id
-the newest counts by the same rule.
+Kafka timestamps are compared with the freeze: events before the window, later than the freeze, or younger than `labels.after`
+are
+omitted and counted. A label counts whatever its time is, also before its event. Of several labels with one id the last of each
+partition counts, and of those the one with the latest time; a null value withdraws it. Of several events with one id the
+newest
+counts by the same rule.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,11 +45,11 @@ PARTS = ("training", "validation", "hold-out")
 
 @dataclass(frozen=True)
 class Joined:
-    """Labelled events in order of (time, topic, partition, offset); `classes` are what the outcomes 0 and 1 are called.
+    """Labelled events in order of (time, topic, partition, offset); `classes` are the names of the outcomes 0 and 1.
 
-    Events up to `mature_ms` are old enough to have a label: `mature_times` (M,) int64 are those of all of these, in order, each
-    event with an id of its own. `left_out` tells the events that are not among them, `labels` the labels that do not count, or
-    of which another counts.
+    Events up to `mature_ms` are old enough to have a label; `mature_times` (M,) int64 are the times of all of them in order,
+    one per id.
+    `left_out` counts the omitted events, `labels` the labels that do not count.
     """
 
     rows: Rows
@@ -59,7 +61,7 @@ class Joined:
 
     @property
     def mature(self) -> int:
-        """How many events are old enough."""
+        """The number of events that are old enough."""
         return len(self.mature_times)
 
     @property
@@ -68,7 +70,7 @@ class Joined:
         return len(self.rows) / self.mature
 
     def summary(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """Return the counts as a JSON document."""
         ones = int(self.rows.outcomes.sum())
         return {
             "mature": self.mature,
@@ -89,9 +91,15 @@ def join(
     decoder: Decoder,
     others: Sequence[Signature] = (),
 ) -> Joined:
-    """The labelled events of the snapshot in this folder. Keys and headers are kept where the signature, or one of the others
-    that will score the rows, reads from them. Raises Fatal: 3 where it is not whole, more than half of the events
-    cannot be decoded, or a class has no event; 2 where there are not two classes."""
+    """Join the events of the snapshot in this folder with their labels.
+
+    Keys and headers are kept if the signature, or another signature that will score the rows, reads them.
+
+    Raises:
+        Fatal: 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no event; 2 if
+        there
+            are not two classes.
+    """
     classes = known(settings, signature)
     copied = verified(folder, frozen)
     events = _Events(settings, frozen, training, decoder, any(map(elsewhere, (signature, *others))))
@@ -113,7 +121,7 @@ def join(
 
 
 def known(settings: Settings, signature: Signature) -> Classes:
-    """The two classes: the configured ones, else those that the signature decides, else 0 and 1. Raises Fatal (2)."""
+    """Return the two classes: configured, else from the decision of the signature, else 0 and 1. Raises Fatal (2)."""
     configured, told = settings.labels.classes, decided(signature)
     names = tuple(configured or told)
     if not names:
@@ -128,8 +136,13 @@ def known(settings: Settings, signature: Signature) -> Classes:
 
 
 def split(joined: Joined, training: Training) -> Split:
-    """The rows by time: the hold-out ends at `mature_ms`, the validation where that begins, the rest is to train on. Raises
-    Fatal (3) where there are too few rows, or a part lacks a class."""
+    """Split the rows by time.
+
+    The hold-out ends at `mature_ms`, the validation part ends where the hold-out starts, and the rest is for training.
+
+    Raises:
+        Fatal: 3 if there are too few rows, or a part lacks a class.
+    """
     rows, times = joined.rows, joined.rows.places.time_ms
     hold_out = joined.mature_ms - training.snapshot.hold_out
     validation = hold_out - training.snapshot.validation
@@ -150,7 +163,7 @@ def split(joined: Joined, training: Training) -> Split:
 
 
 def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str) -> None:
-    """Raises Fatal (3)."""
+    """Check that a part has rows of both classes. Raises Fatal (3)."""
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
         told = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled ones"
@@ -158,7 +171,7 @@ def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str
 
 
 class _Events:
-    """Takes in the events of a snapshot: `rows` are those that count, by id."""
+    """Collects the events of a snapshot: `rows` are the counted ones, by id."""
 
     def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
         self.left_out = Told()
@@ -176,7 +189,7 @@ class _Events:
         self._undecodable = Told()
 
     def add(self, partition: Partition, columns: Columns) -> None:
-        """Some events of one partition, in its order."""
+        """Add events of one partition, in order."""
         usable = self._usable(columns)
         if not usable:
             return
@@ -198,7 +211,7 @@ class _Events:
         self._tensors.append(decoded.tensors)
 
     def check(self) -> None:
-        """Count what could not be decoded. Raises Fatal (3) where that is more than half of the events, or none is left."""
+        """Count undecodable events. Raises Fatal (3) if they are more than half of the events, or no event is left."""
         wrong = self._undecodable.counts
         for reason, count in wrong.items():
             self.left_out.add(reason, count, self._undecodable.first[reason])
@@ -212,7 +225,7 @@ class _Events:
             raise Fatal(f"the snapshot has no event to learn from; left out: {self.left_out}", hint, REFUSED)
 
     def chosen(self, found: Newest, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
-        """These rows of the newest, with these outcomes, in order."""
+        """Return these rows of the newest events, with these outcomes, in order."""
         number, offset, time = (found.columns[name][mine] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
         partition = np.array([number for _, number in self._places], np.int32)[number]
@@ -224,7 +237,7 @@ class _Events:
         return Rows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
 
     def _usable(self, columns: Columns) -> list[int]:
-        """The indices of events that are in the window and mature, and have a value."""
+        """Return the indices of the events that are in the window, mature, and have a value."""
         times = np.array(columns["time_ms"], np.int64)
         rules = {
             "before-window": times < self._begin_ms,
@@ -240,7 +253,7 @@ class _Events:
 
 
 def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, events: Newest) -> tuple[Newest, Told]:
-    """The newest label of each id that an event has: `truth` is 0, 1, or NaN where it was withdrawn; and the others."""
+    """Return the newest label of each event id (`truth`: 0, 1, or NaN if withdrawn), and the labels that do not count."""
     told, rows = Told(), latest_by_id.Rows()
     ids, truths = [np.empty((0, 2), np.uint64)], [np.empty(0)]
     partitions = list(copied.frozen.spans("labels"))
@@ -274,7 +287,7 @@ def _same(headers: Headers) -> Headers:
 
 
 def _truth(label: Label | Unusable, here: bool, classes: Classes) -> float | Unusable | None:
-    """None: no event has this id."""
+    """Return the outcome of a label; None if no event has its id."""
     if isinstance(label, Unusable):
         return label
     if not here:
@@ -283,7 +296,7 @@ def _truth(label: Label | Unusable, here: bool, classes: Classes) -> float | Unu
 
 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
-    """How many ids (n, 2) were told both outcomes."""
+    """Count the ids (n, 2) that have labels of both outcomes."""
     order = np.lexsort((truths, ids[:, 1], ids[:, 0]))
     ids, truths = ids[order], truths[order]
     same = (ids[1:] == ids[:-1]).all(axis=1)

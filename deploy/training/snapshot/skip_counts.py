@@ -1,4 +1,4 @@
-"""What was left out, and why."""
+"""Counts of omitted records by reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Told:
-    """How often something was seen, by reason, and of some where first: `topic[partition]@offset` and what is wrong."""
+    """How often each reason occurred, and its first occurrence: `topic[partition]@offset` and the error."""
 
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
