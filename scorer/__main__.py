@@ -1,6 +1,6 @@
 """The program as a module: `python -m scorer`."""
 
-from scorer.cli import main
+from scorer.entry_points import scorer
 
 if __name__ == "__main__":
-    main()
+    scorer()

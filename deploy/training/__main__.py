@@ -5,7 +5,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # where the package `training` is
 
-from training.cli import main  # noqa: E402
+from scorer.entry_points import check_packages  # noqa: E402
 
 if __name__ == "__main__":
+    check_packages()
+    from training.cli import main
+
     main()

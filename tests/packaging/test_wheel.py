@@ -4,15 +4,13 @@ its extras is right."""
 import hashlib
 import re
 import subprocess
-import sys
-import sysconfig
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.packaging.conftest import install
 from tests.support.environment import ROOT
 
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
@@ -21,30 +19,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout. Its native part is told of in `test_native.py`."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    assert built.name.startswith(f"{PROJECT['name']}-{PROJECT['version']}-py3-none-")
-    return built
-
-
-@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a new environment with the wheel in it.
+    """The `bin` folder of a new environment with the wheel in it."""
+    return install(tmp_path_factory.mktemp("environment"), wheel)
 
-    Dependencies come from this interpreter's environment, by a path that does not lead to the checkout.
-    """
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python3"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True)
-    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
-    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return python.parent
+
+def test_it_is_named_after_the_project(wheel: Path) -> None:
+    assert wheel.name.startswith(f"{PROJECT['name']}-{PROJECT['version']}-py3-none-")
 
 
 def test_it_carries_the_licence_unmodified(wheel: Path) -> None:
