@@ -255,7 +255,7 @@ def test_avro_records_in_records_are_scored_as_they_are(make_rig: MakeRig, schem
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": "avro"}, "give either schema_registry.url or input.schema_file"),
+        ({"format": "avro"}, "set either schema_registry.url or input.schema_file"),
         ({"format": "float32"}, "use header:ce_id"),
         ({"schema_file": "./x"}, "leave schema_file out"),
         ({"message": "Event"}, "leave it out"),
