@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from scorer.console.records import SampledScore
 from scorer.evaluation.decision_output import part_of
+from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT = 100  # digests
 WAITING = 5_000  # scores held until their output is known
@@ -28,10 +28,10 @@ class DecisionOutputsFold:
 
     names: dict[str, str | None] = field(default_factory=dict)
     wanted: set[str] = field(default_factory=set)
-    waiting: deque[SampledScore] = field(default_factory=lambda: deque(maxlen=WAITING))
+    waiting: deque[CompleteScoreRecord] = field(default_factory=lambda: deque(maxlen=WAITING))
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def decided(self, record: SampledScore) -> SampledScore | None:
+    def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
         """Return the record with the score of its decision output; None if it is held until that is known."""
         score = record.score
         if not isinstance(score, dict):
@@ -46,7 +46,7 @@ class DecisionOutputsFold:
         self.unknown[record.digest] += name is None
         return replace(record, score=part_of(score, name))
 
-    def resolve(self, digest: str, name: str | None) -> list[SampledScore]:
+    def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
         """Record the output of a version and return its held scores. Beyond KEPT versions the oldest is forgotten."""
         self.wanted.discard(digest)
         self.names[digest] = name

@@ -21,7 +21,7 @@ from publisher.kafka.tail import Following
 from scorer import topics
 from scorer.console import records
 from scorer.console.label_quality_fold import LabelQualityFold
-from scorer.console.records import SampledScore, VersionChange
+from scorer.console.records import VersionChange
 from scorer.console.score_distribution_fold import KEPT as SCORES_KEPT
 from scorer.console.state import LETTERS_COUNTED, SWAPS_KEPT, ConsoleState
 from scorer.console.topic_sampler import TopicSampler
@@ -220,7 +220,7 @@ class KafkaFeed:
     def _score(self, message: Message) -> None:
         live = (message.topic(), message.partition()) not in self._following.unread
         try:
-            record = records.decode(self._as_json(message.value() or b""), SampledScore)
+            record = records.decode_score(self._as_json(message.value() or b""))
         except (ValueError, Fatal) as error:
             self._skip(message, error)
             return

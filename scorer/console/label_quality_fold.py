@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from scorer.console.records import SampledScore
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import known
 from scorer.evaluation.label_columns import Answers, Labels
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import digest, from_digests
+from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT = 100_000
 REFRESH_SECONDS = 5.0
@@ -34,7 +34,7 @@ class LabelQualityFold:
     _assessment: Assessment | None = None
     _next: float = 0.0
 
-    def add(self, record: SampledScore) -> None:
+    def add(self, record: CompleteScoreRecord) -> None:
         """Add a score; a later one with the same id replaces it."""
         if record.status == "scored" and record.id and (key := digest(record.id)) <= self._bound:
             self.answers[key] = (record.score, record.decision, record.version)

@@ -11,7 +11,9 @@ from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.documents import Int64, Unix
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter_headers
+from scorer.scores.decode_record import CompleteScoreRecord, decode_complete_record
 
+LATEST_DATE_MS = 10**14  # some 3,000 years from now
 SHOWN_BYTES = 4_000  # of a dead letter's key, value and headers
 RecordType = TypeVar("RecordType")
 
@@ -34,44 +36,6 @@ class VersionChange(msgspec.Struct, frozen=True):
     @property
     def place(self) -> Partition:
         return self.topic, self.partition
-
-
-class EventPosition(msgspec.Struct, frozen=True):
-    """The position of an input event."""
-
-    topic: str
-    partition: Int64
-    offset: Int64
-
-
-class SampledScore(msgspec.Struct, frozen=True):
-    """A score record.
-
-    Attributes:
-        event_ms: the time of the event, in Unix ms.
-        scored_ms: the time of the score, in Unix ms.
-        score: a number, an array, named outputs, or None for an expired event.
-        arm: the arm of the split that the event belongs to.
-        fallback: why another version or a constant answered.
-    """
-
-    version: str
-    status: str
-    source: EventPosition
-    event_ms: Unix
-    scored_ms: Unix
-    score: Any = None
-    decision: str | None = None
-    id: str = ""
-    arm: str = ""
-    revision: Int64 = 0
-    fallback: str | None = None
-    digest: str = ""
-
-    @property
-    def number(self) -> float | None:
-        """The score as one number: the largest of several; None without a number."""
-        return largest(self.score)
 
 
 def largest(score: Any) -> float | None:
@@ -112,6 +76,15 @@ def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
         return documents.decode(value, type_)
     except documents.UnreadableDocument:
         return None
+
+
+def decode_score(value: bytes) -> CompleteScoreRecord | None:
+    """Decode a score record from JSON; None if it is none, or has a time that is no date."""
+    try:
+        record = decode_complete_record(value)
+    except documents.UnreadableDocument:
+        return None
+    return record if max(record.event_ms, record.scored_ms) <= LATEST_DATE_MS else None
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scorer.console.records import SampledScore
+from scorer.console.records import largest
 from scorer.evaluation.drift import psi
 from scorer.models.constant_fallback import FALLBACK
+from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT = 5_000  # newest scores of a version
 VERSIONS = 6  # newest versions that are kept
@@ -27,7 +28,7 @@ class ScoreWindow:
     fallback: int = 0
     last_ms: int = 0
 
-    def add(self, record: SampledScore) -> None:
+    def add(self, record: CompleteScoreRecord) -> None:
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.status == FALLBACK:  # not a score of the version
@@ -35,8 +36,8 @@ class ScoreWindow:
             return
         if record.decision is not None:
             self.decisions[record.decision] += 1
-        if record.number is not None:
-            self.numbers.append(record.number)
+        if (number := largest(record.score)) is not None:
+            self.numbers.append(number)
         elif record.status == "expired":
             self.expired += 1
 
@@ -55,7 +56,7 @@ class ScoreDistributionFold:
 
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
-    def add(self, record: SampledScore) -> None:
+    def add(self, record: CompleteScoreRecord) -> None:
         """Add a score. Beyond VERSIONS, the version with the oldest last score is forgotten."""
         window = self.windows.get(record.version)
         if window is None:

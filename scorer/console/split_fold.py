@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from model_registry.channels.roles import CANARY
-from scorer.console.records import SampledScore
+from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT = 5_000  # newest scores
 
@@ -24,7 +24,7 @@ class SplitFold:
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def add(self, record: SampledScore) -> None:
+    def add(self, record: CompleteScoreRecord) -> None:
         """Add a score."""
         self.scores.append((record.revision, record.arm, bool(record.fallback)))
 

@@ -17,7 +17,7 @@ from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
 from scorer.console.decision_outputs_fold import DecisionOutputsFold
 from scorer.console.label_quality_fold import LabelQualityFold
-from scorer.console.records import DeadLetter, SampledScore, VersionChange
+from scorer.console.records import DeadLetter, VersionChange
 from scorer.console.score_distribution_fold import ScoreDistributionFold
 from scorer.console.scorer_fold import ScorerFold
 from scorer.console.split_fold import SplitFold
@@ -25,6 +25,7 @@ from scorer.console.throughput_fold import ThroughputFold
 from scorer.console.training.attestations import AttestationLibrary
 from scorer.dead_letters.headers import NO_REASON
 from scorer.rollout.controller.event_log import Ledger
+from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT_ACTIONS = 20
 SWAPS_KEPT = 500  # newest version changes
@@ -200,7 +201,7 @@ class ConsoleState:
         """Raise the sequence after a visible change."""
         self.sequence += 1
 
-    def add_score(self, record: SampledScore) -> None:
+    def add_score(self, record: CompleteScoreRecord) -> None:
         """Add a score to the figures, or hold it until its decision output is known."""
         if (decided := self.outputs.decided(record)) is not None:
             self._add(decided)
@@ -211,7 +212,7 @@ class ConsoleState:
             self._add(record)
         self.changed()
 
-    def _add(self, record: SampledScore) -> None:
+    def _add(self, record: CompleteScoreRecord) -> None:
         self.scores.add(record)
         self.labelled.add(record)
 

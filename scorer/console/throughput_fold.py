@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from publisher.kafka.partitions import Partition
-from scorer.console.records import SampledScore
 from scorer.console.scorer_fold import ScorerFold
+from scorer.scores.decode_record import CompleteScoreRecord
 
 STEP_SECONDS = 2.0
 POINTS = 300
@@ -51,7 +51,7 @@ class ThroughputFold:
     _until_visible: list[float] = field(default_factory=list)
     _next: float = 0.0
 
-    def add(self, record: SampledScore, now: float, *, live: bool) -> None:
+    def add(self, record: CompleteScoreRecord, now: float, *, live: bool) -> None:
         """Add a score read at `now` (Unix seconds). Scores that are not `live` were in the topic before the console started."""
         partition = record.source.topic, record.source.partition
         self.answered[partition] = max(record.event_ms, self.answered.get(partition, 0))

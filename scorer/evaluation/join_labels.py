@@ -3,12 +3,9 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-import msgspec
 from confluent_kafka import Message
 
-from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
@@ -24,6 +21,7 @@ from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.evaluation.latest_by_id import Newest, hashed
 from scorer.models.registry_access import open_source
 from scorer.scores import formats
+from scorer.scores.decode_record import CompleteScoreRecord, decode_complete_record
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,22 +30,6 @@ FORMAT_HINT = "check output.topic, output.format and schema_registry.url"
 HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH, value: PATH}"
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a score record says, as far as a label needs it."""
-
-    id: str
-    version: str
-    digest: str
-    status: str
-    score: Any = None
-    decision: str | None = None
-
-    @property
-    def versioned(self) -> str:
-        return f"{self.version}@{self.digest}"
-
-
-_answer = DocumentDecoder(Answer).decode
 Spans = dict[Partition, Bounds]
 
 
@@ -118,7 +100,7 @@ def _add(
     outputs: DecidedOutputs,
     batch: Batch,
     window: TimeWindow,
-    scored: Iterator[tuple[int, int, Answer]],
+    scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
     """Take in the scores of a batch that are in the window; expired events have none."""
     found = [(at, time, answer) for at, time, answer in scored if window.holds(time)]
@@ -133,11 +115,13 @@ def _add(
     )
 
 
-def _answers(batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords) -> Iterator[tuple[int, int, Answer]]:
+def _answers(
+    batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
+) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
     """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
     for at, message in enumerate(batch.messages):
         try:
-            answer = _answer(as_json(message.value() or b"null"))
+            answer = decode_complete_record(as_json(message.value() or b"null"))
         except ValueError as error:
             skipped.skip(*batch.partition, batch.offsets[at], error)
             continue

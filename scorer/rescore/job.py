@@ -31,9 +31,10 @@ from scorer.models.servable import Servable
 from scorer.rescore.counts import Tally
 from scorer.rescore.job_progress import Progress, definition
 from scorer.rescore.rescore_chunk import Correcting, Findings
-from scorer.rescore.selection import Selection, Source
+from scorer.rescore.selection import Selection
 from scorer.rescore.transactions import Chunk, chunks
 from scorer.scores import formats
+from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
 from scorer.worker.score_records import Target
 
@@ -167,7 +168,7 @@ def preview(settings: Settings, job: Job, progress: Report) -> Summary:
     return summary
 
 
-def _gone(source: Source, kept: Mapping[Partition, Bounds]) -> bool:
+def _gone(source: EventPosition, kept: Mapping[Partition, Bounds]) -> bool:
     """Whether retention has taken the event."""
     span = kept.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]

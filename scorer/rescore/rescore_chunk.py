@@ -14,8 +14,9 @@ from scorer.consumer.fetch import batch_of
 from scorer.dead_letters.headers import facts
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
-from scorer.rescore.selection import AsJson, ScoreRecord, read
+from scorer.rescore.selection import AsJson, read
 from scorer.rescore.transactions import Chunk, Given
+from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
 from scorer.worker.score_batch import Scored, Scoring
 from scorer.worker.score_records import Target

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from model_registry.untrusted_input.documents import DocumentDecoder
-from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION
 from publisher.runtime.time_range import ALWAYS, TimeWindow
+from scorer.scores.decode_record import ScoreRecord, decode_record
 
 SHOWN_DIGITS = 12  # of a digest in a job's name
-LATEST_MS = 1 << 60
 USUAL = ("fallback", "scored")
 """Statuses that are corrected where none are asked for: an expired answer has no score that could be wrong."""
 
@@ -19,32 +15,10 @@ AsJson = Callable[[bytes], bytes]
 """Turns a score record of any format into JSON; raises ValueError for what is no record."""
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
-    """Where the event lies."""
-
-    topic: str
-    partition: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
-    offset: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
-
-
-class ScoreRecord(msgspec.Struct, frozen=True, gc=False):
-    """What a score record says, as far as it matters here. Times are Unix ms."""
-
-    id: str
-    status: str
-    digest: str
-    source: Source
-    event_ms: Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
-    scored_ms: Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
-
-
-_decode = DocumentDecoder(ScoreRecord).decode
-
-
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
     """The score record that the value is; None for what is none."""
     try:
-        return _decode(as_json(value or b""))
+        return decode_record(as_json(value or b""))
     except ValueError:
         return None
 

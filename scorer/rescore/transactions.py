@@ -8,7 +8,8 @@ from confluent_kafka import Message
 
 from publisher.kafka.reader import Batch
 from scorer.rescore.counts import Tally
-from scorer.rescore.selection import AsJson, ScoreRecord, Selection, read
+from scorer.rescore.selection import AsJson, Selection, read
+from scorer.scores.decode_record import ScoreRecord
 
 SCANNED = 200_000  # records of one transaction, where few of them are selected
 

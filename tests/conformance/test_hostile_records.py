@@ -212,7 +212,7 @@ def test_records_of_the_console(score: bytes | None, swap: bytes | None) -> None
     state = ConsoleState()
     if (change := shown.decode(swap, shown.VersionChange)) is not None:
         state.swaps.add(change)
-    if (record := shown.decode(score, shown.SampledScore)) is not None:
+    if (record := shown.decode_score(score or b"")) is not None:
         state.scores.add(record)
         state.arms.add(record)
         state.labelled.add(record)

@@ -3,33 +3,19 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
 from scorer.models.registry_access import open_source
 from scorer.rollout.canary_analysis.paired_metrics import Contest
 from scorer.scores import formats
+from scorer.scores.decode_record import ScoreRecord, decode_record
 from scorer.settings import Settings
 
 NEAR = 200  # newest offsets of each partition, in which versions are looked for
 DIGEST = "sha256:"
-
-
-class Record(msgspec.Struct, frozen=True):
-    """A record, as far as it names a version."""
-
-    digest: str
-    version: str
-    role: str
-    event_ms: Int64
-
-
-record_of = DocumentDecoder(Record).decode
 
 
 class Named(NamedTuple):
@@ -88,10 +74,10 @@ def _newest(bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[byt
     return [(record.role, Named(record.digest, record.version)) for record in found]
 
 
-def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) -> Iterator[Record]:
+def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) -> Iterator[ScoreRecord]:
     for batch in bus.read(tails):
         for message in batch.messages:
             try:
-                yield record_of(as_json(message.value() or b"null"))
+                yield decode_record(as_json(message.value() or b"null"))
             except ValueError:
                 continue

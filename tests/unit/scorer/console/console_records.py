@@ -8,10 +8,11 @@ import msgspec
 from model_registry.channels.history import ChannelMove
 from model_registry.signing.attestation import Attestation
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
-from scorer.console.records import DeadLetter, EventPosition, SampledScore, VersionChange
+from scorer.console.records import DeadLetter, VersionChange
 from scorer.console.state import Channel, ConsoleState, RegistryView
 from scorer.console.training.attestations import AttestationLibrary, collect_attestations
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, VersionStatus
+from scorer.scores.decode_record import CompleteScoreRecord, EventPosition
 from tests.support import rollouts, trained
 from tests.support.rollouts import Told
 
@@ -66,12 +67,12 @@ def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> Ve
     return VersionChange("m.a", "in", partition, offset, version, digest(version), revision, int(NOW * 1_000), "0.9.0", "why")
 
 
-def score(number: Any, version: str = "1.0.0", **changed: Any) -> SampledScore:
+def score(number: Any, version: str = "1.0.0", **changed: Any) -> CompleteScoreRecord:
     """A score of the event that came 20 ms before."""
     at = int(NOW * 1_000)
     facts: dict[str, Any] = {"version": version, "status": "scored", "source": EventPosition("in", 0, 7), "score": number}
-    facts |= {"event_ms": at - 20, "scored_ms": at, "decision": "late"}
-    return SampledScore(**{**facts, **changed})
+    facts |= {"id": "", "digest": "", "event_ms": at - 20, "scored_ms": at, "decision": "late"}
+    return CompleteScoreRecord(**{**facts, **changed})
 
 
 def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:

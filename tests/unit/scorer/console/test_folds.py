@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Message
 
 from scorer.console import records
-from scorer.console.records import SampledScore, VersionChange
+from scorer.console.records import VersionChange
 from scorer.console.state import LETTERS_KEPT, REASONS, ConsoleState, DeadLetterFold, VersionChangeFold
 from scorer.console.throughput_fold import STEP_SECONDS, ThroughputFold
 from scorer.observability.status_record import PartitionStatus, ScorerStatus
@@ -48,8 +48,8 @@ def test_what_is_no_scorers_record_is_passed_over() -> None:
     assert not ConsoleState().scorers.add(b"_channel/prod", b"{}", NOW)
     assert records.decode(b"[]", VersionChange) is None
     assert records.decode(b'{"scorer": 1}', VersionChange) is None
-    assert records.decode(b"\xff{", SampledScore) is None
-    assert records.decode(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", SampledScore) is None
+    assert records.decode_score(b"\xff{") is None
+    assert records.decode_score(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}") is None
 
 
 def test_the_last_swap_of_each_partition_counts() -> None:

@@ -12,11 +12,14 @@ from publisher.runtime.time_range import TimeWindow
 from scorer.rescore.counts import Tally
 from scorer.rescore.job_progress import Progress, definition
 from scorer.rescore.read_events import GAP, spans
-from scorer.rescore.selection import ScoreRecord, Selection, Source, read
+from scorer.rescore.selection import Selection, read
+from scorer.scores.decode_record import EventPosition, ScoreRecord
 from tests.unit.scorer.minimal import minimal
 
 DIGEST = "sha256:" + "ab" * 32
-RECORD = ScoreRecord("e1", "scored", DIGEST, Source("in", 0, 7), 5, 1_000)
+RECORD = ScoreRecord(
+    id="e1", status="scored", version="1", digest=DIGEST, source=EventPosition("in", 0, 7), event_ms=5, scored_ms=1_000
+)
 
 
 def test_scores_are_selected_by_digest_status_and_time() -> None:

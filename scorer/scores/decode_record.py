@@ -1,0 +1,58 @@
+"""The decoder of score records: JSON, which `formats.as_json` makes of every format, to typed records.
+
+The canary analysis reads millions of records a minute and has a decoder of its own, which decodes many records in one call and
+only those that have a partner (`rollout/canary_analysis/answer_records.py`). The audit belongs to the publisher, which must not
+import the scorer.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from model_registry.untrusted_input.documents import DocumentDecoder, Int64
+from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION
+
+LATEST_MS = 1 << 60
+UnixMs = Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
+
+
+class EventPosition(msgspec.Struct, frozen=True, gc=False):
+    """The position of the event in its input topic."""
+
+    topic: str
+    partition: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
+
+
+class ScoreRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The fields of a score record except for the score itself. `scores/schema.py` describes them."""
+
+    id: str
+    status: str
+    version: str
+    digest: str
+    source: EventPosition
+    event_ms: UnixMs
+    scored_ms: UnixMs
+    role: str = "champion"
+
+    @property
+    def versioned(self) -> str:
+        """`version@digest`."""
+        return f"{self.version}@{self.digest}"
+
+
+class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
+    """A score record with its score: a number, an array, named outputs, or None for an event that expired."""
+
+    score: Any = None
+    decision: str | None = None
+    arm: str = ""
+    revision: Int64 = 0
+    fallback: str | None = None
+
+
+decode_record = DocumentDecoder(ScoreRecord).decode
+"""Decodes a record without its score, in less time. Raises UnreadableDocument, which is a ValueError."""
+decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
+"""Decodes a record with its score. Raises UnreadableDocument, which is a ValueError."""
