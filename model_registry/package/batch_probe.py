@@ -32,7 +32,7 @@ DIFFERENCE = 1e-4  # of numbers up to 1, and so much of larger ones
 DIFFERENCE_HALF = 5e-3  # of float16, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
-"""The outputs of one run, by tensor name: for (B, n) rows by tensor name. See `scorer.backends.Model.run`."""
+"""The outputs of one run, by tensor name: for (B, n) rows by tensor name. See `scorer.backends.base.Model.run`."""
 
 
 @dataclass(frozen=True, slots=True)

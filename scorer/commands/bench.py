@@ -25,7 +25,7 @@ from model_registry.oci.digests import from_bytes
 from model_registry.package import Package, field_sources
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
-from scorer import backends
+from scorer.backends.base import ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
 from scorer.crash_isolation.trial_load import tried_loader
@@ -120,7 +120,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         servable = make(
             found, Resolution(found.digest, found.version, 0), tried_loader(settings, remember=folder is None), settings
         )
-    except backends.ModelRefused as error:
+    except ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})

@@ -21,7 +21,8 @@ from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
 from publisher.runtime.command_line import Config, Finding, Json, Set, print_findings
 from publisher.transactions.transactional_ids import initialised
-from scorer import backends, topics
+from scorer import topics
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.record_metadata import ListedParts
 from scorer.decoding.types import decode_patiently
@@ -71,7 +72,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         servable = make(package, resolution, tried_loader(settings), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
-    except backends.ModelRefused as error:
+    except ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:
         golden = f"answers its golden examples ({len(package.golden)})"

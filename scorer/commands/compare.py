@@ -18,7 +18,7 @@ from model_registry.oci.digests import from_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, share, talk, time_window
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment

@@ -69,7 +69,7 @@ def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -
         RegistryError: The version cannot be pulled.
         Away: A model server is unavailable.
     """
-    from scorer.backends import ModelRefused
+    from scorer.backends.base import ModelRefused
     from scorer.crash_isolation.trial_load import tried_loader
     from scorer.lineage.recompute import recompute
     from scorer.models.registry_access import pull_version

@@ -11,7 +11,7 @@ from publisher.audit import cli_view
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from publisher.runtime.interruption import counted
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make

@@ -22,8 +22,8 @@ from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
 from publisher.runtime import logs
 from publisher.runtime.dependencies import MODEL, Away
-from scorer import backends
-from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import Backend, InferenceFailed, ModelRefused
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.types import Decoded
 from scorer.models.loaded_model import LoadedModel, made_ready, with_decoder
@@ -179,12 +179,10 @@ def _examine(pipe: connection.Connection, settings: Settings) -> None:
     """The child's life: one answer to each question, until the worker is gone."""
     sandbox.confine()
     logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
-    sandbox.serve(pipe, partial(_answer, backends.find(settings.model), {}, settings), KNOWN)
+    sandbox.serve(pipe, partial(_answer, select.backend_for(settings.model), {}, settings), KNOWN)
 
 
-def _answer(
-    backend: backends.Backend, opened: dict[str, Any], settings: Settings, what: str, digest: str, *arguments: Any
-) -> Any:
+def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, what: str, digest: str, *arguments: Any) -> Any:
     if what == "open":
         _limit_cpu(None)
         (package,) = arguments

@@ -35,7 +35,7 @@ from publisher.runtime import logs
 from publisher.runtime.abandonable_call import call_apart
 from publisher.runtime.dependencies import Away
 from publisher.runtime.malloc_tuning import few_arenas
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.in_flight_journal import InHand
 from scorer.crash_isolation.load_journal import LoadJournal
 from scorer.models.load_guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LARGE, TOO_LONG, Superseded

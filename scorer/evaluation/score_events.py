@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from publisher.errors import Aborted, Fatal, Retriable
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.dead_letters.internal_error import InternalErrors
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import Parts

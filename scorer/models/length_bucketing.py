@@ -6,7 +6,7 @@ from collections.abc import Callable
 from model_registry.package.padding import MOST_STEPS, Lengths, Tensors, together
 from model_registry.package.shapes import written
 from model_registry.package.signature import Signature
-from scorer.backends import InferenceFailed, Model
+from scorer.backends.base import InferenceFailed, Model
 from scorer.models.latency_model import CostModel
 
 

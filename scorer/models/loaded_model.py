@@ -18,8 +18,8 @@ from model_registry.package.padding import is_ragged
 from model_registry.package.signature import Output, Signature
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import Away
-from scorer import backends
-from scorer.backends import InferenceFailed, Model, ModelBroken, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import Backend, InferenceFailed, Model, ModelBroken, ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
@@ -74,7 +74,7 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
 
     `probe`: check that no score depends on its batch; None: for models on servers, which no trial process probes.
     """
-    backend = backends.find(settings.model)
+    backend = select.backend_for(settings.model)
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
     def load(package: Package) -> LoadedModel:
@@ -83,7 +83,7 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
     return load
 
 
-def with_decoder(backend: backends.Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
+def with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
     """A model, and what decodes the events for it. Raises ModelRefused and Away."""
     model = backend.open(package)
     try:

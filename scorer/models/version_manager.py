@@ -28,7 +28,7 @@ from model_registry.signing.admission import admission
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.models import load_decision
 from scorer.models.channel_follower import FollowedTag
 from scorer.models.load_guard import LoadGuard, Superseded, Unguarded

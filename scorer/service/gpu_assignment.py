@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Literal
 
 from publisher.errors import USAGE, Fatal
-from scorer.backends import BackendMissing
+from scorer.backends.base import BackendMissing
 from scorer.backends.onnx import gpu
 from scorer.settings.model import ModelSettings
 

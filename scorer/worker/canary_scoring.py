@@ -13,7 +13,7 @@ import numpy as np
 
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.dependencies import MODEL, Away
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.crash_isolation.sandbox_process import ExaminerDied
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.columnar_batch import PackedBatch

@@ -18,7 +18,7 @@ from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.kafka.source_position import Position
 from publisher.transactions.protocol import Record
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
 from scorer.dead_letters.internal_error import InternalErrors
 from scorer.dead_letters.reasons import Poison, Reason

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRefused
 from publisher.runtime.dependencies import COMMITS, Away
-from scorer.backends import ModelBroken
+from scorer.backends.base import ModelBroken
 from scorer.consumer.offset_metadata import Mark
 from scorer.consumer.partition_ownership import Claims
 from scorer.crash_isolation.sandbox_process import ExaminerDied

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from model_registry.package import Package
-from scorer import backends
-from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import Backend, InferenceFailed, Model, ModelRefused
 from scorer.settings.model import ModelSettings
 from tests.integration.backends import models
 from tests.integration.backends.models import Tensors
@@ -29,7 +29,7 @@ class Place:
     made: int = 0
 
     def backend(self, **settings: Any) -> Backend:
-        return backends.find(self.settings.model_copy(update=settings))
+        return select.backend_for(self.settings.model_copy(update=settings))
 
     def package(self, factor: float, **signature: Any) -> Package:
         self.made += 1

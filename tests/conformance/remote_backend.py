@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from scorer.backends import Backend, BackendAway, BackendMissing, InferenceFailed, Model, ModelRefused
+from scorer.backends.base import Backend, BackendAway, BackendMissing, InferenceFailed, Model, ModelRefused
 from scorer.settings.model import ModelSettings
 from tests.conformance.backend import BackendConformance, Place, same
 from tests.integration.backends import models

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from tests.conformance.lengths import loaded, scores
 from tests.support import models
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, opened

@@ -18,7 +18,7 @@ from model_registry.package import model_outputs
 from model_registry.package.golden import agrees
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.models.loaded_model import LoadedModel, loader
 from scorer.scores import formats
 from scorer.scores.outputs import Scores

@@ -17,7 +17,7 @@ from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedParts

@@ -16,7 +16,7 @@ from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import BackendMissing, ModelRefused
+from scorer.backends.base import BackendMissing, ModelRefused
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.types import Unsuited

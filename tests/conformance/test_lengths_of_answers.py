@@ -13,7 +13,7 @@ from model_registry.onnx_tools import run_golden, safety
 from model_registry.package.golden import Golden
 from model_registry.package.signature import SignatureError
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from tests.conformance.lengths import loaded
 from tests.support import models
 

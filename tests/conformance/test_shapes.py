@@ -16,8 +16,8 @@ from model_registry.onnx_tools import run_golden
 from model_registry.package.golden import Golden
 from model_registry.package.model_inputs import neutral_rows
 from model_registry.package.signature import Signature
-from scorer import backends
-from scorer.backends import Model, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import Model, ModelRefused
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
@@ -82,7 +82,7 @@ def opened(folder: Path, inputs: Sequence[Any], buckets: tuple[int, ...] = ()) -
     """The model of a folder that has its `model.onnx` already."""
     (folder / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     found = package.read(folder, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
-    return backends.find(ModelSettings(source="oci:.", buckets=list(buckets))).open(found)
+    return select.backend_for(ModelSettings(source="oci:.", buckets=list(buckets))).open(found)
 
 
 def directly(folder: Path, tensors: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -220,7 +220,7 @@ def test_one_scalar_field_is_a_tensor_of_the_batch_alone(tmp_path: Path) -> None
 def test_a_shape_is_derived(tmp_path: Path) -> None:
     convolution(tmp_path / "model.onnx")
     found = package.read(tmp_path, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
-    model = backends.find(ModelSettings(source="oci:.")).open(found)
+    model = select.backend_for(ModelSettings(source="oci:.")).open(found)
     x = images(1)
     decoded = JsonDecoder(model.signature(), None, LARGEST).decode([json.dumps({"x": x[0].tolist()}).encode()])
     np.testing.assert_allclose(model.run(decoded.tensors)["y"], directly(tmp_path, {"x": x}), atol=1e-5)

@@ -16,7 +16,7 @@ from model_registry.errors import Refused
 from model_registry.package import GOLDEN, MODEL, SIGNATURE, Package, field_sources, read
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.models.loaded_model import made_ready

@@ -10,7 +10,7 @@ import numpy as np
 from model_registry.package import Package, field_sources
 from model_registry.package.signature import Decision, Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation.labelled_comparison import classes_of
 from scorer.evaluation.score_events import answers

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.extras import install_command
-from scorer.backends import BackendMissing
+from scorer.backends.base import BackendMissing
 
 LIBRARIES = {
     "cuda": ("libonnxruntime_providers_cuda.so",),

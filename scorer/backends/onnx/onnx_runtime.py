@@ -25,7 +25,7 @@ from model_registry.package import Package
 from model_registry.package.model_inputs import Feeding, neutral_rows
 from model_registry.package.padding import as_row
 from model_registry.package.signature import Signature, SignatureError
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows
+from scorer.backends.base import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx import gpu
 from scorer.backends.onnx.batch_buckets import CANDIDATES

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 
 T = TypeVar("T")
 LOOKS = 4  # in each deadline: how late a run is ended

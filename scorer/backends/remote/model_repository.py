@@ -15,7 +15,7 @@ import msgspec
 from model_registry.package import Package
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.files import open_regular
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 
 REMOTE = "remote.json"
 

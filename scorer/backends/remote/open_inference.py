@@ -13,7 +13,7 @@ import grpc
 from numpy.typing import NDArray
 
 from model_registry.package import Package
-from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.remote.model_repository import Named, fingerprint
 from scorer.backends.remote.oip_codec import NAMES, M, describe, pack, unpack
 from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, NotReady, Stated, Tensors, explain

@@ -20,7 +20,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.backends import BackendAway, InferenceFailed, check_rows
+from scorer.backends.base import BackendAway, InferenceFailed, check_rows
 from scorer.backends.remote.endpoints import Endpoints, Window
 
 Tensors = dict[str, NDArray[Any]]

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from model_registry.extras import install_command
-from scorer.backends import BackendMissing
+from scorer.backends.base import BackendMissing
 
 try:
     from google.protobuf import descriptor_pb2, message_factory

@@ -14,7 +14,7 @@ from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, input_fault, outp
 from model_registry.package import Package
 from model_registry.package.model_inputs import Feeding, neutral_rows
 from model_registry.package.signature import Signature
-from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends.base import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.remote.model_repository import Named, place, read_remote
 from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
 from scorer.settings.model import ModelSettings

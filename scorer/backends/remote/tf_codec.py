@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.backends.remote.protobuf_loader import messages
 
 DTYPES = {

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from model_registry.package import Package
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.backends.remote.model_repository import Named, fingerprint
 from scorer.backends.remote.parallel_requests import NotReady, Stated, Tensors
 from scorer.backends.remote.remote_model import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted

@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends.base import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.settings.model import ModelSettings

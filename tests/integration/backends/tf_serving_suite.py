@@ -4,7 +4,7 @@ import json
 
 import grpc
 
-from scorer.backends import Backend, Model
+from scorer.backends.base import Backend, Model
 from scorer.backends.remote.remote_model import method
 from scorer.backends.remote.tf_codec import M
 from tests.conformance.backend import Place, same

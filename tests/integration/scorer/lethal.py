@@ -14,7 +14,9 @@ from typing import Any
 
 from model_registry.package import Package
 from model_registry.package.signature import Signature
-from scorer import backends, cli
+from scorer import cli
+from scorer.backends import select
+from scorer.backends.base import InferenceFailed, Model
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.record_metadata import Parts
 from scorer.decoding.types import Decoded
@@ -24,7 +26,7 @@ SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, 
 KILLS_CANDIDATE, CANDIDATE = -666.0, "2.0.0"
 BREAKS, BREAKS_CANDIDATE = -667.0, -668.0
 DECODER = {"kill": "decoder"}
-find, decode = backends.find, JsonDecoder.decode
+find, decode = select.backend_for, JsonDecoder.decode
 
 
 def _endless() -> None:
@@ -44,7 +46,7 @@ KILLS: dict[float, Callable[[], Any]] = {
 class LethalModel:
     device_works = True
 
-    def __init__(self, model: backends.Model, version: str) -> None:
+    def __init__(self, model: Model, version: str) -> None:
         self._model = model
         self._breaks = {BREAKS, BREAKS_CANDIDATE} if version == CANDIDATE else {BREAKS}
         self._kills = KILLS | ({KILLS_CANDIDATE: KILLS[SEGFAULT]} if version == CANDIDATE else {})
@@ -59,7 +61,7 @@ class LethalModel:
             if number in self._breaks:
                 LethalModel.device_works = False
         if not LethalModel.device_works:
-            raise backends.InferenceFailed("an illegal memory access was encountered")  # as after one on a GPU: at every event
+            raise InferenceFailed("an illegal memory access was encountered")  # as after one on a GPU: at every event
         return self._model.run(tensors)
 
     def close(self) -> None:
@@ -81,7 +83,7 @@ def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None], parts: P
 
 
 if __name__ in ("__main__", "__mp_main__"):  # as examiners call it
-    backends.find = LethalBackend
+    select.backend_for = LethalBackend
     JsonDecoder.decode = lethal_decode  # type: ignore[method-assign, assignment]
 if __name__ == "__main__":
     cli.main()

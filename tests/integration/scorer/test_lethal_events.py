@@ -86,7 +86,7 @@ def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_ri
     scorer = rig.start()
     until(lambda: rig.answered() >= count, "all answers")
     assert_only_these_died(rig, count, {300, 301})
-    assert "worker 0 ended with code 70: the model fails at an event that it answered when it was loaded" in scorer.said
+    assert "worker 0 ended with code 70: the model fails for an event that it answered when it was loaded" in scorer.said
     until(lambda: LOADING in scorer.said, "the end of the examination")
     assert (scorer.deaths, scorer.stop()) == (1, 0)
 

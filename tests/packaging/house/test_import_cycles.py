@@ -7,11 +7,6 @@ import pytest
 
 PACKAGES = ("scorer", "publisher", "model_registry", "training")
 KNOWN = {
-    "scorer.backends": {
-        "scorer.backends.onnx.onnx_runtime",
-        "scorer.backends.remote.open_inference",
-        "scorer.backends.remote.tf_serving",
-    },
     "scorer.decoding.schema_formats.schema_registry": {"scorer.decoding.schema_formats.schema_registry_client"},
     "scorer.decoding.schema_formats.schema_registry_client": {"scorer.decoding.schema_formats.schema_references"},
     "scorer.observability.traces": {"scorer.observability.otlp"},

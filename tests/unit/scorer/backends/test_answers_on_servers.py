@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from model_registry import package
-from scorer import backends
-from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.remote import oip_codec, tf_codec
 from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.scores.outputs import Scores
@@ -88,7 +88,7 @@ def opened(kind: str, folder: Path, channel: Any = None, **parts: Any) -> Any:
     (folder / "signature.json").write_text(json.dumps(detector.SIGNATURE | parts))
     (folder / "remote.json").write_text('{"model": "detector"}')
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
-    backend = backends.find(settings)
+    backend = select.backend_for(settings)
     assert isinstance(backend, RemoteBackend)
     backend._channels = [channel or KINDS[kind]()]
     return backend.open(package.read(folder, name="detector", version="1", digest=f"sha256:{'1':0>64}"))

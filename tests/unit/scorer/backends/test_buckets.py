@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry import package
 from model_registry.onnx_tools.tensors import Tensor
-from scorer import backends
-from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
 from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.onnx_runtime import OnnxModel
@@ -120,7 +120,7 @@ def test_strings_and_free_shapes_are_not_bound() -> None:
 def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
     """A package of this model by the product's own backend, in these buckets."""
     models.package(folder, write, {**models.LINEAR, **signature})
-    model = backends.find(ModelSettings(source="oci:.", buckets=sizes)).open(package.read(folder, name="m", version="1"))
+    model = select.backend_for(ModelSettings(source="oci:.", buckets=sizes)).open(package.read(folder, name="m", version="1"))
     assert isinstance(model, OnnxModel)
     return model
 

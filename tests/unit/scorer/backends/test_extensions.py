@@ -12,8 +12,8 @@ from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.extras import install_command
 from model_registry.onnx_tools import runtime_requirements
-from scorer import backends
-from scorer.backends import ModelRefused
+from scorer.backends import select
+from scorer.backends.base import ModelRefused
 from scorer.decoding import decoder_factory
 from scorer.models.loaded_model import loader
 from scorer.settings.model import ModelSettings
@@ -72,7 +72,7 @@ def test_a_domain_that_is_not_allowed_is_refused_though_the_library_is_there(tmp
     with pytest.raises(Refused, match=said):
         prepare(classifier(tmp_path))
     with pytest.raises(ModelRefused, match=said):
-        backends.find(ModelSettings(source="oci:.")).open(read(tmp_path / "words"))
+        select.backend_for(ModelSettings(source="oci:.")).open(read(tmp_path / "words"))
 
 
 def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Pat
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     for refuse in (
         lambda: prepare(folder, op_domains=DOMAINS),
-        lambda: backends.find(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder)),
+        lambda: select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder)),
     ):
         with pytest.raises((Refused, ModelRefused)) as caught:
             refuse()
@@ -91,6 +91,6 @@ def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     folder = models.linear_package(tmp_path / "linear", 2.0)
     assert prepare(folder, op_domains=DOMAINS).ran
-    model = backends.find(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder))
+    model = select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder))
     decoder = decoder_factory.decoder(settings_of("json"), model.signature())
     assert model.run(decoder.decode([b'{"a": 1, "b": 2}']).tensors)["y"].tolist() == [[6.0]]

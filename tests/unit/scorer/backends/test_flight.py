@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends import BackendAway, InferenceFailed
+from scorer.backends.base import BackendAway, InferenceFailed
 from scorer.backends.remote.parallel_requests import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
 
 Code = grpc.StatusCode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scorer.backends import BackendMissing
+from scorer.backends.base import BackendMissing
 from scorer.backends.onnx import gpu
 
 CAPI = Path("/opt/capi")

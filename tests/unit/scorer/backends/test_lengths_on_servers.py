@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from model_registry import package
 from model_registry.package.model_inputs import ragged
 from model_registry.package.padding import bucket
-from scorer import backends
-from scorer.backends import Model, ModelRefused
+from scorer.backends import select
+from scorer.backends.base import Model, ModelRefused
 from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.models.length_bucketing import Runs
 from scorer.settings.model import ModelSettings
@@ -37,7 +37,7 @@ def opened(kind: str, folder: Path, shapes: Any = SHAPES) -> tuple[Channel, Mode
         return np.asarray((given["x"] * given["mask"]).sum(axis=1, keepdims=True), np.float32)
 
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
-    backend = backends.find(settings)
+    backend = select.backend_for(settings)
     assert isinstance(backend, RemoteBackend)
     channel: Any = type("Summing", (KINDS[kind],), {"answer": answer})(shapes)
     backend._channels = [channel]

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.backends.cost_curve import LONGEST_SECONDS, measured
 from scorer.backends.onnx.run_timeout import Clock, RunWatch, cpu_time, wall_time
 from tests.support import models

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from model_registry import package
 from model_registry.package import Package
-from scorer import backends
-from scorer.backends import ModelRefused
+from scorer.backends import select
+from scorer.backends.base import ModelRefused
 from scorer.backends.remote import oip_codec, tf_codec
 from scorer.backends.remote.remote_model import RemoteBackend
 from scorer.settings.model import ModelSettings
@@ -118,7 +118,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def opened(kind: str, channel: Channel, folder: Path) -> Any:
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
-    backend = backends.find(settings)
+    backend = select.backend_for(settings)
     assert isinstance(backend, RemoteBackend)
     backend._channels = [channel]
     return backend.open(shaped(folder))

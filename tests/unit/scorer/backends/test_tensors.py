@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.backends.remote import oip_codec, tf_codec
 
 NUMBERS = sorted(set(tf_codec.DTYPES) - {"string"})

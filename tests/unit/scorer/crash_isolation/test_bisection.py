@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from model_registry import package
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.bisection import QUIET_SECONDS, Examination
 from scorer.crash_isolation.in_flight_journal import SIZE, InHand, path_of
 from scorer.crash_isolation.sandbox_process import Examiner

@@ -10,7 +10,7 @@ import pytest
 from model_registry import package
 from model_registry.memory_limits import Memory
 from model_registry.package import Package
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation import trial_load
 from scorer.crash_isolation.in_flight_journal import InHand
 from scorer.crash_isolation.trial_load import Trials, share_of

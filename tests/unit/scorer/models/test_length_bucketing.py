@@ -9,7 +9,7 @@ import pytest
 from model_registry.package.model_inputs import Feeding, ragged
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.models.length_bucketing import Runs
 
 FIELD = {"name": "x", "array": True, "max_length": 512}

@@ -24,7 +24,7 @@ from model_registry.signing.keys import PrivateKey
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
-from scorer.backends import ModelRefused
+from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded
 from scorer.models.version_manager import Refusal, VersionManager

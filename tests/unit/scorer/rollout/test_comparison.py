@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import Retriable
 from publisher.kafka.topics import Bounds
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import ListedParts
 from scorer.decoding.types import Decoded

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted
 from publisher.runtime.dependencies import MODEL, MODEL_SERVERS, Away
-from scorer.backends import InferenceFailed
+from scorer.backends.base import InferenceFailed
 from scorer.models.servable import Servable
 from scorer.worker.canary_routing import Arms
 from scorer.worker.canary_scoring import HOPELESS

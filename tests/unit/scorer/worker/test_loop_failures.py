@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRefused
-from scorer.backends import InferenceFailed, ModelBroken
+from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.consumer.offset_metadata import Mark
 from scorer.crash_isolation.sandbox_process import ExaminerDied
 from scorer.worker import worker as loop_module

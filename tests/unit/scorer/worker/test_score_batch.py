@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.watchdog import BROKEN
-from scorer.backends import InferenceFailed, ModelBroken
+from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.decoding.batch import Batch
 from scorer.decoding.types import Decoded
 from scorer.models.servable import Servable

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.runtime.dependencies import MODEL_SERVERS, Away
-from scorer.backends import InferenceFailed, ModelBroken
+from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.servable import Canary, Servable
 from scorer.models.traffic_split import Split

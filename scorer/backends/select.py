@@ -1,0 +1,19 @@
+"""Chooses the backend that `model.backend` names. The libraries of a backend are imported only when it is chosen."""
+
+from scorer.backends.base import Backend
+from scorer.settings.model import ModelSettings
+
+
+def backend_for(model: ModelSettings) -> Backend:
+    """Return the backend of a configuration. Raises BackendMissing if it is not installed or lacks a device or a setting."""
+    if model.backend == "tf-serving":
+        from scorer.backends.remote.tf_serving import TensorFlowServing
+
+        return TensorFlowServing(model)
+    if model.backend == "open-inference":
+        from scorer.backends.remote.open_inference import OpenInference
+
+        return OpenInference(model)
+    from scorer.backends.onnx.onnx_runtime import OnnxRuntime
+
+    return OnnxRuntime(model)
