@@ -21,7 +21,7 @@ MountFrom = Annotated[
 ]
 if TYPE_CHECKING:
     from model_registry.commands.prepare import Prepared
-    from model_registry.container_image.build import Base
+    from model_registry.container_image.build import BaseImage
 
 
 class Device(StrEnum):
@@ -111,11 +111,11 @@ def _explained(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
 
 
-def _base(ctx: typer.Context, text: str) -> "Base":
-    from model_registry.container_image.build import Base, open_base
+def _base(ctx: typer.Context, text: str) -> "BaseImage":
+    from model_registry.container_image.build import BaseImage, open_base
 
     if text == "scratch":
-        return Base()
+        return BaseImage()
     store, target = open_repository(ctx, text)
     return open_base(store, champion_of(store, target))
 

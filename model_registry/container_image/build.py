@@ -29,7 +29,7 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseImage:
     """An image to build on: its layers and where they are, and its config. Without any it is the empty image."""
 
     store: Store | None = None
@@ -37,7 +37,7 @@ class Base:
     config: Mapping[str, Any] = field(default_factory=lambda: {"architecture": "amd64", "os": "linux"})
 
 
-def open_base(store: Store, digest: str) -> Base:
+def open_base(store: Store, digest: str) -> BaseImage:
     """The image with this digest. Raises NotFound, Unreachable, Refused (an index without a usable manifest) and Corrupt."""
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
@@ -50,10 +50,12 @@ def open_base(store: Store, digest: str) -> Base:
     rootfs = config.get("rootfs")
     if not isinstance(rootfs, dict) or not isinstance(rootfs.get("diff_ids"), list):
         raise Corrupt(f"the image config {parsed.config.digest} names no layers", "choose another base image")
-    return Base(store, tuple(map(_as_oci, parsed.layers)), config)
+    return BaseImage(store, tuple(map(_as_oci, parsed.layers)), config)
 
 
-def plan(base: Base, found: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path) -> Artifact:
+def plan(
+    base: BaseImage, found: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path
+) -> Artifact:
     """The image of a base and some files; the new layer is written to the file `scratch`, which must stay until the push."""
     with scratch.open("wb") as stream:
         diff_id = _write_layer(found, stream)

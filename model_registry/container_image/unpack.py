@@ -35,7 +35,7 @@ Blob = Callable[[Descriptor], Iterator[bytes]]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _TreeEntry:
     """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
 
     kind: layers.MemberKind
@@ -51,7 +51,7 @@ def unpack(
 
     Raises Corrupt: a layer that is damaged, or hostile; Refused: no package, several, or a link in it.
     """
-    tree = _Tree(folder / ".image" if folder else None, max_bytes)
+    tree = _ModelsTree(folder / ".image" if folder else None, max_bytes)
     for number, layer in enumerate(needed(version.layers)):
         packed = blob(layer)
         for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
@@ -68,7 +68,7 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
     return every[whole[-1] :] if whole else every
 
 
-class _Tree:
+class _ModelsTree:
     """What is under /models after some layers. Until the last one files lie in `folder` under numbers, never under names.
 
     They are synced when they get their names: an image that is refused has cost no wait for the disk.
@@ -80,7 +80,7 @@ class _Tree:
         self._folder = folder
         self._written = self._members = 0
         self._left = max_bytes
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _TreeEntry] = {}
 
     def add(self, member: ArchiveMember, layer: int) -> None:
         path = _path(member)
@@ -139,11 +139,11 @@ class _Tree:
             if there.layer == layer:
                 raise Corrupt(f"the file path {path!r:.200} stands twice in a layer of the image")
             self._hide(path, layer, itself=True)
-        self._entries[path] = entry = _Entry(member.kind, layer)
+        self._entries[path] = entry = _TreeEntry(member.kind, layer)
         if member.kind == "file":
             self._write(entry, member)
 
-    def _write(self, entry: _Entry, member: ArchiveMember) -> None:
+    def _write(self, entry: _TreeEntry, member: ArchiveMember) -> None:
         self._left -= member.size
         if self._left < 0:
             raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")

@@ -94,7 +94,7 @@ def push(
     created: datetime | None = None,
     annotations: Mapping[str, str] | None = None,
     more: Mapping[str, bytes] | None = None,
-    base: build.Base | None = None,
+    base: build.BaseImage | None = None,
     only: Collection[str] | None = None,
 ) -> Descriptor:
     """Store a folder, or the package that `read` found in one, as a version; the tag comes last, so that it never names half a

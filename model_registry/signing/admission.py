@@ -54,11 +54,11 @@ class PolicyAdmission(Admission):
         if not self._policy.compared:
             return None
         kept = self._comparisons.kept(digest)
-        if kept and (known := comparison_attestation.judge(StoredBundle("", kept), digest, self._policy.keys, now)[0]):
+        if kept and (known := comparison_attestation.evaluate(StoredBundle("", kept), digest, self._policy.keys, now)[0]):
             return known
         faults: list[str] = []
         for found in signatures.collect(store, digest):
-            key_id, fault = comparison_attestation.judge(found, digest, self._policy.keys, now)
+            key_id, fault = comparison_attestation.evaluate(found, digest, self._policy.keys, now)
             if key_id:
                 log.info("%s has passed a comparison, says the trusted key %r", digest, key_id)
                 self._comparisons.keep(digest, found.data)

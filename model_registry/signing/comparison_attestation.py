@@ -12,7 +12,7 @@ from model_registry.signing import bundle, predicates, signatures
 from model_registry.signing.signatures import StoredBundle, TrustedKey
 
 
-def judge(found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
+def evaluate(found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
     """The id of the trusted key that says that this manifest passed a comparison, and why it does not; one of them is empty, of
     what is no comparison both."""
     if found.fault or not _claimed(found.data):

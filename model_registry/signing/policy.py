@@ -57,7 +57,7 @@ def _digest(raw: Any) -> str:
     return raw
 
 
-class _Key(Part):
+class _KeyEntry(Part):
     kind = "mapping"
     id: Text
     file: Text
@@ -65,20 +65,20 @@ class _Key(Part):
     not_after: Annotated[datetime | None, BeforeValidator(_until)] = None
 
 
-class _Document(Part):
+class _PolicyDocument(Part):
     kind = "mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
     comparisons: Literal["required", "optional"] = "optional"
     moves: Literal["signed", "optional"] = "optional"
-    keys: list[_Key] | None = None
+    keys: list[_KeyEntry] | None = None
     denied: list[Annotated[str, BeforeValidator(_digest)]] | None = None
 
 
 def read(path: Path) -> Policy:
     """Read a policy file and the keys it names. Raises BadFile: the file, what is wrong, and what would be right."""
     try:
-        found = _Document.model_validate(_load(path))
+        found = _PolicyDocument.model_validate(_load(path))
     except ValidationError as error:
         _fail(path, validation.fault(error, "the policy"))
     trusted = [

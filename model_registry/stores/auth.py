@@ -62,7 +62,7 @@ class _Token:
     until: float
 
 
-class _Answer(msgspec.Struct):
+class _TokenResponse(msgspec.Struct):
     token: str | None = None
     access_token: str | None = None
     expires_in: float | str | None = None
@@ -114,7 +114,7 @@ class Authenticator:
                 return True
             if "basic" not in offered:
                 return False
-            found = docker_config.find(self._name)  # every time: the passwords of cloud registries last for hours
+            found = docker_config.find_credentials(self._name)  # every time: the passwords of cloud registries last for hours
             if found is None or not found.username or found.basic == self._basic:
                 return False
             self._basic = found.basic
@@ -124,13 +124,13 @@ class Authenticator:
         realm = self._realm(asked.get("realm", ""))
         if not general and realm.netloc == self._origin.netloc:  # other registries may trust the tokens of a realm elsewhere
             scopes = (*scopes, *other_scopes(asked.get("scope", ""), scopes))
-        found = docker_config.find(self._name)
+        found = docker_config.find_credentials(self._name)
         status, body = self._fetch(_request(realm, asked.get("service", ""), scopes, found))
         if status != 200:
             hint = f"docker login {self._name}" if status in (400, 401, 403) else "try again later"
             raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)
         try:
-            answer = documents.decode(body, _Answer)
+            answer = documents.decode(body, _TokenResponse)
         except documents.UnreadableDocument:
             raise Corrupt(f"{realm.host} answered something else than a token") from None
         value = answer.token or answer.access_token
@@ -144,7 +144,7 @@ class Authenticator:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
             raise Refused(f"{self._name} names {text!r:.200} as its realm") from None
-        realm = secured(realm, self._origin)
+        realm = upgrade_to_https(realm, self._origin)
         host = realm.netloc.decode()
         if host not in self._realm_hosts or realm.userinfo:
             hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
@@ -156,7 +156,7 @@ class Authenticator:
         return realm
 
 
-def secured(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
+def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
     """Return a URL without a port that a registry behind a proxy that ends TLS names with http: https is meant."""
     if url.scheme == "http" and origin.scheme == "https" and url.port is None:
         return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)

@@ -39,27 +39,27 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
-class _Entry(msgspec.Struct):
+class _AuthEntry(msgspec.Struct):
     auth: str | None = None
     username: str | None = None
     password: str | None = None
     identitytoken: str | None = None
 
 
-class _Config(msgspec.Struct, rename="camel"):
+class _DockerConfig(msgspec.Struct, rename="camel"):
     """The parts of config.json that are read. Tools write null for whatever is not set."""
 
-    auths: dict[str, _Entry | None] | None = None
+    auths: dict[str, _AuthEntry | None] | None = None
     cred_helpers: dict[str, str | None] | None = None
     creds_store: str | None = None
 
 
-class _Helped(msgspec.Struct, rename="pascal"):
+class _HelperCredentials(msgspec.Struct, rename="pascal"):
     username: str
     secret: str
 
 
-def find(registry: str) -> Credentials | None:
+def find_credentials(registry: str) -> Credentials | None:
     """The credentials for a registry (`host` or `host:port`), None where there are none.
 
     Raises Misconfigured: a file that does not read, a helper that is missing. Raises Unreachable: a helper that fails, which
@@ -74,7 +74,7 @@ def find(registry: str) -> Credentials | None:
     if helper and (found := _ask(helper, key, path)):
         return found
     hosts = HUB_HOSTS if registry == "docker.io" else {registry}
-    named = {name: entry or _Entry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
+    named = {name: entry or _AuthEntry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
     # The registry itself before a namespace in it (`host/team`), which Podman writes.
     for name in sorted(named, key=lambda name: (name != key, name != registry, name.count("/"))):
         if found := _credentials(named[name], name, path):
@@ -82,16 +82,16 @@ def find(registry: str) -> Credentials | None:
     return None
 
 
-def _read(path: Path) -> _Config:
+def _read(path: Path) -> _DockerConfig:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return _Config()
+        return _DockerConfig()
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
         data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
-        return documents.decode(data, _Config) if data.strip() else _Config()
+        return documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
     except documents.UnreadableDocument as error:
         raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
 
@@ -101,7 +101,7 @@ def _host(name: str) -> str:
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
-def _credentials(entry: _Entry, name: str, path: Path) -> Credentials | None:
+def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
     """What an entry holds; an empty one says that a helper keeps it."""
     username, password = entry.username or "", entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
@@ -131,7 +131,7 @@ def _ask(helper: str, key: str, path: Path) -> Credentials | None:
             return None
         raise Unreachable(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
     try:
-        found = documents.decode(done.stdout, _Helped)
+        found = documents.decode(done.stdout, _HelperCredentials)
     except documents.UnreadableDocument:
         raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
     if found.username == _IDENTITY:

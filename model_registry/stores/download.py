@@ -11,14 +11,22 @@ from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.base import Progress
-from model_registry.stores.http_client import Broken, Call, Client, broken, encoding, plain, read_answer
+from model_registry.stores.http_client import (
+    AttemptFailed,
+    OciClient,
+    OciRequest,
+    attempt_failed,
+    content_encoding,
+    decoded_body,
+    read_response,
+)
 from model_registry.stores.retry import PROGRESS_BYTES
 
 NO_RANGES = frozenset({400, 405, 406, 416, 501})  # of registries that do not send a part of a blob
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
-def blob(client: Client, call: Call, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
+def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
     """The blob in chunks, known to be good only after the last one.
 
     Raises NotFound, Unreachable, and Corrupt: as soon as it is longer than declared, at its end for another one.
@@ -32,7 +40,7 @@ def blob(client: Client, call: Call, content: Descriptor, progress: Progress | N
             yield chunk
 
 
-def _received(client: Client, call: Call, content: Descriptor) -> Generator[bytes, None, None]:
+def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Generator[bytes, None, None]:
     """What the registry sends, in as many requests as it takes."""
     attempts = client.attempts()
     done = before = 0
@@ -44,26 +52,26 @@ def _received(client: Client, call: Call, content: Descriptor) -> Generator[byte
                 if "Range" in headers and response.status_code in NO_RANGES:
                     ranged = False
                     continue
-                ranged = ranged and not encoding(response)  # a range of encoded content is no range of the blob
+                ranged = ranged and not content_encoding(response)  # a range of encoded content is no range of the blob
                 for chunk in _body(client, response, content, done):
                     done += len(chunk)
                     yield chunk
                 return
-        except (Broken, httpx.TransportError) as error:
+        except (AttemptFailed, httpx.TransportError) as error:
             if done == content.size:
                 return
             if done - before >= PROGRESS_BYTES:
                 attempts.progressed(client.timing.clock())
             before = done
-            client.wait(attempts, error if isinstance(error, Broken) else broken(error))
+            client.wait(attempts, error if isinstance(error, AttemptFailed) else attempt_failed(error))
 
 
-def _body(client: Client, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
+def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
     """The bytes after the first `done`, whether the registry knows ranges or not."""
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):
-        raise read_answer(response).error(f"GET of {content.digest}")
+        raise read_response(response).error(f"GET of {content.digest}")
     begins = 0
     if response.status_code == 206:
         found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
@@ -72,12 +80,12 @@ def _body(client: Client, response: httpx.Response, content: Descriptor, done: i
             raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
     stated = response.headers.get("Content-Length")
     # Some servers name the blob's own compression as the encoding: then the length is that of the blob.
-    is_raw = not encoding(response) or stated == str(content.size - begins)
+    is_raw = not content_encoding(response) or stated == str(content.size - begins)
     declared = stated if is_raw else None
     if declared is not None and declared != str(content.size - begins):
         raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - begins} as declared")
     skip = done - begins
-    for chunk in response.iter_raw() if is_raw else plain(response):
+    for chunk in response.iter_raw() if is_raw else decoded_body(response):
         if skip < len(chunk):
             yield chunk[skip:] if skip else chunk
         skip = max(0, skip - len(chunk))

@@ -14,7 +14,7 @@ import httpx
 from model_registry.errors import Corrupt, Denied, Misconfigured, Refused, RegistryError, Unreachable
 from model_registry.stores import auth, http_transport, retry
 from model_registry.stores.base import StoreOptions
-from model_registry.stores.retry import Attempts, Timing
+from model_registry.stores.retry import AttemptLimit, Timing
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable
 
@@ -28,7 +28,7 @@ _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OciResponse:
     """A whole answer from `url`; its body is cut one byte behind the limit that was asked for, so that a longer one is seen."""
 
     status: int
@@ -87,20 +87,20 @@ def _error_text(error: object) -> str:
     return " ".join(str(part) for part in parts if isinstance(part, str | int))
 
 
-def encoding(response: httpx.Response) -> str:
+def content_encoding(response: httpx.Response) -> str:
     """Return the content encoding of an answer, in lower case, or an empty string. None is asked for; proxies add one."""
     stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
     return "" if stated == "identity" else stated
 
 
-def plain(response: httpx.Response) -> Iterator[bytes]:
+def decoded_body(response: httpx.Response) -> Iterator[bytes]:
     """Yield the body of an answer without its content encoding, in pieces of at most PIECE bytes where there is one.
 
     A body that does not begin as gzip does is not gzip: some mirrors keep the header of what they have decoded.
 
     Raises Corrupt for another encoding than gzip and deflate, and for one that does not read; httpx.TransportError.
     """
-    stated, chunks = encoding(response), response.iter_raw()
+    stated, chunks = content_encoding(response), response.iter_raw()
     if not stated:
         yield from chunks
         return
@@ -131,21 +131,21 @@ def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]
         raise Corrupt(f"{what} {stated} without its end")
 
 
-def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
+def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciResponse:
     """Read an answer, at most `limit` bytes of its body and one. Raises Broken, Corrupt."""
     data = bytearray()
     try:
-        for chunk in plain(response):
+        for chunk in decoded_body(response):
             data += chunk
             if len(data) > limit:
                 break
     except httpx.TransportError as error:
-        raise broken(error) from error
+        raise attempt_failed(error) from error
     except Corrupt:
         if response.is_success:
             raise
         data.clear()  # the status says enough
-    return Answer(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
+    return OciResponse(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
 
 
 DOCKER_HUB = "docker.io"
@@ -160,7 +160,7 @@ Body = Callable[[], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OciRequest:
     """One request. `url` is a path of the registry or a whole URL; `size` is that of the body in bytes."""
 
     method: str
@@ -171,7 +171,7 @@ class Call:
     size: int = 0
 
 
-class Broken(Exception):
+class AttemptFailed(Exception):
     """An attempt came to nothing, and another one may not. `retry_after` is in seconds."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -179,20 +179,20 @@ class Broken(Exception):
         self.retry_after = retry_after
 
 
-class Client:
+class OciClient:
     """One registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
 
     def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
         """Touches nothing yet. Raises Misconfigured."""
         self._plain = options.plain_http
-        plain = self._is_plain(httpx.URL(f"http://{host}"))
-        if options.plain_http is True and not plain:
+        is_plain = self._is_plain(httpx.URL(f"http://{host}"))
+        if options.plain_http is True and not is_plain:
             named = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if nobody else is on that network"
             raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {named}")
         self.host, self.timing, self._limit = host, timing, options.timeout_seconds
-        self._origin = httpx.URL(f"{'http' if plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
+        self._origin = httpx.URL(f"{'http' if is_plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
         self._client = httpx.Client(
-            transport=http_transport.Transport(http_transport.trust(options.ca_file), self._limit),
+            transport=http_transport.RegistryTransport(http_transport.trust(options.ca_file), self._limit),
             timeout=self._limit,
             trust_env=False,
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
@@ -200,7 +200,7 @@ class Client:
         self._challenge: str | None = None
         self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
-    def ask(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+    def ask(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
         """The answer to a request that may be sent several times, at most `limit` bytes of its body and one.
 
         Raises Unreachable where there is no answer, or only answers that say to come again, until it is time to give up.
@@ -209,24 +209,24 @@ class Client:
         while True:
             try:
                 return self.ask_once(call, limit)
-            except Broken as failure:
+            except AttemptFailed as failure:
                 self.wait(attempts, failure)
 
-    def ask_once(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+    def ask_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
         """The answer to one attempt. Raises Broken where another one makes sense."""
         with self.stream(call) as response:
-            return read_answer(response, limit)
+            return read_response(response, limit)
 
     @contextmanager
-    def stream(self, call: Call) -> Iterator[httpx.Response]:
+    def stream(self, call: OciRequest) -> Iterator[httpx.Response]:
         """The answer to one attempt, its body not read yet: that raises httpx.TransportError. Raises Broken."""
         with _closed(self._attempt(call)) as response:
             yield response
 
-    def attempts(self) -> Attempts:
-        return Attempts(self._limit, self.timing.clock())
+    def attempts(self) -> AttemptLimit:
+        return AttemptLimit(self._limit, self.timing.clock())
 
-    def wait(self, attempts: Attempts, failure: Broken) -> None:
+    def wait(self, attempts: AttemptLimit, failure: AttemptFailed) -> None:
         """Wait before the next attempt. Raises Unreachable where there is none left."""
         delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
         if delay is None:
@@ -242,12 +242,12 @@ class Client:
         A registry behind a proxy that ends TLS may name itself with http: https is meant.
         """
         url = self._secured(url)
-        plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
-        if not (plain or url.scheme == "https") or not url.host or url.userinfo:
+        is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
+        if not (is_plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
         return url
 
-    def next_page(self, answer: Answer) -> httpx.URL | None:
+    def next_page(self, answer: OciResponse) -> httpx.URL | None:
         """Return the next page of a list as its Link says, None without one. Raises Corrupt where it is another host's.
 
         Only the query of the link is followed: its path and port may be those behind a proxy.
@@ -271,22 +271,22 @@ class Client:
         return url.netloc.decode() in self._plain
 
     def _secured(self, url: httpx.URL) -> httpx.URL:
-        return auth.secured(url, self._origin) if url.host == self._origin.host else url
+        return auth.upgrade_to_https(url, self._origin) if url.host == self._origin.host else url
 
     def is_own(self, url: httpx.URL) -> bool:
         """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
-    def _attempt(self, call: Call) -> httpx.Response:
+    def _attempt(self, call: OciRequest) -> httpx.Response:
         """One answer of a request that was processed: 429 is none. Raises Broken, and Unreachable where there is only 429."""
-        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
             self.wait(throttled, _come_again(response, "it"))
         if response.status_code in retry.STATUSES:
             raise _come_again(response, "it")
         return response
 
-    def _redirected(self, call: Call) -> httpx.Response:
+    def _redirected(self, call: OciRequest) -> httpx.Response:
         """One answer, after redirects and a challenge. Raises Broken."""
         url = self._origin.join(call.url)
         for _ in range(MOST_REDIRECTS):
@@ -296,12 +296,12 @@ class Client:
             with _closed(response):
                 if call.method not in ("GET", "HEAD"):
                     raise Refused(f"{self.host} redirects {call.method} {url.path}", "only what is read is redirected")
-                url = read_answer(response).location()
+                url = read_response(response).location()
         else:
             raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
         return response
 
-    def _authenticated(self, call: Call, url: httpx.URL) -> httpx.Response:
+    def _authenticated(self, call: OciRequest, url: httpx.URL) -> httpx.Response:
         if not self.is_own(url):
             return self._send(call, url, None)
         sent = self._auth.header(call.scopes)
@@ -319,7 +319,7 @@ class Client:
             pass
         return self._send(call, url, self._auth.header(call.scopes))
 
-    def _ready(self, response: httpx.Response, call: Call, sent: str | None) -> bool:
+    def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
         """Whether the request is to be sent again, with the credentials that the registry wants. Raises as `Authenticator`."""
         # 403 comes with a challenge where the scope of a token, or having none, is not enough.
         asked = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
@@ -341,7 +341,7 @@ class Client:
                 self._challenge = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
         return self._challenge
 
-    def _send(self, call: Call, url: httpx.URL, authorization: str | None) -> httpx.Response:
+    def _send(self, call: OciRequest, url: httpx.URL, authorization: str | None) -> httpx.Response:
         headers = dict(call.headers)
         if authorization:
             headers["Authorization"] = authorization
@@ -351,20 +351,20 @@ class Client:
 
     def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
-        throttled = Attempts(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
+        throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._open(request)):
             self.wait(throttled, _come_again(response, request.url.host))
         if response.status_code in retry.STATUSES:
             raise _come_again(response, request.url.host)
         with _closed(response):
-            answer = read_answer(response, MAX_TOKEN_ANSWER)
+            answer = read_response(response, MAX_TOKEN_ANSWER)
         return answer.status, answer.body
 
     def _open(self, request: httpx.Request) -> httpx.Response:
         try:
             return self._client.send(request, stream=True, follow_redirects=False)
         except httpx.TransportError as error:
-            raise broken(error) from error
+            raise attempt_failed(error) from error
 
 
 def _is_throttled(response: httpx.Response) -> bool:
@@ -372,16 +372,16 @@ def _is_throttled(response: httpx.Response) -> bool:
     return response.status_code == retry.TOO_MANY or (response.status_code == 403 and "Retry-After" in response.headers)
 
 
-def _is_about_a_blob(call: Call) -> bool:
+def _is_about_a_blob(call: OciRequest) -> bool:
     """Whether a request asks for a blob's presence alone: before a push it is absent, and the push's POST shows the rest."""
     return call.method == "HEAD" and "/blobs/" in str(call.url)
 
 
-def broken(error: httpx.TransportError) -> Broken:
+def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
     """A failure of the network, as one of an attempt."""
     if isinstance(error, httpx.TimeoutException):
-        return Broken(f"no answer in time ({error})")
-    return Broken(f"the connection failed ({error})")
+        return AttemptFailed(f"no answer in time ({error})")
+    return AttemptFailed(f"the connection failed ({error})")
 
 
 @contextmanager
@@ -390,14 +390,14 @@ def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
     try:
         yield response
         if not response.is_stream_consumed:
-            with suppress(Broken, Corrupt):
-                read_answer(response)
+            with suppress(AttemptFailed, Corrupt):
+                read_response(response)
     finally:
         response.close()
 
 
-def _come_again(response: httpx.Response, who: str) -> Broken:
+def _come_again(response: httpx.Response, who: str) -> AttemptFailed:
     """What an answer of `retry.STATUSES` means; closes it."""
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
-        return Broken(f"{who} answered {response.status_code}{read_answer(response).said}", after)
+        return AttemptFailed(f"{who} answered {response.status_code}{read_response(response).said}", after)

@@ -23,7 +23,7 @@ KEEPALIVE_SECONDS = 60.0  # longer than the time between two polls, so that one 
 MOST_CONNECTIONS = 16
 
 
-class Stream(httpcore.NetworkStream):
+class ProgressStream(httpcore.NetworkStream):
     """A connection whose answers get on: what is waited for one adds up until it has brought PROGRESS_BYTES, or is over."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
@@ -54,13 +54,13 @@ class Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return Stream(self._inner.start_tls(ssl_context, server_hostname, timeout), self._limit, self._clock)
+        return ProgressStream(self._inner.start_tls(ssl_context, server_hostname, timeout), self._limit, self._clock)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
 
 
-class _Backend(httpcore.NetworkBackend):
+class _ProgressBackend(httpcore.NetworkBackend):
     def __init__(self, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner, self._limit, self._clock = httpcore.SyncBackend(), limit_seconds, clock
 
@@ -72,10 +72,12 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        return Stream(self._inner.connect_tcp(host, port, timeout, local_address, socket_options), self._limit, self._clock)
+        return ProgressStream(
+            self._inner.connect_tcp(host, port, timeout, local_address, socket_options), self._limit, self._clock
+        )
 
 
-class _Body(httpx.SyncByteStream):
+class _ResponseBody(httpx.SyncByteStream):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -87,12 +89,12 @@ class _Body(httpx.SyncByteStream):
         self._inner.close()
 
 
-class Transport(httpx.BaseTransport):
+class RegistryTransport(httpx.BaseTransport):
     """Connections to any number of hosts, shared by all threads. Raises httpx.TransportError only."""
 
     def __init__(self, context: ssl.SSLContext, limit_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._context = context
-        self._backend = _Backend(limit_seconds, clock)
+        self._backend = _ProgressBackend(limit_seconds, clock)
         self._pools: dict[str, httpcore.ConnectionPool] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -107,7 +109,7 @@ class Transport(httpx.BaseTransport):
         with _errors():
             answer = self._pool(url).handle_request(raw)
         return httpx.Response(
-            answer.status, headers=answer.headers, stream=_Body(answer.stream), extensions=dict(answer.extensions)
+            answer.status, headers=answer.headers, stream=_ResponseBody(answer.stream), extensions=dict(answer.extensions)
         )
 
     def close(self) -> None:

@@ -20,10 +20,10 @@ from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import ModelReference, is_tag
 from model_registry.stores import download
 from model_registry.stores.base import DEFAULTS, StoreOptions
-from model_registry.stores.http_client import Answer, Call, Client, read_answer
+from model_registry.stores.http_client import OciClient, OciRequest, OciResponse, read_response
 from model_registry.stores.http_transport import MOST_CONNECTIONS
 from model_registry.stores.retry import Timing
-from model_registry.stores.upload import Target, Upload
+from model_registry.stores.upload import Upload, UploadTarget
 from model_registry.untrusted_input import documents
 
 PAGE = 1000  # tags asked for at a time
@@ -42,11 +42,11 @@ _ACCEPT = {"Accept": ", ".join(_TYPES)}
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
 
 
-class _Tags(msgspec.Struct):
+class _TagList(msgspec.Struct):
     tags: list[str] | None = None
 
 
-class _Index(msgspec.Struct):
+class _ReferrerList(msgspec.Struct):
     manifests: list[Descriptor] | None = None
 
 
@@ -58,11 +58,11 @@ class RemoteStore:
         host, _, path = reference.repository.partition("/")
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
         self.repository, self._progress = reference.repository, options.progress
-        self._client = Client(host, options, timing)
+        self._client = OciClient(host, options, timing)
         self._timing = timing
         self._pull, self._push = (f"repository:{self._path}:pull",), (f"repository:{self._path}:pull,push",)
         mounts = tuple((name, f"repository:{name}:pull") for name in options.mount_from)
-        self._target = Target(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
+        self._target = UploadTarget(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
         self._validators: dict[str, str] = {}
         self._recent: dict[str, tuple[float, bytes]] = {}
         self._readable = self._listed = self._written = False  # whether the account has read, listed, written there
@@ -71,7 +71,7 @@ class RemoteStore:
         """See `Store`: one HEAD. A tag that went away and came back to the same manifest in between is not noticed."""
         known = self._validators.get(tag)
         condition = {"If-None-Match": known} if known else {}
-        call = Call("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)
+        call = OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)
         answer = self._client.ask(call)
         if answer.status == 304 and known:
             return known
@@ -96,7 +96,7 @@ class RemoteStore:
         for number in range(MOST_PAGES):
             if number:
                 answer = self._tags_page(url, others)
-            page = manifest.decode(answer.body, _Tags, "the list of tags").tags or [] if answer.status == 200 else []
+            page = manifest.decode(answer.body, _TagList, "the list of tags").tags or [] if answer.status == 200 else []
             fresh = set(page) - found
             found |= fresh
             following = self._client.next_page(answer)
@@ -108,7 +108,7 @@ class RemoteStore:
                 return sorted(filter(is_tag, found))  # some registries list digests; no reference names what is no tag
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
 
-    def _first_tags(self) -> tuple[httpx.URL, Answer]:
+    def _first_tags(self) -> tuple[httpx.URL, OciResponse]:
         """Return the first page of the list of tags, or an answer 404, and the URL that was asked for.
 
         A registry that rejects the size of a page is asked without one.
@@ -118,14 +118,14 @@ class RemoteStore:
         answer = self._tags_page(url, NO_QUERY | _NO_LIST)
         return (plain, self._tags_page(plain, _NO_LIST)) if answer.status in NO_QUERY else (url, answer)
 
-    def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> Answer:
+    def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
         """Return an answer 200 or of one of the `others`. Raises Corrupt, Refused, Unreachable.
 
         Where the account has just written, 403 may mean that there is no list yet, or on every replica: it is waited for.
         """
         what = "the list of tags"
         for _ in self.settle():
-            answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+            answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if answer.status != 403 or not (self._written and self._listed):
                 break
         if answer.status == 403 and self._written and not self._listed:
@@ -172,7 +172,7 @@ class RemoteStore:
             raise NotFound(f"{self.repository} has nothing with digest {digest}")
         return b"".join(digests.verify_chunks([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
-    def _manifest(self, digest: str) -> Answer:
+    def _manifest(self, digest: str) -> OciResponse:
         """Return an answer 200 or 404. What was just pushed may be forbidden until it is shown: that is waited for."""
         for _ in self.settle():
             try:
@@ -191,7 +191,7 @@ class RemoteStore:
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
         digests.hex_digits(content.digest)
-        call = Call("GET", f"{self._target.path}/{content.digest}", self._pull)
+        call = OciRequest("GET", f"{self._target.path}/{content.digest}", self._pull)
         return download.blob(self._client, call, content, self._progress)
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
@@ -275,7 +275,7 @@ class RemoteStore:
             if moved := [tag for tag, names in found.items() if names not in (None, expect.get(tag))]:
                 raise Conflict(f"the tag {moved[0]!r} was moved or made meanwhile", "look again and repeat")
             self._recent.pop(digest, None)
-            answer = self._client.ask(Call("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
+            answer = self._client.ask(OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
             if answer.status == 405:
                 raise Refused(f"{self._client.host} deletes nothing{answer.said}", "its administrator can allow deletion")
             if answer.status not in (200, 202, 204, 404):
@@ -289,20 +289,20 @@ class RemoteStore:
         what = f"the list of what refers to {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
-            answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+            answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if page == 0 and self._has_no_list(answer, digest):
                 return None
             if answer.status != 200:
                 raise answer.error(f"GET of {what}")
             self._check_size(answer, what)
-            index = manifest.decode(answer.body, _Index, what)
+            index = manifest.decode(answer.body, _ReferrerList, what)
             found |= {entry.digest: manifest.check(entry) for entry in index.manifests or []}
             if (following := self._client.next_page(answer)) is None:
                 return list(found.values())
             url = following
         raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
 
-    def _has_no_list(self, answer: Answer, digest: str) -> bool:
+    def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Whether an answer means that the registry has no list of referrers. Some answer 403 for whatever does not exist."""
         if answer.status == 200:
             return not _is_list(answer.body, digest)
@@ -356,7 +356,7 @@ class RemoteStore:
 
     def _digest(self, tag: str) -> str | None:
         """The manifest that a tag names, or None."""
-        answer = self._client.ask(Call("HEAD", self._manifests(tag), self._pull, _ACCEPT))
+        answer = self._client.ask(OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT))
         if answer.status == 404 and self._client.is_own(answer.url):
             return None
         claimed: str = answer.headers.get("Docker-Content-Digest", "") if answer.status == 200 else ""
@@ -367,8 +367,8 @@ class RemoteStore:
         except NotFound:
             return None
 
-    def _put(self, name: str, media_type: str, data: bytes) -> Answer:
-        call = Call("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
+    def _put(self, name: str, media_type: str, data: bytes) -> OciResponse:
+        call = OciRequest("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
         answer = self._client.ask(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.said):
             raise NotFound(f"{self.repository} lacks content that the manifest {name!r} names{answer.said}")
@@ -392,7 +392,7 @@ class RemoteStore:
         `unknown` is another status that means so: of what is pushed next, the push says whether it is forbidden.
         """
         digests.hex_digits(digest)
-        answer = self._client.ask(Call("HEAD", url, self._pull, _ACCEPT))
+        answer = self._client.ask(OciRequest("HEAD", url, self._pull, _ACCEPT))
         if answer.status != 200 and not self._client.is_own(answer.url):
             return self._size_by_get(url, digest)
         if answer.status == unknown or self._is_absent(answer, digest):
@@ -403,8 +403,8 @@ class RemoteStore:
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
         """As `_size`, where HEAD does not do: a storage whose address is signed for GET only, or a proxy without lengths."""
-        with self._client.stream(Call("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
-            answer = read_answer(response, 0)
+        with self._client.stream(OciRequest("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
+            answer = read_response(response, 0)
         if answer.status == 404:
             return None
         if answer.status not in (200, 206, 416):
@@ -413,9 +413,9 @@ class RemoteStore:
             return _stated_size(answer)
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
-    def _document(self, url: str | httpx.URL, what: str, name: str) -> Answer:
+    def _document(self, url: str | httpx.URL, what: str, name: str) -> OciResponse:
         """An answer 200 with its whole body, or 404, for the tag or digest `name`. Raises Corrupt, Refused, Unreachable."""
-        answer = self._client.ask(Call("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
         if answer.status == 404 and not self._client.is_own(answer.url):  # where it was redirected: no word on what exists
@@ -426,11 +426,11 @@ class RemoteStore:
         self._check_size(answer, what)
         return answer
 
-    def _check_size(self, answer: Answer, what: str) -> None:
+    def _check_size(self, answer: OciResponse, what: str) -> None:
         if len(answer.body) > manifest.MAX_BYTES:
             raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {what}")
 
-    def _is_absent(self, answer: Answer, name: str) -> bool:
+    def _is_absent(self, answer: OciResponse, name: str) -> bool:
         """Whether an answer means that there is no such tag or digest: 404, and 403 where the repository can be read.
 
         Some registries answer 403 for whatever does not exist, so that nobody learns what does.
@@ -461,7 +461,7 @@ class RemoteStore:
         return NotFound(f"{self.repository} has no tag {tag!r}", hint)
 
 
-def _stated_size(answer: Answer) -> str:
+def _stated_size(answer: OciResponse) -> str:
     """Return the size of some content as an answer 200 states it, empty where the body is encoded or no size is stated."""
     encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
     return "" if encoded else str(answer.headers.get("Content-Length", ""))

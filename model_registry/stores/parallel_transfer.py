@@ -14,7 +14,7 @@ from model_registry.stores.base import Store
 THREADS = 4
 
 
-class Stopped(Exception):
+class TransferStopped(Exception):
     """This transfer was given up because another one failed."""
 
 
@@ -46,14 +46,14 @@ class _Stoppable:
 
     def read(self, size: int = -1) -> bytes:
         if self._stop.is_set():
-            raise Stopped
+            raise TransferStopped
         return self._stream.read(size)
 
 
 def _until(stop: threading.Event, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         if stop.is_set():
-            raise Stopped
+            raise TransferStopped
         yield chunk
 
 

@@ -29,7 +29,7 @@ class Timing:
     dice: Callable[[], float] = random.random
 
 
-class Attempts:
+class AttemptLimit:
     """The attempts at one thing. No attempt begins later than `limit_seconds` after the first one, or after progress."""
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:

@@ -4,7 +4,7 @@ Nothing is visible in the registry before the last request, which names the dige
 "Pushing blobs" and "Mounting a blob from another repository".
 
 Registries and the proxies before them limit the size of one request, each in its own way: with 413, or with 416 where the
-request has a Content-Range (4 MiB at the largest public one). So there is a list of ways, from the cheapest on (`ways`), and
+request has a Content-Range (4 MiB at the largest public one). So there is a list of methods (`upload_methods`), and
 the next one is taken where the registry does not take a request for its size or its form.
 """
 
@@ -21,7 +21,7 @@ from model_registry.errors import Corrupt, RegistryError, Unreachable
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.base import Progress
-from model_registry.stores.http_client import Answer, Body, Broken, Call, Client
+from model_registry.stores.http_client import AttemptFailed, Body, OciClient, OciRequest, OciResponse
 from model_registry.stores.retry import PROGRESS_BYTES
 
 WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory
@@ -34,7 +34,7 @@ _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 _OCTETS = {"Content-Type": "application/octet-stream"}
 
 
-def ways(size: int, least: int = 0) -> list[int]:
+def upload_methods(size: int, least: int = 0) -> list[int]:
     """Return the ways to send `size` bytes, best first: the largest chunk of one PATCH, or ONE_PUT without any.
 
     `least` is the smallest chunk that the registry takes (`OCI-Chunk-Min-Length`), in bytes.
@@ -44,7 +44,7 @@ def ways(size: int, least: int = 0) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UploadTarget:
     """Where blobs go: `path` is `/v2/<repository>/blobs`; a mount needs the scope to read the other repository as well."""
 
     path: str
@@ -53,7 +53,7 @@ class Target:
     stored: Callable[[Descriptor], bool]
 
 
-class _Content:
+class _HashedSource:
     """The bytes to send, hashed once on the way. A second reading needs the stream to be seekable."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
@@ -108,7 +108,7 @@ class _Content:
         return "the content changed while it was pushed; push it again"
 
 
-class _NextWay(Exception):
+class _NextMethod(Exception):
     """The registry does not take a request of this size or form: another way may do."""
 
 
@@ -116,12 +116,12 @@ class Upload:
     """One blob on its way. `stream` is read from its current position; a resumed upload needs it to be seekable."""
 
     def __init__(
-        self, client: Client, target: Target, content: Descriptor, stream: BinaryIO, progress: Progress | None
+        self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
     ) -> None:
         self._client, self._target, self._content, self._progress = client, target, content, progress
         self._scopes = (target.scope,)
-        self._source = _Content(stream, content, client.host)
-        self._ways = ways(content.size)
+        self._source = _HashedSource(stream, content, client.host)
+        self._ways = upload_methods(content.size)
         self._url: httpx.URL | None = None
         self._offset = self._sent = self._stuck = 0
 
@@ -136,11 +136,11 @@ class Upload:
             try:
                 self._step()
                 return
-            except _NextWay:
+            except _NextMethod:
                 self._cancel()
                 self._url = None
                 attempts.progressed(self._client.timing.clock())
-            except Broken as failure:
+            except AttemptFailed as failure:
                 if self._offset - before >= PROGRESS_BYTES:
                     attempts.progressed(self._client.timing.clock())
                     self._stuck = 0
@@ -203,21 +203,21 @@ class Upload:
         self._keep_least(answer)
         return True
 
-    def _open(self, query: dict[str, str], *scopes: str) -> Answer:
+    def _open(self, query: dict[str, str], *scopes: str) -> OciResponse:
         url = httpx.URL(f"{self._target.path}/uploads/", params=query)
-        return self._client.ask_once(Call("POST", url, (self._target.scope, *scopes)))
+        return self._client.ask_once(OciRequest("POST", url, (self._target.scope, *scopes)))
 
-    def _keep_least(self, answer: Answer) -> None:
+    def _keep_least(self, answer: OciResponse) -> None:
         """Drop the chunks that are smaller than the registry takes."""
         least = answer.headers.get("OCI-Chunk-Min-Length", "")
         if least.isascii() and least.isdigit() and len(least) < 16:
-            taken = ways(self._content.size, int(least))
+            taken = upload_methods(self._content.size, int(least))
             self._ways = [way for way in self._ways if way in taken]
 
     def _find_offset(self) -> None:
         """Ask for the registry's offset in the upload. An upload that the registry lost, or that is empty, is opened again."""
         assert self._url is not None
-        answer = self._client.ask_once(Call("GET", self._url, self._scopes))
+        answer = self._client.ask_once(OciRequest("GET", self._url, self._scopes))
         found = _RANGE.fullmatch(answer.headers.get("Range", ""))
         end = int(found[1]) if found and answer.status == 204 else 0
         if not 0 < end < self._content.size:  # "0-0" stands for one byte and for none
@@ -232,13 +232,13 @@ class Upload:
         begin, whole = self._offset, self._content.size
         headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
         answer = self._client.ask_once(
-            Call("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
+            OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
         )
         if answer.status == 404 or (answer.status == 416 and not first):
-            raise Broken(f"it lost its place in the upload{answer.said}")
+            raise AttemptFailed(f"it lost its place in the upload{answer.said}")
         if answer.status in NO_PATCH and ONE_PUT in self._ways:
             self._ways = self._ways[self._ways.index(ONE_PUT) :]
-            raise _NextWay
+            raise _NextMethod
         self._next_way(answer)
         if not 200 <= answer.status < 300:
             raise answer.error(f"PATCH of {end - begin} bytes of a blob of {whole}")
@@ -265,10 +265,10 @@ class Upload:
         digest = httpx.QueryParams({"digest": self._content.digest})
         query = b"&".join(filter(None, (self._url.query, str(digest).encode())))  # the rest as the registry wrote it
         answer = self._client.ask_once(
-            Call("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
+            OciRequest("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
         )
         if answer.status == 404:
-            raise Broken(f"it lost the upload{answer.said}")
+            raise AttemptFailed(f"it lost the upload{answer.said}")
         if size:
             self._next_way(answer)
         if 200 <= answer.status < 300:
@@ -277,16 +277,16 @@ class Upload:
             return  # another push has stored the same content at the same time, which some registries answer with an error
         if answer.status == 400 and self._ways[0] != ONE_PUT and ONE_PUT in self._ways:
             self._ways = self._ways[self._ways.index(ONE_PUT) :]  # its parts do not make up the content
-            raise _NextWay
+            raise _NextMethod
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
-    def _next_way(self, answer: Answer) -> None:
+    def _next_way(self, answer: OciResponse) -> None:
         """Raise _NextWay where a request was too large and there is another way."""
         if answer.status in TOO_LARGE and len(self._ways) > 1:
             self._ways = self._ways[1:]
-            raise _NextWay
+            raise _NextMethod
 
-    def _follow(self, answer: Answer) -> None:
+    def _follow(self, answer: OciResponse) -> None:
         """Go on where an answer says; without a Location where the upload is."""
         if "Location" in answer.headers:
             self._url = self._client.allowed(answer.location())
@@ -307,5 +307,5 @@ class Upload:
     def _cancel(self) -> None:
         """Have the registry forget the upload; it would do so by itself, later."""
         if self._url is not None:
-            with contextlib.suppress(Broken, RegistryError):
-                self._client.ask_once(Call("DELETE", self._url, self._scopes))
+            with contextlib.suppress(AttemptFailed, RegistryError):
+                self._client.ask_once(OciRequest("DELETE", self._url, self._scopes))

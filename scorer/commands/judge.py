@@ -23,19 +23,19 @@ from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
 from publisher.runtime.time_range import TimeWindow, seconds
 from scorer.evaluation.join_labels import labels_topic
 from scorer.rollout.canary_analysis import contestants
-from scorer.rollout.canary_analysis.analysis_report import Judgement, Margins
+from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, Margins
 from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
-from scorer.rollout.canary_analysis.analyzer import Watch, spans
-from scorer.rollout.canary_analysis.bake_time import Bake, Sight
-from scorer.rollout.canary_analysis.contestants import Named, Rivals
-from scorer.rollout.canary_analysis.verdict import Decision, Verdict, decide
+from scorer.rollout.canary_analysis.analyzer import CanaryAnalyzer, answer_spans
+from scorer.rollout.canary_analysis.bake_time import BakeClock, BakeConditions
+from scorer.rollout.canary_analysis.contestants import Contestants, ContestVersion
+from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict, decide
 from scorer.settings import Settings, load
 
 USUAL = Margins()
 LAST = "1h"
 LOOK_SECONDS = 1.0
 NOBODY = "no records of this time name a champion and a candidate"
-STYLES = {Decision.PROMOTE: "green", Decision.ROLL_BACK: "bold red", Decision.HOLD: "yellow"}
+STYLES = {CanaryDecision.PROMOTE: "green", CanaryDecision.ROLL_BACK: "bold red", CanaryDecision.HOLD: "yellow"}
 
 
 def judge(
@@ -72,21 +72,21 @@ def judge(
     if max_brier is not None:
         labels_topic(settings)
     window = time_window(start, end, last if last or start or end else LAST)
-    given = [None if wanted is None else contestants.named(settings, wanted) for wanted in (champion, candidate)]
+    given = [None if wanted is None else contestants.find_version(settings, wanted) for wanted in (champion, candidate)]
     stretch, rivals = _begun(settings, window, given, follow)
     if rivals is None:
         if as_json:
-            print_json({"verdict": Decision.HOLD, "why": [NOBODY], "rules": []})
+            print_json({"verdict": CanaryDecision.HOLD, "why": [NOBODY], "rules": []})
         talk.print(Text.assemble(("hold", "yellow"), f": {NOBODY}"))
         raise typer.Exit(FINDING)
     keep_tidy()
-    with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
+    with contextlib.closing(CanaryAnalyzer(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
         found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):
         print_data(as_json, found.to_dict(), lambda: analysis_tables(found.to_dict()))
     if not as_json:
         talk.print(said(found))
-    if found.verdict.decision is not Decision.PROMOTE:
+    if found.verdict.decision is not CanaryDecision.PROMOTE:
         raise typer.Exit(FINDING)
 
 
@@ -103,19 +103,19 @@ def _baking(bake: str | None, follow: bool) -> int:
 
 
 def _begun(
-    settings: Settings, window: TimeWindow, given: Sequence[Named | None], follow: bool
-) -> tuple[dict[Partition, Bounds], Rivals | None]:
+    settings: Settings, window: TimeWindow, given: Sequence[ContestVersion | None], follow: bool
+) -> tuple[dict[Partition, Bounds], Contestants | None]:
     """What is to be read, and the versions that it names; with `follow` as soon as it names two."""
     bus = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:
-        stretch = spans(bus, settings, window)
-        rivals = contestants.rivals(bus, settings, stretch, *given)
+        stretch = answer_spans(bus, settings, window)
+        rivals = contestants.find_contestants(bus, settings, stretch, *given)
         if rivals is not None or not follow:
             return stretch, rivals
         time.sleep(LOOK_SECONDS)
 
 
-def _judged(watch: Watch, rivals: Rivals, margins: Margins) -> Judgement:
+def _judged(watch: CanaryAnalyzer, rivals: Contestants, margins: Margins) -> AnalysisReport:
     """By everything that is there."""
     with talk.status("judging") as status:
         for left in watch.to_end():
@@ -123,13 +123,13 @@ def _judged(watch: Watch, rivals: Rivals, margins: Margins) -> Judgement:
     return watch.judged(rivals, _verdict(watch, margins))
 
 
-def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int, as_json: bool) -> Judgement:
+def _followed(watch: CanaryAnalyzer, rivals: Contestants, margins: Margins, bake_seconds: int, as_json: bool) -> AnalysisReport:
     """Look each second, and tell it, until there is a verdict."""
-    bake = Bake()
+    bake = BakeClock()
     with Live(console=talk, transient=True, auto_refresh=False) as live:
         while True:
             pace = watch.follow(LOOK_SECONDS)
-            sight = Sight(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
+            sight = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
             bake = bake.looked(time.time(), sight)
             verdict = _verdict(watch, margins, *bake.obstacles(bake_seconds, sight))
             found = watch.judged(rivals, verdict, pace.behind)
@@ -138,17 +138,17 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
                 sys.stdout.flush()
             elif live.console.is_terminal:
                 live.update(Group(analysis_tables(found.to_dict()), said(found)), refresh=True)
-            if verdict.decision is not Decision.HOLD:
+            if verdict.decision is not CanaryDecision.HOLD:
                 return found
 
 
-def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
+def _verdict(watch: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
     rules = margins.rules(decided=watch.tally.decided)
     cells = watch.cells(time.monotonic())
     return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(watch.sample)], reasons=watch.reasons())
 
 
-def said(found: Judgement) -> Text:
+def said(found: AnalysisReport) -> Text:
     """The verdict, and why."""
     verdict = found.verdict
     return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")

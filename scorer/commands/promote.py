@@ -33,7 +33,7 @@ from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set
 from scorer.models.registry_access import move_key, open_source
 from scorer.rollout import fleet_status
-from scorer.rollout.fleet_status import FLIPPED, WAITING, Verdict
+from scorer.rollout.fleet_status import FLIPPED, WAITING, MoveProgress
 from scorer.rollout.status_topic import StatusTopic, notify
 from scorer.settings import load
 
@@ -126,11 +126,11 @@ def _carry_out(
         raise typer.Exit(REFUSED if _refusals(verdict) else FINDING)
 
 
-def _told() -> Callable[[Verdict], None]:
+def _told() -> Callable[[MoveProgress], None]:
     """Says on stderr, once for each scorer, that it has flipped or refused."""
     told: set[tuple[str, str]] = set()
 
-    def changed(verdict: Verdict) -> None:
+    def changed(verdict: MoveProgress) -> None:
         for standing in verdict.scorers:
             if (standing.scorer, standing.outcome) not in told and standing.outcome != WAITING:
                 told.add((standing.scorer, standing.outcome))
@@ -140,11 +140,11 @@ def _told() -> Callable[[Verdict], None]:
     return changed
 
 
-def _refusals(verdict: Verdict) -> list[str]:
+def _refusals(verdict: MoveProgress) -> list[str]:
     return [f"{s.scorer}: {s.reason}" for s in verdict.scorers if s.outcome == fleet_status.REFUSED]
 
 
-def _line(verdict: Verdict, seconds: float) -> str:
+def _line(verdict: MoveProgress, seconds: float) -> str:
     scorers = len(verdict.scorers)
     if verdict.outcome == FLIPPED:
         partitions = sum(standing.partitions for standing in verdict.scorers)

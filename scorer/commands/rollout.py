@@ -15,8 +15,8 @@ from publisher.kafka.connection import connect
 from publisher.runtime.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
 from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
-from scorer.rollout.controller.decide import Next
-from scorer.rollout.controller.event_log import Ledger, Rollout
+from scorer.rollout.controller.decide import NextAction
+from scorer.rollout.controller.event_log import Rollout, RolloutLog
 from scorer.rollout.controller.log_records import Verb
 from scorer.rollout.controller.reproduce_verdict import Verification
 from scorer.rollout.controller.rollout_tables import rollout_document, rollout_tables, silence_warning
@@ -52,12 +52,12 @@ def start(
 def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = False) -> None:
     """Show a rollout: its steps, what it waits for, its rules, and its log."""
     settings = load(path, flags or []).settings
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         rollout = _found(ledger, name)
         print_data(as_json, rollout_document(rollout), lambda: rollout_tables(rollout, time.time()))
 
 
-def _found(ledger: Ledger, name: str | None) -> Rollout:
+def _found(ledger: RolloutLog, name: str | None) -> Rollout:
     """Raises Fatal (2) where there is none."""
     found = ledger.newest if name is None else ledger.rollouts.get(name)
     if found is None:
@@ -94,7 +94,7 @@ def abort(path: Config, flags: Set = None, reason: Reason = "") -> None:
 
 def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
     settings = load(path, flags or []).settings
-    with log_topic.reading(settings, writes=True) as ledger:
+    with log_topic.open_log(settings, writes=True) as ledger:
         rollout = _found(ledger, None)
     if rollout.outcome is not None:
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
@@ -115,7 +115,7 @@ def verify(
 ) -> None:
     """Make a decision again from the topics, bit for bit. Exit code 1 where it differs."""
     settings = load(path, flags or []).settings
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         rollout = _found(ledger, name)
     found = reproduce_verdict.verify(settings, rollout, seq)
     print_data(as_json, found.to_dict(), lambda: _verified(found))
@@ -149,14 +149,14 @@ def step(
     """Look once, and do what is to be done, as `run` does: for a CronJob. Exit code 3 where a `run` is there."""
     settings = load(path, flags or []).settings
     name = f"{settings.name}.rollout.step"
-    controller.check(settings, name)
+    controller.check_access(settings, name)
     asked = groups.ConsumerGroups(connect(settings.kafka, name), settings.kafka, "the broker", ANSWER_SECONDS)
     with answered("try again"):
         members = asked.members(settings.rollout_group)
     if members:
         raise Fatal(f"a controller runs: {', '.join(members)}", "leave it to that one", REFUSED)
     try:
-        found = controller.once(settings, path, flags or [], seconds)
+        found = controller.run_once(settings, path, flags or [], seconds)
     except Aborted as error:
         raise Fatal(f"another controller has taken over: {error}", "leave it to that one", REFUSED) from error
     if as_json:
@@ -165,5 +165,5 @@ def step(
         talk.print(_said(found), markup=False)
 
 
-def _said(found: Next | None) -> str:
+def _said(found: NextAction | None) -> str:
     return "no rollout runs" if found is None else f"{found.act}: {'; '.join(found.why)}"

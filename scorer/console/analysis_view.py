@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
-from scorer.rollout.canary_analysis.confidence_sequence import Interval
-from scorer.rollout.canary_analysis.verdict import FLIPS, Finding, Rule
+from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterval
+from scorer.rollout.canary_analysis.verdict import FLIPS, MetricResult, MetricRule
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
 SHORTEST, LONGEST = 1.5, 4.0  # range of a bar, in margins
@@ -57,7 +57,7 @@ class IntervalBar:
     margin) are x coordinates from 0 to WIDTH. `tone` is good, bad or wait.
     """
 
-    finding: Finding
+    finding: MetricResult
     tone: str
     label: str
     left: float
@@ -119,13 +119,15 @@ def analysis_view(document: dict[str, Any] | None) -> AnalysisView | None:
 
 
 def _bar(document: _Rule) -> IntervalBar:
-    infinite = Interval()
+    infinite = ConfidenceInterval()
     low, high = (
         infinite.low if document.low is None else document.low,
         infinite.high if document.high is None else document.high,
     )
-    rule = Rule(document.rule, document.margin, signed=document.rule != FLIPS)
-    finding = Finding(rule, Interval(document.estimate, low, high, document.pairs, document.cells), document.reason)
+    rule = MetricRule(document.rule, document.margin, signed=document.rule != FLIPS)
+    finding = MetricResult(
+        rule, ConfidenceInterval(document.estimate, low, high, document.pairs, document.cells), document.reason
+    )
     if finding.worse:
         tone, label = "bad", "beyond its margin"
     elif (missing := finding.lacking) is not None:

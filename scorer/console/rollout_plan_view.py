@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from scorer.console.analysis_view import AnalysisView, analysis_view
 from scorer.console.state import ConsoleState
 from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
-from scorer.rollout.controller.log_records import Entry, Kind, Outcome, Planned
-from scorer.rollout.controller.plan import Step
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome, PlannedMove
+from scorer.rollout.controller.plan import PlanStep
 
 ENTRIES = 50  # newest entries of the log
 WAITS = 10
@@ -154,30 +154,30 @@ def _share(state: ConsoleState, rollout: Rollout) -> CanarySample | None:
     return CanarySample(step.canary / 100, split.events, measured, split.answered)
 
 
-def _logged(rollout: Rollout, entry: Entry) -> LogEntryView:
+def _logged(rollout: Rollout, entry: LogEntry) -> LogEntryView:
     steps = rollout.plan.steps
-    step: Step | None = steps[entry.step] if 0 <= entry.step < len(steps) else None
-    revision = entry.revision if entry.kind in (Kind.STARTED, Kind.MOVED) else 0
+    step: PlanStep | None = steps[entry.step] if 0 <= entry.step < len(steps) else None
+    revision = entry.revision if entry.kind in (EntryKind.STARTED, EntryKind.MOVED) else 0
     return LogEntryView(
         entry.seq, entry.at_ms / 1_000, _event(rollout, entry), str(step) if step else "", entry.by, entry.why, revision
     )
 
 
-def _event(rollout: Rollout, entry: Entry) -> str:
+def _event(rollout: Rollout, entry: LogEntry) -> str:
     verdict = f", {entry.verdict}" if entry.verdict else ""
     match entry.kind:
-        case Kind.STARTED:
+        case EntryKind.STARTED:
             return f"started: candidate {rollout.rivals.candidate.version}, champion {rollout.rivals.champion.version}"
-        case Kind.COMPARED:
+        case EntryKind.COMPARED:
             return f"compared{verdict}"
-        case Kind.INTENDED if entry.move is not None:
+        case EntryKind.INTENDED if entry.move is not None:
             return f"to move to {_target(entry.move)}{verdict}"
-        case Kind.ENDED:
+        case EntryKind.ENDED:
             return f"ended: {entry.outcome or Outcome.OVERTAKEN}"
     return str(entry.kind)
 
 
-def _target(move: Planned) -> str:
+def _target(move: PlannedMove) -> str:
     if move.restores is not None:
         return f"revision {move.restores} (restored)"
     if move.canary is not None:

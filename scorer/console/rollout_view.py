@@ -9,7 +9,7 @@ from scorer.console.pagination import Page, page
 from scorer.console.records import VersionChange
 from scorer.console.scorer_fold import ScorerState
 from scorer.console.state import Channel, ConsoleState
-from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, Verdict
+from scorer.rollout.fleet_status import FLIPPED, REFUSED, WAITING, MoveProgress
 
 SQUARES = 600  # partitions that are drawn
 FLIPS = 12  # newest version changes that are listed
@@ -55,7 +55,7 @@ class ChannelView:
 
     channel: Channel | None
     move: ChannelMove | None
-    verdict: Verdict | None
+    verdict: MoveProgress | None
     counts: Counter[str]
     refusals: Sequence[tuple[str, str]]
     served: Sequence[ServedVersion]

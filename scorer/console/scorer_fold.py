@@ -78,12 +78,12 @@ class ScorerFold:
         recent = (h for h in self.last.values() if now - h.last_seen < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
-    def verdict(self, move: ChannelMove, now: float) -> fleet_status.Verdict:
+    def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
         """Return the state of a channel move over all partitions seen since the first call for this move."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()
-        fleet_status.widen(self._wanted, fleet_status.partitions(move, self.fleet, now))
-        return fleet_status.judge(move, self.fleet, self._wanted, now)
+        fleet_status.add_partitions(self._wanted, fleet_status.live_partitions(move, self.fleet, now))
+        return fleet_status.move_progress(move, self.fleet, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
         """Yield the lag of each owned partition, in records."""

@@ -24,7 +24,7 @@ from scorer.console.split_fold import SplitFold
 from scorer.console.throughput_fold import ThroughputFold
 from scorer.console.training.attestations import AttestationLibrary
 from scorer.dead_letters.headers import NO_REASON
-from scorer.rollout.controller.event_log import Ledger
+from scorer.rollout.controller.event_log import RolloutLog
 from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT_ACTIONS = 20
@@ -188,7 +188,7 @@ class ConsoleState:
     outputs: DecisionOutputsFold = field(default_factory=DecisionOutputsFold)
     labelled: LabelQualityFold = field(default_factory=LabelQualityFold)
     letters: DeadLetterFold = field(default_factory=DeadLetterFold)
-    rollouts: Ledger = field(default_factory=Ledger)
+    rollouts: RolloutLog = field(default_factory=RolloutLog)
     registry: RegistryView = field(default_factory=RegistryView)
     training: AttestationLibrary = field(default_factory=AttestationLibrary)
     source_errors: dict[str, SourceError] = field(default_factory=dict)

@@ -19,8 +19,8 @@ from scorer.demo.score_reader import now_ms
 from scorer.demo.summary import DemoSummary
 from scorer.demo.view import DemoView
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.log_records import Entry, Kind, Outcome
-from scorer.rollout.controller.log_topic import LedgerTopic
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome
+from scorer.rollout.controller.log_topic import RolloutLogTopic
 
 BAD = "2.1.0"
 SWAPPED = "dep_delay", "hour"
@@ -90,7 +90,7 @@ class _Rollouts(Demo):
         """Both rollouts; done when the second has ended."""
         self.wait_for("the first flights", lambda: self.seen() >= self.options.events // 5)
         began = now_ms()
-        with contextlib.closing(LedgerTopic(self.settings)) as topic:
+        with contextlib.closing(RolloutLogTopic(self.settings)) as topic:
             self.view.step(f"5. A rollout of {NEW}: compared, unseen, for 5 %, 25 % and all of the keys, judged at each step")
             self.rolled_out(topic, NEW, GOOD_PLAN)
             self.view.step(f"   And one of {BAD}, by somebody in a hurry")
@@ -101,7 +101,7 @@ class _Rollouts(Demo):
             self.view.say(f"{'the same' if found['same'] else found['differs']}, from {found['pairs']:,} pairs")
         return began
 
-    def rolled_out(self, topic: LedgerTopic, candidate: str, plan: dict[str, Any]) -> Entry | None:
+    def rolled_out(self, topic: RolloutLogTopic, candidate: str, plan: dict[str, Any]) -> LogEntry | None:
         """Start a rollout, and tell what is decided until it has ended; the decision that rolled it back, if one did."""
         path = self.shell.folder / f"plan-{candidate}.yaml"
         path.write_text(yaml.safe_dump(plan, sort_keys=False), encoding="utf-8")
@@ -117,7 +117,7 @@ class _Rollouts(Demo):
             rollout = topic.ledger.rollouts.get(name)
             if rollout is None:
                 return False
-            found = [entry for entry in rollout.log if entry.kind is not Kind.MOVED]
+            found = [entry for entry in rollout.log if entry.kind is not EntryKind.MOVED]
             for entry in found[told:]:
                 self.tell(rollout, entry)
             told = len(found)
@@ -128,14 +128,14 @@ class _Rollouts(Demo):
         self.outcomes[candidate] = str(rollout.outcome)
         return next((e for e in rollout.log if e.move is not None and e.move.restores is not None and e.judgement), None)
 
-    def tell(self, rollout: Rollout, entry: Entry) -> None:
+    def tell(self, rollout: Rollout, entry: LogEntry) -> None:
         """A decision, and what it rests on."""
-        if entry.kind is Kind.ENDED:
+        if entry.kind is EntryKind.ENDED:
             self.view.say(f"{rollout.rivals.candidate.version}: {entry.outcome}")
             return
-        if entry.kind is Kind.INTENDED and entry.move is not None and entry.move.restores is not None:
+        if entry.kind is EntryKind.INTENDED and entry.move is not None and entry.move.restores is not None:
             self.view.say(f"rolled back: {'; '.join(entry.why)}")
-        elif entry.kind is Kind.INTENDED and entry.outcome is None:
+        elif entry.kind is EntryKind.INTENDED and entry.outcome is None:
             self.view.say(f"on to {rollout.plan.steps[entry.step]}: {'; '.join(entry.why)}")
         else:
             self.view.say("; ".join(entry.why))

@@ -43,7 +43,7 @@ class NewestScorers(dict[str, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ScorerProgress:
     """One live scorer in a rollout: flipped, refused (with the reason) or waiting."""
 
     scorer: str
@@ -55,11 +55,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MoveProgress:
     """A rollout now. `outcome` is that of all scorers together; `missing` are partitions that a scorer had and none has."""
 
     outcome: str
-    scorers: tuple[Standing, ...]
+    scorers: tuple[ScorerProgress, ...]
     missing: tuple[Partition, ...] = ()
 
 
@@ -90,24 +90,24 @@ class Fleet:
         return any(r.shadow and r.state == "running" and now - at < STALE_SECONDS for r, at in self.last.values())
 
 
-def judge(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
+def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> MoveProgress:
     """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made. Scorers that
     follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and together they
     have every wanted partition. `refused`: each has decided, and one has refused."""
     standings = tuple(_standing(move, record) for record in fleet.live(now, move.channel))
-    missing = tuple(sorted(wanted - partitions(move, fleet, now)))
+    missing = tuple(sorted(wanted - live_partitions(move, fleet, now)))
     outcomes = {standing.outcome for standing in standings}
     if not standings or missing or WAITING in outcomes:
-        return Verdict(WAITING, standings, missing)
-    return Verdict(REFUSED if REFUSED in outcomes else FLIPPED, standings)
+        return MoveProgress(WAITING, standings, missing)
+    return MoveProgress(REFUSED if REFUSED in outcomes else FLIPPED, standings)
 
 
-def partitions(move: ChannelMove, fleet: Fleet, now: float) -> set[Partition]:
+def live_partitions(move: ChannelMove, fleet: Fleet, now: float) -> set[Partition]:
     """The partitions that the live scorers of the move's channel have now."""
     return {(p.topic, p.partition) for record in fleet.live(now, move.channel) for p in record.partitions}
 
 
-def widen(wanted: set[Partition], found: Iterable[Partition]) -> None:
+def add_partitions(wanted: set[Partition], found: Iterable[Partition]) -> None:
     """Add partitions that a live scorer has to those that are wanted, up to a limit that no real topic reaches."""
     for partition in found:
         if len(wanted) >= WANTED_PARTITIONS:
@@ -115,14 +115,14 @@ def widen(wanted: set[Partition], found: Iterable[Partition]) -> None:
         wanted.add(partition)
 
 
-def _standing(move: ChannelMove, record: ScorerStatus) -> Standing:
+def _standing(move: ChannelMove, record: ScorerStatus) -> ScorerProgress:
     serves, count = record.versions.get("champion"), len(record.partitions)
     version, revision = (serves.version, serves.revision) if serves else ("", 0)
     answering = {version.version for version in record.versions.values()} if revision >= move.revision else {version}
     wanted = [name for name in (move.to_version, *(role.version for role in move.roles)) if name not in answering]
     reason = next((record.refused[name] for name in wanted if name in record.refused), None)
     if reason is not None and record.aspired_revision >= move.revision >= revision:
-        return Standing(record.scorer, REFUSED, version, revision, count, reason)
+        return ScorerProgress(record.scorer, REFUSED, version, revision, count, reason)
     if revision >= move.revision:
-        return Standing(record.scorer, FLIPPED, version, revision, count)
-    return Standing(record.scorer, WAITING, version, revision, count)
+        return ScorerProgress(record.scorer, FLIPPED, version, revision, count)
+    return ScorerProgress(record.scorer, WAITING, version, revision, count)

@@ -9,7 +9,7 @@ from scorer.settings import Settings
 ANSWER_SECONDS = 10.0
 
 
-def tell(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
+def produce_one(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
     """Returns when the broker has it. Raises Fatal where it does not take it."""
     failed: list[KafkaError] = []
     timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}

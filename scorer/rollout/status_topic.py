@@ -16,8 +16,8 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.tail import Following
 from scorer.observability import status_record
 from scorer.rollout import fleet_status
-from scorer.rollout.fleet_status import Fleet, Verdict
-from scorer.rollout.produce_one import tell
+from scorer.rollout.fleet_status import Fleet, MoveProgress
+from scorer.rollout.produce_one import produce_one
 from scorer.settings import Settings
 
 POLL_SECONDS = 0.1
@@ -44,7 +44,7 @@ class StatusTopic:
     def close(self) -> None:
         self._following.close()
 
-    def follow(self, move: ChannelMove, seconds: float, changed: Callable[[Verdict], None]) -> Verdict:
+    def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
         """Until every scorer has flipped or refused, or the time is over; `changed` is called with each new verdict."""
         deadline, shown = time.time() + seconds, None
         while True:
@@ -55,15 +55,15 @@ class StatusTopic:
             if verdict.outcome != fleet_status.WAITING or time.time() >= deadline:
                 return verdict
 
-    def look(self, move: ChannelMove, seconds: float = 0.0) -> Verdict:
+    def look(self, move: ChannelMove, seconds: float = 0.0) -> MoveProgress:
         """Where the move stands, after what comes within so many seconds."""
         for message in self._following.news(seconds):
             self._fleet.hear(message.key(), message.value(), time.time())
         now = time.time()
         if self._wanted[0] != move.revision:
             self._wanted = move.revision, set()
-        fleet_status.widen(self._wanted[1], fleet_status.partitions(move, self._fleet, now))
-        return fleet_status.judge(move, self._fleet, self._wanted[1], now)
+        fleet_status.add_partitions(self._wanted[1], fleet_status.live_partitions(move, self._fleet, now))
+        return fleet_status.move_progress(move, self._fleet, self._wanted[1], now)
 
     def shadowed(self) -> bool:
         """Whether a shadow runs."""
@@ -80,4 +80,4 @@ def notify(settings: Settings, move: ChannelMove, repository: str) -> None:
     """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
     value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
     value |= {"digest": move.to_digest, "at": move.at}
-    tell(settings, settings.status_topic, status_record.notice_key(move.channel).encode(), msgspec.json.encode(value))
+    produce_one(settings, settings.status_topic, status_record.notice_key(move.channel).encode(), msgspec.json.encode(value))

@@ -47,7 +47,7 @@ from scorer.rescore import selection
 from scorer.rescore.job_progress import Progress
 from scorer.rollout.canary_analysis import answer_records as judged
 from scorer.rollout.controller import rollout_tables
-from scorer.rollout.controller.event_log import Ledger
+from scorer.rollout.controller.event_log import RolloutLog
 from scorer.scores import avro_record, protobuf_record
 from scorer.settings import load
 from scorer.settings.labels import LabelSettings
@@ -226,15 +226,15 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
     faults = judged.faults(values, rows, bytes)
     assert faults.keys() <= {1}
     readable = rows[~np.isin(rows, list(faults))]
-    lanes = judged.lanes(values, readable)
+    lanes = judged.group_by_partition(values, readable)
     assert sum(len(lane.rows) for lane in lanes.values()) == len(readable)
     for answer in judged.answers_at(values, readable):
         if isinstance(answer.score, int | float):
             float(answer.score)
-    with contextlib.suppress(judged.Unreadable):
+    with contextlib.suppress(judged.UnreadableAnswer):
         judged.answers_at(values, rows)
-    with contextlib.suppress(judged.Unreadable):
-        judged.lanes(values, rows)
+    with contextlib.suppress(judged.UnreadableAnswer):
+        judged.group_by_partition(values, rows)
 
 
 @hostile
@@ -281,7 +281,7 @@ def test_the_progress_of_a_job_is_read_or_refused(key: bytes | None, value: byte
     )
 )
 def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> None:
-    ledger = Ledger()
+    ledger = RolloutLog()
     ledger.hear(b"r1/0", ENTRY)
     for key, value in told_:
         ledger.hear(key, value)
@@ -346,7 +346,7 @@ def test_an_own_checkpoint_is_read_or_names_where_it_is(
 def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
     message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
     shown.dead_letter(message, headers)
-    judged.letter(headers)
+    judged.read_dead_letter(headers)
     orjson.loads(output_topics.dead_letter_line(message))
     with contextlib.suppress(Unfit):
         dead_letter_parser.read(message, NoIds(), 0)

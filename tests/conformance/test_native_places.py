@@ -13,8 +13,8 @@ from publisher.kafka.partitions import Partition
 from scorer.native.byte_columns import PADDING, Column, Texts
 from scorer.native.source_positions import UNCERTAIN_PLACE, places
 from scorer.rollout.canary_analysis import answer_records
-from scorer.rollout.canary_analysis.answer_records import Unreadable
-from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 from scorer.scores.record import RecordEncoder
 from tests.unit.scorer.decoding.formats import damaged
 
@@ -91,16 +91,16 @@ def packed(values: Sequence[bytes | None]) -> Texts:
 
 def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int], list[int]]] | tuple[int, str]:
     try:
-        found = answer_records.lanes(values, np.array(rows, np.int64))
-    except Unreadable as error:
+        found = answer_records.group_by_partition(values, np.array(rows, np.int64))
+    except UnreadableAnswer as error:
         return error.row, str(error)
     return {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in found.items()}
 
 
-def answers(values: Column, rows: Sequence[int]) -> list[Answer] | tuple[int, str]:
+def answers(values: Column, rows: Sequence[int]) -> list[VersionAnswer] | tuple[int, str]:
     try:
         return answer_records.answers_at(values, np.array(rows, np.int64))
-    except Unreadable as error:
+    except UnreadableAnswer as error:
         return error.row, str(error)
 
 

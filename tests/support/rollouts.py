@@ -4,7 +4,16 @@ from itertools import count
 from typing import Any
 
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.log_records import COMMAND, STATE, Command, Entry, Kind, Planned, State, Version
+from scorer.rollout.controller.log_records import (
+    COMMAND,
+    STATE,
+    EntryKind,
+    LogEntry,
+    LoggedVersion,
+    OperatorCommand,
+    PlannedMove,
+    RolloutStatus,
+)
 
 CONTROLLER = "m.rollout/0"
 PLAN = {
@@ -16,14 +25,16 @@ PLAN = {
         {"promote": True},
     ],
 }
-OLD, NEW = Version("sha256:" + "1" * 64, "1.0.0"), Version("sha256:" + "2" * 64, "2.0.0")
-Told = Entry | State | Command
+OLD, NEW = LoggedVersion("sha256:" + "1" * 64, "1.0.0"), LoggedVersion("sha256:" + "2" * 64, "2.0.0")
+Told = LogEntry | RolloutStatus | OperatorCommand
 _numbers = count()
 
 
 def record(told: Told) -> tuple[bytes, bytes]:
     """Its key and value in the topic of rollouts."""
-    last = told.seq if isinstance(told, Entry) else STATE if isinstance(told, State) else f"{COMMAND}/{next(_numbers)}"
+    last = (
+        told.seq if isinstance(told, LogEntry) else STATE if isinstance(told, RolloutStatus) else f"{COMMAND}/{next(_numbers)}"
+    )
     return f"r/{last}".encode(), log_records.encode(told)
 
 
@@ -48,31 +59,34 @@ def judgement(estimate: float = 0.001, low: float = -0.002, high: float = 0.004)
     }
 
 
-def started(now: float) -> Entry:
+def started(now: float) -> LogEntry:
     """A minute before `now` (Unix seconds)."""
     at_ms = int((now - 60) * 1_000)
-    return Entry("r", 0, Kind.STARTED, at_ms, "ann", why=["better"], plan=PLAN, champion=OLD, candidate=NEW, revision=1)
+    return LogEntry("r", 0, EntryKind.STARTED, at_ms, "ann", why=["better"], plan=PLAN, champion=OLD, candidate=NEW, revision=1)
 
 
-def entry(now: float, seq: int, kind: Kind, step: int, **changed: Any) -> Entry:
+def entry(now: float, seq: int, kind: EntryKind, step: int, **changed: Any) -> LogEntry:
     """Half a minute before `now`."""
-    return Entry("r", seq, kind, **{"at_ms": int((now - 30) * 1_000), "by": CONTROLLER, "step": step, **changed})
+    return LogEntry("r", seq, kind, **{"at_ms": int((now - 30) * 1_000), "by": CONTROLLER, "step": step, **changed})
 
 
-def in_canary(now: float) -> list[Entry]:
+def in_canary(now: float) -> list[LogEntry]:
     """From the start to the canary of 5 percent, at revision 3."""
-    shadow, canary = Planned(1, OLD.version, shadow=NEW.version, pairs=20), Planned(2, NEW.version, NEW.digest, canary=5)
+    shadow, canary = (
+        PlannedMove(1, OLD.version, shadow=NEW.version, pairs=20),
+        PlannedMove(2, NEW.version, NEW.digest, canary=5),
+    )
     why = ["every rule is within its margin"]
     return [
         started(now),
-        entry(now, 1, Kind.INTENDED, 0, move=shadow),
-        entry(now, 2, Kind.MOVED, 0, revision=2),
-        entry(now, 3, Kind.INTENDED, 1, move=canary, verdict="promote", why=why, judgement=judgement()),
-        entry(now, 4, Kind.MOVED, 1, revision=3),
+        entry(now, 1, EntryKind.INTENDED, 0, move=shadow),
+        entry(now, 2, EntryKind.MOVED, 0, revision=2),
+        entry(now, 3, EntryKind.INTENDED, 1, move=canary, verdict="promote", why=why, judgement=judgement()),
+        entry(now, 4, EntryKind.MOVED, 1, revision=3),
     ]
 
 
-def state(now: float, step: int, **changed: Any) -> State:
+def state(now: float, step: int, **changed: Any) -> RolloutStatus:
     """What the controller tells of a step at `now`."""
     facts: dict[str, Any] = {"baked": 300.0, "judgement": judgement(), "waits": ["flips: no pairs"]}
-    return State(**{"controller": CONTROLLER, "at_ms": int(now * 1_000), "step": step, **facts, **changed})
+    return RolloutStatus(**{"controller": CONTROLLER, "at_ms": int(now * 1_000), "step": step, **facts, **changed})

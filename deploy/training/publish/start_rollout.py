@@ -6,7 +6,7 @@ from publisher.errors import REFUSED, Fatal
 from scorer.models.registry_access import open_source
 from scorer.rollout.controller import log_topic, preconditions
 from scorer.rollout.controller import plan as plans
-from scorer.rollout.controller.event_log import Ledger
+from scorer.rollout.controller.event_log import RolloutLog
 from scorer.settings import Settings
 from training.publish.promote import Judged, Overtaken, judged_by, reason_of, standing
 
@@ -36,7 +36,7 @@ def begin_once(
         raise Fatal(told, "promote a first version; the next ones are rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
-    revision, rivals = preconditions.rivals(settings, wanted)
+    revision, rivals = preconditions.resolve_contestants(settings, wanted)
     if rivals.candidate.digest != digest:
         told = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
         raise Fatal(told, "somebody pushed other content under this version; see model-registry inspect", REFUSED)
@@ -52,11 +52,11 @@ def begin_once(
 
 def _own(settings: Settings, digest: str, run: str) -> str | None:
     """Return the rollout that this run has started. Raises Fatal."""
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         return of_run(ledger, digest, run)
 
 
-def of_run(ledger: Ledger, digest: str, run: str) -> str | None:
+def of_run(ledger: RolloutLog, digest: str, run: str) -> str | None:
     """Return the id of the rollout of this version that this run has started, or None."""
     found = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
     return next((rollout.id for rollout in found if rollout.log[0].why == [reason_of(run)]), None)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from publisher.kafka.partitions import Partition
-from scorer.rollout.canary_analysis.contestants import Rivals
-from scorer.rollout.canary_analysis.decision_sample import Sample
+from scorer.rollout.canary_analysis.contestants import Contestants
+from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
-from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
+from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, CanaryVerdict, MetricRule
 
 DROPPED = {
     "unsampled": "scores of events that the shadow did not score",
@@ -21,7 +21,7 @@ DROPPED = {
 MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
 
 
-class Stretch(NamedTuple):
+class ReadRange(NamedTuple):
     """Offsets of a partition, `start` inclusive and `end` exclusive, and how many committed records it had between them."""
 
     start: int
@@ -40,30 +40,30 @@ class Margins:
     psi: float = 0.2
     brier: float | None = None
 
-    def rules(self, *, decided: bool) -> list[Rule]:
+    def rules(self, *, decided: bool) -> list[MetricRule]:
         """`decided` False: the versions score, and decide nothing."""
-        found = [Rule(ERRORS, self.errors)]
+        found = [MetricRule(ERRORS, self.errors)]
         if decided:
-            found.append(Rule(FLIPS, self.flips, signed=False))
-        return found if self.brier is None else [*found, Rule(BRIER, self.brier)]
+            found.append(MetricRule(FLIPS, self.flips, signed=False))
+        return found if self.brier is None else [*found, MetricRule(BRIER, self.brier)]
 
-    def obstacles(self, sample: Sample) -> list[str]:
+    def obstacles(self, sample: DecisionSample) -> list[str]:
         """Why nothing may be promoted, whatever the rules say."""
         psi, _ = sample.drift()
         return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class AnalysisReport:
     """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `read`: the records that were
     taken in, by partition. `labelled` are the sums by label, which rest on offsets of their own; None: no rule asks for labels.
     `outputs` are the outputs that versions of several outputs decide on, by digest."""
 
-    rivals: Rivals
-    verdict: Verdict
-    sample: Sample
+    rivals: Contestants
+    verdict: CanaryVerdict
+    sample: DecisionSample
     dropped: Mapping[str, int]
-    read: Mapping[Partition, Stretch]
+    read: Mapping[Partition, ReadRange]
     behind: float | None = None
     labelled: LabelledSums | None = None
     outputs: Mapping[str, str | None] = field(default_factory=dict)

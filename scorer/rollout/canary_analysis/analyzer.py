@@ -16,15 +16,15 @@ from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import TimeWindow
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
 from scorer.models.registry_access import open_source
-from scorer.rollout.canary_analysis.analysis_report import Judgement, Stretch
-from scorer.rollout.canary_analysis.contestants import Rivals
+from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
+from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.canary_analysis.fetch import Batch, Taken
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
 from scorer.rollout.canary_analysis.paired_metrics import Contest
-from scorer.rollout.canary_analysis.topic_tail import Feed, Lag
-from scorer.rollout.canary_analysis.verdict import BRIER, Verdict
+from scorer.rollout.canary_analysis.topic_tail import ReadLag, TopicTail
+from scorer.rollout.canary_analysis.verdict import BRIER, CanaryVerdict
 from scorer.settings import Settings
 
 TAKE_SECONDS = 0.2
@@ -34,7 +34,7 @@ LABEL_SECONDS = 30.0
 LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
 
 
-def spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Partition, Bounds]:
+def answer_spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Partition, Bounds]:
     """What may hold answers of the window: of scores, dead letters and the shadow's. Raises Fatal (2) where a topic is not
     there."""
     try:
@@ -57,14 +57,14 @@ def spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Part
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class AnalyzerLag:
     """`behind` is how many seconds the judge is behind, `pair_age` how many seconds ago the newest pair was taken in."""
 
     behind: float
     pair_age: float | None
 
 
-class Watch:
+class CanaryAnalyzer:
     """Of one contest, from the starts of `stretch` on. Unreadable records are skipped. Raises Fatal: 2 if all are unreadable, 3
     and 4 as Feed does; RegistryError if scores have several outputs and the registry is unavailable. After an error it must be
     closed."""
@@ -101,9 +101,9 @@ class Watch:
         self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
         self._pairs.share_room(self._stops)
         now = time.monotonic()
-        self._lag, self._noted, self._settled, self._looked = Lag(now, self._stops), now, now, now
+        self._lag, self._noted, self._settled, self._looked = ReadLag(now, self._stops), now, now, now
         self._paired: float | None = None
-        self._feed = Feed(settings.kafka, f"{settings.name}.judge", self._starts)
+        self._feed = TopicTail(settings.kafka, f"{settings.name}.judge", self._starts)
         self.tally, self.sample = self._pairs.tally, self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
@@ -123,7 +123,7 @@ class Watch:
             yield sum(left.values())
         yield 0
 
-    def follow(self, seconds: float) -> Pace:
+    def follow(self, seconds: float) -> AnalyzerLag:
         """Read for so many seconds, also partitions that are added meanwhile; how far behind that leaves the judge."""
         until = time.monotonic() + seconds
         self._look()
@@ -135,7 +135,7 @@ class Watch:
             self._lag.note(now, self._bus.visible(self._stops))
             self._noted = now
         age = None if self._paired is None else now - self._paired
-        return Pace(self._lag.behind(now, self._feed.reached), age)
+        return AnalyzerLag(self._lag.behind(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
         """Return the sums by rule at `now`, in seconds of any clock.
@@ -163,13 +163,13 @@ class Watch:
         unknown = self._pairs.unknown
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums
 
-    def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
+    def judged(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
         """This verdict, with what it rests on."""
         reached, sums = self._feed.reached, self._sums
-        read = {at: Stretch(self._starts[at], end, self.records[at]) for at, end in reached.items()}
+        read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in reached.items()}
         if sums is not None:
-            read |= {at: Stretch(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
-        return Judgement(rivals, verdict, self.sample, self.dropped, read, behind, sums, self._pairs.outputs.names)
+            read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+        return AnalysisReport(rivals, verdict, self.sample, self.dropped, read, behind, sums, self._pairs.outputs.names)
 
     @property
     def dropped(self) -> dict[str, int]:

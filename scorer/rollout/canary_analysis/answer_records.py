@@ -23,9 +23,9 @@ from scorer.native.byte_columns import Column, Texts, some
 from scorer.native.librdkafka import bus
 from scorer.native.produce_records import Piece, constant, joined
 from scorer.native.source_positions import UNCERTAIN_PLACE, places
-from scorer.rollout.canary_analysis.paired_metrics import FAILED, Answer
+from scorer.rollout.canary_analysis.paired_metrics import FAILED, VersionAnswer
 
-Said = bytes | Answer
+RawAnswer = bytes | VersionAnswer
 """One answer as it was read: a record in JSON, or what a dead letter says."""
 Read = TypeVar("Read")
 Numbers = NDArray[np.int64]
@@ -33,19 +33,19 @@ LARGEST_OFFSET = 2**63 - 1
 NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of msgspec, many records in one call
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
+class AnswerSource(msgspec.Struct, frozen=True, gc=False):
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
     offset: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
     """A record, as far as its place is asked for."""
 
-    source: Source
+    source: AnswerSource
 
 
-class Unreadable(ValueError):
+class UnreadableAnswer(ValueError):
     """`row` is the first record that is no score, in what was handed in. The message says why."""
 
     def __init__(self, row: int, error: Exception) -> None:
@@ -53,14 +53,14 @@ class Unreadable(ValueError):
         self.row = row
 
 
-_places, _answers = DocumentDecoder(Placed), DocumentDecoder(Answer)
-_place_lines, _answer_lines = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
+_places, _answers = DocumentDecoder(PositionedRecord), DocumentDecoder(VersionAnswer)
+_place_lines, _answer_lines = msgspec.json.Decoder(PositionedRecord), msgspec.json.Decoder(VersionAnswer)
 """Decode many records in one call. If they reject one, or a score is not PLAIN, each is decoded by the reader of documents."""
 PLAIN = frozenset({float, str, bool, type(None)})
 """Types of scores, and of the elements of lists, that need no limits: no depth, and no integer of any size."""
 
 
-class Lane(NamedTuple):
+class PartitionRows(NamedTuple):
     """Records whose events stand in one partition: their rows, which ascend, (n,), and the offsets of the events, (n,)."""
 
     rows: Numbers
@@ -76,53 +76,53 @@ def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) ->
         try:
             found[row] = as_json(found[row] or b"null")
         except ValueError as error:
-            raise Unreadable(row, error) from error
+            raise UnreadableAnswer(row, error) from error
     return found
 
 
-def lanes(values: Column, rows: Numbers) -> dict[Partition, Lane]:
+def group_by_partition(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
     """The records of these rows, (n,), by the partition of their events. Most often there is but one. Raises Unreadable."""
     scanned = places(values, rows) if isinstance(values, Texts) else None
     if scanned is None:
         return _lanes(values, rows)
     firsts, offsets = scanned
-    found: dict[Partition, Lane] = {}
+    found: dict[Partition, PartitionRows] = {}
     for first in np.unique(firsts[firsts != UNCERTAIN_PLACE]).tolist():
         mine = np.flatnonzero(firsts == first)
         (source,) = _sources(values, rows[mine[:1]])
-        found[source.topic, source.partition] = Lane(rows[mine], offsets[mine])
+        found[source.topic, source.partition] = PartitionRows(rows[mine], offsets[mine])
     for lane, more in _lanes(values, rows[firsts == UNCERTAIN_PLACE]).items():
         found[lane] = _merged(found[lane], more) if lane in found else more
     return found
 
 
-def _lanes(values: Column, rows: Numbers) -> dict[Partition, Lane]:
+def _lanes(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
     found = defaultdict[Partition, list[tuple[int, int]]](list)
     for row, source in zip(rows.tolist(), _sources(values, rows), strict=True):
         found[source.topic, source.partition].append((row, source.offset))
-    return {lane: Lane(*np.array(each, np.int64).T) for lane, each in found.items()}
+    return {lane: PartitionRows(*np.array(each, np.int64).T) for lane, each in found.items()}
 
 
-def _merged(one: Lane, other: Lane) -> Lane:
+def _merged(one: PartitionRows, other: PartitionRows) -> PartitionRows:
     every, offsets = (np.concatenate(each) for each in zip(one, other, strict=True))
     order = np.argsort(every)
-    return Lane(every[order], offsets[order])
+    return PartitionRows(every[order], offsets[order])
 
 
-def _sources(values: Column, rows: Numbers) -> list[Source]:
+def _sources(values: Column, rows: Numbers) -> list[AnswerSource]:
     try:
         return [each.source for each in _read_places([value or b"null" for value in some(values, rows)])]
-    except Unreadable as error:
-        raise Unreadable(int(rows[error.row]), error) from error
+    except UnreadableAnswer as error:
+        raise UnreadableAnswer(int(rows[error.row]), error) from error
 
 
-def answers(said: Sequence[Said]) -> list[Answer]:
+def answers(said: Sequence[RawAnswer]) -> list[VersionAnswer]:
     """What was said, in full. Raises Unreadable where a record lacks a field."""
     read = iter(_read_answers([each for each in said if isinstance(each, bytes)]))
     return [next(read) if isinstance(each, bytes) else each for each in said]
 
 
-def answers_at(values: Column, rows: Numbers) -> list[Answer]:
+def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
     """The answers of these rows, (n,), which have their places, in full. Raises Unreadable, whose row is one of those n."""
     if isinstance(values, Texts) and (native := bus()) is not None:
         pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
@@ -147,14 +147,14 @@ def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> li
     return None
 
 
-def _read_answers(records: Sequence[bytes]) -> list[Answer]:
+def _read_answers(records: Sequence[bytes]) -> list[VersionAnswer]:
     found = _together(_answer_lines, records)
     if found is not None and all(_is_plain(each.score) for each in found):
         return found
     return [_one(_answers, row, record) for row, record in enumerate(records)]
 
 
-def _read_places(records: Sequence[bytes]) -> list[Placed]:
+def _read_places(records: Sequence[bytes]) -> list[PositionedRecord]:
     found = _together(_place_lines, records)
     return [_one(_places, row, record) for row, record in enumerate(records)] if found is None else found
 
@@ -163,7 +163,7 @@ def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
     except documents.UnreadableDocument as error:
-        raise Unreadable(row, error) from error
+        raise UnreadableAnswer(row, error) from error
 
 
 def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
@@ -179,7 +179,7 @@ def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> 
     return found
 
 
-def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | None:
+def read_dead_letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, VersionAnswer] | None:
     """Partition and offset of the event of a dead letter, and which version failed. None where its headers do not say."""
     said = dead_letters.facts(headers)
     try:
@@ -188,4 +188,4 @@ def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | 
         return None
     digest = said.get("model", "").partition("@")[2]
     fallback = said.get("reason") if said.get("arm") == CANARY else None
-    return (source.topic, source.partition), source.offset, Answer(digest, FAILED, fallback=fallback)
+    return (source.topic, source.partition), source.offset, VersionAnswer(digest, FAILED, fallback=fallback)

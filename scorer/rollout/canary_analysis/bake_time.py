@@ -12,7 +12,7 @@ QUIET_SECONDS = 30.0  # without a pair
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class BakeConditions:
     """What the judge sees at one look. `cut_over`, of so many `partitions`: those that the revision serves. `pair_age` is how
     many seconds ago the newest pair was taken in, None: there was none. `behind` is how many seconds the judge is behind."""
 
@@ -34,21 +34,21 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Bake:
+class BakeClock:
     """`baked` seconds so far. `seen` is the time of the last look in Unix seconds, None where the clock stood then."""
 
     baked: float = 0.0
     seen: float | None = None
 
-    def looked(self, now: float, sight: Sight, apart: float = BEHIND_SECONDS) -> "Bake":
+    def looked(self, now: float, sight: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
         """After a look at `now`. The time since the last look counts where the clock ran at both, and they are not so many
         seconds `apart`: a judge that did not look was behind."""
         if any(sight.obstacles()):
             return replace(self, seen=None)
         passed = 0.0 if self.seen is None else now - self.seen
-        return Bake(self.baked + passed if 0.0 <= passed < apart else self.baked, now)
+        return BakeClock(self.baked + passed if 0.0 <= passed < apart else self.baked, now)
 
-    def obstacles(self, wanted: float, sight: Sight) -> Iterator[str]:
+    def obstacles(self, wanted: float, sight: BakeConditions) -> Iterator[str]:
         """Why nothing may pass yet, where `wanted` seconds are asked for."""
         yield from sight.obstacles()
         if self.baked < wanted:

@@ -19,7 +19,7 @@ would have an interval without width after a handful of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ConfidenceInterval:
     """The mean difference is between `low` and `high`, by `pairs` in so many `cells`. Where nothing is known, `estimate` is
     None and the interval infinite."""
 
@@ -47,13 +47,13 @@ def variance(cells: Cells) -> float:
     return max(across, apart) + UNSEEN
 
 
-def interval(cells: Cells, alpha: float) -> Interval:
+def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
     """Of these cells; infinite where fewer than two have a pair, because nothing is known of their spread."""
     pairs, active = cells.pairs, cells.active
     if not pairs:
-        return Interval()
+        return ConfidenceInterval()
     estimate = float(cells.sums.sum()) / pairs
     if active < 2:
-        return Interval(estimate, pairs=pairs, cells=active)
+        return ConfidenceInterval(estimate, pairs=pairs, cells=active)
     width = boundary(variance(cells), alpha) / pairs
-    return Interval(estimate, estimate - width, estimate + width, pairs, active)
+    return ConfidenceInterval(estimate, estimate - width, estimate + width, pairs, active)

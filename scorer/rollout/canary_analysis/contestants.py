@@ -18,7 +18,7 @@ NEAR = 200  # newest offsets of each partition, in which versions are looked for
 DIGEST = "sha256:"
 
 
-class Named(NamedTuple):
+class ContestVersion(NamedTuple):
     """A version as records name it; `version` is empty where only its digest is known."""
 
     digest: str
@@ -28,26 +28,30 @@ class Named(NamedTuple):
         return f"{self.version}@{self.digest}" if self.version else self.digest
 
 
-class Rivals(NamedTuple):
-    champion: Named
-    candidate: Named
+class Contestants(NamedTuple):
+    champion: ContestVersion
+    candidate: ContestVersion
 
     @property
     def contest(self) -> Contest:
         return Contest(self.champion.digest, self.candidate.digest)
 
 
-def named(settings: Settings, wanted: str) -> Named:
+def find_version(settings: Settings, wanted: str) -> ContestVersion:
     """The version with this tag, or digest. Raises RegistryError where the registry has no such tag."""
     if wanted.startswith(DIGEST):
-        return Named(wanted)
+        return ContestVersion(wanted)
     found = channel.resolve(open_source(settings), wanted)
-    return Named(found.digest, found.version)
+    return ContestVersion(found.digest, found.version)
 
 
-def rivals(
-    bus: TopicReader, settings: Settings, stretch: Spans, champion: Named | None = None, candidate: Named | None = None
-) -> Rivals | None:
+def find_contestants(
+    bus: TopicReader,
+    settings: Settings,
+    stretch: Spans,
+    champion: ContestVersion | None = None,
+    candidate: ContestVersion | None = None,
+) -> Contestants | None:
     """The versions of the newest records in a stretch, where they are not given: the champion by the scores' role, the
     candidate by the shadow's answers, or as canary. None where no record tells. Raises Fatal (2) where both are one."""
     as_json = formats.as_json(settings)
@@ -62,16 +66,18 @@ def rivals(
         return None
     if candidate.digest == champion.digest:
         raise Fatal(f"{champion} is the champion and the candidate", "name two versions: --champion, --candidate", USAGE)
-    return Rivals(champion, candidate)
+    return Contestants(champion, candidate)
 
 
-def _newest(bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]) -> list[tuple[str, Named]]:
+def _newest(
+    bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
+) -> list[tuple[str, ContestVersion]]:
     """Roles and versions of a topic's newest records, the newest first. Records that do not read are left out."""
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }
     found = sorted(_records(bus, tails, as_json), key=lambda record: -record.event_ms)
-    return [(record.role, Named(record.digest, record.version)) for record in found]
+    return [(record.role, ContestVersion(record.digest, record.version)) for record in found]
 
 
 def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) -> Iterator[ScoreRecord]:

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from publisher.kafka.partitions import Partition
 from scorer.evaluation import drift
 from scorer.evaluation.score_pair_sample import PairSample
-from scorer.rollout.canary_analysis.paired_metrics import Differences
+from scorer.rollout.canary_analysis.paired_metrics import PairDifferences
 
 MOST = 20_000  # pairs of scores
 Drift = tuple[float | None, float | None]
 
 
-class Sample:
+class DecisionSample:
     """`flips` counts the decisions of all pairs, the champion's first; scores are compared on MOST pairs at most. The same
     pairs give the same figures, in any order."""
 
@@ -23,7 +23,7 @@ class Sample:
         self._pairs = PairSample(MOST)
         self._drift: Drift | None = None
 
-    def add(self, partition: Partition, offsets: NDArray[np.int64], found: Differences) -> None:
+    def add(self, partition: Partition, offsets: NDArray[np.int64], found: PairDifferences) -> None:
         """Take in pairs of a source partition, (n,); those that a version failed say nothing here."""
         for kind, count in found.counts():
             if kind is not None and kind.flip is not None:

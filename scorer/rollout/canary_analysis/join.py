@@ -20,16 +20,16 @@ Tickets = NDArray[np.int64]
 """A number for each record, by which somebody else has it."""
 
 
-class Side(IntEnum):
+class JoinSide(IntEnum):
     ANSWERED = 0  # scores and dead letters
     SHADOW = 1
 
     @property
-    def other(self) -> "Side":
-        return Side(1 - self)
+    def other(self) -> "JoinSide":
+        return JoinSide(1 - self)
 
 
-class Pairs(NamedTuple):
+class JoinedPairs(NamedTuple):
     """Both answers to the events at these offsets."""
 
     offsets: Offsets
@@ -37,12 +37,12 @@ class Pairs(NamedTuple):
     shadow: Tickets
 
 
-def joined(every: Sequence[Pairs]) -> Pairs:
+def concatenate(every: Sequence[JoinedPairs]) -> JoinedPairs:
     """One behind the other."""
-    return Pairs(*map(np.concatenate, zip(*every, strict=True)))
+    return JoinedPairs(*map(np.concatenate, zip(*every, strict=True)))
 
 
-class Dropped(NamedTuple):
+class DroppedCounts(NamedTuple):
     """Records without a partner. `unsampled`: the shadow did not score the event. `orphans`: the shadow did, and no answer was
     there, such as of events before the window. `crowded`: they waited while too many others did, or came after a partner
     that was dropped; which records these are depends on the pace of reading."""
@@ -52,7 +52,7 @@ class Dropped(NamedTuple):
     crowded: int
 
 
-class Waiting:
+class PendingRecords:
     """Records by rising offset."""
 
     def __init__(self) -> None:
@@ -91,11 +91,11 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionJoin:
     """What waits of one source partition, for each side. Offsets, -1 before the first: `passed` is the last of each side, late
     records left out, `seen` what that was when the side was last settled, and scores up to `closed` wait no more."""
 
-    waiting: tuple[Waiting, Waiting] = field(default_factory=lambda: (Waiting(), Waiting()))
+    waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
     passed: list[int] = field(default_factory=lambda: [-1, -1])
     seen: list[int] = field(default_factory=lambda: [-1, -1])
     closed: int = -1
@@ -108,12 +108,12 @@ class MergeJoin:
     def __init__(self, most: int, late: int) -> None:
         self.late = late
         self._most = most
-        self._lanes: dict[Partition, _Lane] = {}
+        self._lanes: dict[Partition, _PartitionJoin] = {}
         self._dropped: Counter[str] = Counter()
 
     @property
-    def dropped(self) -> Dropped:
-        return Dropped(*(self._dropped[name] for name in Dropped._fields))
+    def dropped(self) -> DroppedCounts:
+        return DroppedCounts(*(self._dropped[name] for name in DroppedCounts._fields))
 
     @property
     def waiting(self) -> int:
@@ -124,12 +124,14 @@ class MergeJoin:
         every = (each.records for lane in self._lanes.values() for each in lane.waiting)
         return np.concatenate([np.empty(0, np.int64), *every])
 
-    def held(self, side: Side, partition: Partition) -> int:
+    def held(self, side: JoinSide, partition: Partition) -> int:
         """How many records of one side of a source partition wait."""
         lane = self._lanes.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
-    def add(self, side: Side, partition: Partition, offsets: Offsets, records: Tickets, *, late: bool = False) -> Pairs:
+    def add(
+        self, side: JoinSide, partition: Partition, offsets: Offsets, records: Tickets, *, late: bool = False
+    ) -> JoinedPairs:
         """Take in records of a source partition, and return the pairs that they complete.
 
         Args:
@@ -139,38 +141,38 @@ class MergeJoin:
             records: their tickets, (n,).
             late: whether they are of another topic, so that records of earlier events may still come.
         """
-        lane = self._lanes.setdefault(partition, _Lane())
+        lane = self._lanes.setdefault(partition, _PartitionJoin())
         rows, theirs = lane.waiting[side.other].matched(offsets)
         alone = np.ones(len(offsets), np.bool_)
         alone[rows] = False
         closed = alone & (offsets <= lane.closed)
-        if side is Side.SHADOW:  # an answer that was passed may have been dropped as it waited for this one
-            closed &= offsets <= lane.passed[Side.ANSWERED]
-        self._dropped["unsampled" if side is Side.ANSWERED else "crowded"] += int(closed.sum())
+        if side is JoinSide.SHADOW:  # an answer that was passed may have been dropped as it waited for this one
+            closed &= offsets <= lane.passed[JoinSide.ANSWERED]
+        self._dropped["unsampled" if side is JoinSide.ANSWERED else "crowded"] += int(closed.sum())
         alone &= ~closed
         lane.waiting[side].add(offsets[alone], records[alone])
         if not late:
             lane.passed[side] = max(lane.passed[side], int(offsets.max(initial=-1)))
-        if side is Side.SHADOW:
+        if side is JoinSide.SHADOW:
             self._close(lane, lane.passed[side] - self.late)
         self._make_room()
         found, mine = offsets[rows], records[rows]
-        return Pairs(found, mine, theirs) if side is Side.ANSWERED else Pairs(found, theirs, mine)
+        return JoinedPairs(found, mine, theirs) if side is JoinSide.ANSWERED else JoinedPairs(found, theirs, mine)
 
-    def settle(self, side: Side) -> None:
+    def settle(self, side: JoinSide) -> None:
         """Drop the other side's records that this side had passed at the last call. Everything that this side had by then must
         be taken in between two calls, what failed too."""
         for lane in self._lanes.values():
-            if side is Side.SHADOW:
+            if side is JoinSide.SHADOW:
                 self._close(lane, lane.seen[side])
             else:
-                self._dropped["orphans"] += lane.waiting[Side.SHADOW].drop(lane.seen[side])
+                self._dropped["orphans"] += lane.waiting[JoinSide.SHADOW].drop(lane.seen[side])
             lane.seen[side] = lane.passed[side]
 
-    def _close(self, lane: _Lane, until: int) -> None:
+    def _close(self, lane: _PartitionJoin, until: int) -> None:
         if until > lane.closed:
             lane.closed = until
-            self._dropped["unsampled"] += lane.waiting[Side.ANSWERED].drop(until)
+            self._dropped["unsampled"] += lane.waiting[JoinSide.ANSWERED].drop(until)
 
     def _make_room(self) -> None:
         """Give up the older half of the fullest, while too many wait."""

@@ -17,7 +17,7 @@ from scorer.evaluation.class_names import BINARY, Names, known
 from scorer.evaluation.label_columns import Labels
 from scorer.evaluation.latest_by_id import Column, Newest, Rows, hashed
 from scorer.rollout.canary_analysis.key_strata import Cells
-from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 from scorer.settings import Settings
 
 
@@ -64,7 +64,7 @@ class LabelledPairs:
     def __len__(self) -> int:
         return sum(len(part["time"]) for part in self._parts)
 
-    def add(self, partition: Partition, pairs: Sequence[tuple[int, int, Answer, Answer]]) -> None:
+    def add(self, partition: Partition, pairs: Sequence[tuple[int, int, VersionAnswer, VersionAnswer]]) -> None:
         """Take in events of a source partition: offset, cell, the champion's answer and the candidate's. Both have scored."""
         offsets, cells, champion, candidate = zip(*pairs, strict=True) if pairs else ((), (), (), ())
         part: dict[str, Column] = {
@@ -152,7 +152,7 @@ def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
     return part if chosen.all() else {name: column[chosen] for name, column in part.items()}
 
 
-def _probabilities(answers: Sequence[Answer]) -> NDArray[np.float64]:
+def _probabilities(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
     """Those of the second class; NaN where a score is none."""
     return np.array([_probability(answer.score) for answer in answers], np.float64)
 

@@ -16,14 +16,14 @@ from publisher.runtime.time_range import ALWAYS, TimeWindow
 from scorer.evaluation.decision_output import UNKNOWN, DecidedOutputs
 from scorer.native.byte_columns import Column, some
 from scorer.rollout.canary_analysis import answer_records
-from scorer.rollout.canary_analysis.answer_records import Unreadable
-from scorer.rollout.canary_analysis.decision_sample import Sample
+from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
+from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.canary_analysis.fetch import Batch, Taken
-from scorer.rollout.canary_analysis.join import MergeJoin, Pairs, Side, joined
+from scorer.rollout.canary_analysis.join import JoinedPairs, JoinSide, MergeJoin, concatenate
 from scorer.rollout.canary_analysis.key_strata import cell
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
-from scorer.rollout.canary_analysis.paired_metrics import Answer, Comparer, Contest, Tally
-from scorer.rollout.canary_analysis.pending_answers import Shelf, Told
+from scorer.rollout.canary_analysis.paired_metrics import Contest, PairComparer, PairedSums, VersionAnswer
+from scorer.rollout.canary_analysis.pending_answers import KeyedAnswer, PendingAnswers
 from scorer.scores import formats
 from scorer.settings import Settings
 
@@ -54,15 +54,15 @@ class PairSums:
             labels: whether pairs are kept for labels.
         """
         self._settings, self._window = settings, window
-        self._comparer = Comparer(contest)
+        self._comparer = PairComparer(contest)
         self._as_json = formats.as_json(settings)
-        self._join, self._shelf = MergeJoin(MOST, 0), Shelf()
+        self._join, self._shelf = MergeJoin(MOST, 0), PendingAnswers()
         self._most_held = 0
         self._lanes: dict[Partition, set[Partition]] = {}
         self._skipped, self._read_any = SkippedRecords(log), False
-        self._ends: dict[Side, Offsets] = {}
+        self._ends: dict[JoinSide, Offsets] = {}
         self.outputs = outputs
-        self.tally, self.sample = Tally(), Sample()
+        self.tally, self.sample = PairedSums(), DecisionSample()
         self.labelled = LabelledPairs(settings.labels.max_events) if labels else None
         self.slow: set[Partition] = set()
         """Partitions whose answers are far ahead of the other side's: they are to be held back."""
@@ -109,7 +109,7 @@ class PairSums:
             reached: the offset behind the last record that was taken in, by partition.
             ends: the offsets behind the last records that are written now, open transactions included.
         """
-        for side in Side:
+        for side in JoinSide:
             noted = self._ends.get(side, {})
             if all(reached.get(at, 0) >= end for at, end in noted.items() if at not in self.slow):
                 self._join.settle(side)
@@ -130,8 +130,8 @@ class PairSums:
         other = self._side(partition).other
         return any(self._join.held(other, lane) for lane in self._lanes.get(partition, ()))
 
-    def _side(self, partition: Partition) -> Side:
-        return Side.SHADOW if partition[0] == self._settings.shadow_topic else Side.ANSWERED
+    def _side(self, partition: Partition) -> JoinSide:
+        return JoinSide.SHADOW if partition[0] == self._settings.shadow_topic else JoinSide.ANSWERED
 
     def _records(self, taken: Taken, batches: Sequence[Batch]) -> None:
         values, lanes = taken.values, []
@@ -139,13 +139,13 @@ class PairSums:
             rows = batch.rows
             try:
                 values = answer_records.in_json(values, rows, self._as_json)
-                lanes.append(answer_records.lanes(values, rows))
-            except Unreadable:
+                lanes.append(answer_records.group_by_partition(values, rows))
+            except UnreadableAnswer:
                 rows = self._readable(values, batch)
                 values = answer_records.in_json(values, rows, self._as_json)
-                lanes.append(answer_records.lanes(values, rows))
+                lanes.append(answer_records.group_by_partition(values, rows))
             self._read_any |= len(rows) > 0
-        first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, Pairs]]()
+        first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, JoinedPairs]]()
         for batch, found in zip(batches, lanes, strict=True):
             side = self._side(batch.partition)
             self._lanes.setdefault(batch.partition, set()).update(found)
@@ -166,14 +166,14 @@ class PairSums:
             raise Fatal(f"{unreadable:,} records of {topic}[{partition}] and others are read, and none is a score", HINT, USAGE)
         return rows
 
-    def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: Pairs) -> NDArray[np.bool_]:
+    def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:
         """Tell which pairs have two readable answers, (n,). The others are counted and named."""
         found = np.ones(len(pairs.offsets), np.bool_)
         for row in range(len(found)):
             try:
                 self._shelf.answers(pairs.answered[row : row + 1])
                 self._shelf.answers(pairs.shadow[row : row + 1])
-            except Unreadable as error:
+            except UnreadableAnswer as error:
                 found[row] = False
                 topic, partition = lanes[of[row]]
                 told = f"an answer to {topic}[{partition}]@{pairs.offsets[row]}: {error}"
@@ -182,38 +182,40 @@ class PairSums:
 
     def _letters(self, taken: Taken, batch: Batch) -> None:
         for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
-            if (letter := answer_records.letter(headers or [])) is not None:
+            if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
-                ticket = self._shelf.put_one(Told(answer, key))
-                self._pairs([(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))])
+                ticket = self._shelf.put_one(KeyedAnswer(answer, key))
+                self._pairs(
+                    [(lane, self._join.add(JoinSide.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))]
+                )
 
-    def _pairs(self, found: Sequence[tuple[Partition, Pairs]]) -> None:
+    def _pairs(self, found: Sequence[tuple[Partition, JoinedPairs]]) -> None:
         """Count the pairs of several source partitions."""
         found = [(lane, pairs) for lane, pairs in found if len(pairs.offsets)]
         if not found:
             return
-        lanes, pairs = [lane for lane, _ in found], joined([pairs for _, pairs in found])
+        lanes, pairs = [lane for lane, _ in found], concatenate([pairs for _, pairs in found])
         of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in found])
         try:
             answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
-        except Unreadable:
+        except UnreadableAnswer:
             readable = self._readable_pairs(of, lanes, pairs)
-            of, pairs = of[readable], Pairs(*(column[readable] for column in pairs))
+            of, pairs = of[readable], JoinedPairs(*(column[readable] for column in pairs))
             answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         if self._window != ALWAYS:
             inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
-                of, pairs = of[inside], Pairs(*(column[inside] for column in pairs))
+                of, pairs = of[inside], JoinedPairs(*(column[inside] for column in pairs))
         self._count(lanes, of, pairs, self.outputs.answers(answered), self.outputs.answers(shadow))
 
     def _count(
         self,
         lanes: Sequence[Partition],
         of: NDArray[np.intp],
-        pairs: Pairs,
-        answered: Sequence[Answer],
-        shadow: Sequence[Answer],
+        pairs: JoinedPairs,
+        answered: Sequence[VersionAnswer],
+        shadow: Sequence[VersionAnswer],
     ) -> None:
         """Count pairs of the window. `of` says which source partition each is of."""
         found, keys = self._comparer.differences(answered, shadow), self._shelf.hashes(pairs.answered)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scorer.native.byte_columns import Column, nulls, part, some
 from scorer.native.xxhash import xxh64
 from scorer.rollout.canary_analysis import answer_records
-from scorer.rollout.canary_analysis.answer_records import Said, Unreadable
-from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.rollout.canary_analysis.answer_records import RawAnswer, UnreadableAnswer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
 MOST_BYTES = 12 << 20  # of what was taken together and is kept whole
 ROW_BITS = 32
@@ -20,10 +20,10 @@ Tickets = NDArray[np.int64]
 Read = TypeVar("Read")
 
 
-class Told(NamedTuple):
+class KeyedAnswer(NamedTuple):
     """An answer, and the key of its event."""
 
-    said: Said
+    said: RawAnswer
     key: bytes | None
 
 
@@ -33,13 +33,13 @@ class _Block(NamedTuple):
     size: int
 
 
-class Shelf:
+class PendingAnswers:
     """What was taken together is kept whole while any of it waits; of the oldest only what waits is kept, where that is too
     much."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
-        self._single: dict[int, Told] = {}
+        self._single: dict[int, KeyedAnswer] = {}
         self._cleared = self._next = 0
 
     def put(self, values: Column, keys: Column, size: int) -> int:
@@ -48,13 +48,13 @@ class Shelf:
         self._blocks[ticket >> ROW_BITS] = _Block(values, keys, size)
         return ticket
 
-    def put_one(self, told: Told) -> int:
+    def put_one(self, told: KeyedAnswer) -> int:
         """The ticket of an answer."""
         ticket = self._ticket()
         self._single[ticket] = told
         return ticket
 
-    def answers(self, tickets: Tickets) -> list[Answer]:
+    def answers(self, tickets: Tickets) -> list[VersionAnswer]:
         """The answers with these tickets, (n,), in full. Raises Unreadable, whose row is one of those n."""
         return self._gathered(tickets, self._answers)
 
@@ -89,11 +89,11 @@ class Shelf:
             rows = np.flatnonzero(numbers == number)
             try:
                 found |= zip(rows.tolist(), read(number, tickets[rows]), strict=True)
-            except Unreadable as error:
-                raise Unreadable(int(rows[error.row]), error) from error
+            except UnreadableAnswer as error:
+                raise UnreadableAnswer(int(rows[error.row]), error) from error
         return [found[row] for row in range(len(tickets))]
 
-    def _answers(self, number: int, tickets: Tickets) -> list[Answer]:
+    def _answers(self, number: int, tickets: Tickets) -> list[VersionAnswer]:
         if (block := self._blocks.get(number)) is None:
             return answer_records.answers([self._single[ticket].said for ticket in tickets.tolist()])
         return answer_records.answers_at(block.values, tickets & ROWS)
@@ -106,9 +106,9 @@ class Shelf:
             hashes[row] = None
         return hashes
 
-    def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, Told]]:
+    def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
         """A block's rows, as single answers."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
-        told = map(Told, (value or b"null" for value in some(values, rows)), some(keys, rows))
+        told = map(KeyedAnswer, (value or b"null" for value in some(values, rows)), some(keys, rows))
         return zip(tickets.tolist(), told, strict=True)

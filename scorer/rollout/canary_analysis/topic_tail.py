@@ -20,7 +20,7 @@ CALL_BYTES = 16 << 20  # of records that one call takes, as large as those of th
 QUEUE_KIBIBYTES = 8_192  # fetched ahead
 
 
-class Feed:
+class TopicTail:
     """`reached` has the offset behind the last record, or transaction marker, of each partition that was read. Everything
     raises Fatal: 3 where the broker refuses, 4 where it does not answer."""
 
@@ -83,7 +83,7 @@ class Feed:
         raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", hint, REFUSED)
 
 
-class Lag:
+class ReadLag:
     """How far a reader is behind, in time: the ends are noted now and then, and passed later."""
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from scorer.rollout.canary_analysis.confidence_sequence import Interval, interval
+from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterval, interval
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 ERRORS, FLIPS, BRIER = "errors", "flips", "brier"
@@ -19,14 +19,14 @@ MIN_PAIRS, MIN_CELLS = 3_000, 400
 """What a pass needs. With less, a model exactly at its margin passes too often: the interval is right for many pairs only."""
 
 
-class Decision(StrEnum):
+class CanaryDecision(StrEnum):
     PROMOTE = "promote"
     ROLL_BACK = "roll back"
     HOLD = "hold"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MetricRule:
     """`margin`: by how much the candidate may be worse. `signed`: whether a difference can also favour the candidate. Flips
     never do: any noise makes their mean larger than 0."""
 
@@ -36,11 +36,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MetricResult:
     """What one rule comes to. `reason` is why it has no pairs, where that is known."""
 
-    rule: Rule
-    found: Interval
+    rule: MetricRule
+    found: ConfidenceInterval
     reason: str = ""
 
     @property
@@ -73,41 +73,41 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CanaryVerdict:
     """`why` has a line for each reason: of a rollback the rules that are broken, of a hold what is missing."""
 
-    decision: Decision
+    decision: CanaryDecision
     why: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[MetricResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {"verdict": self.decision, "why": list(self.why), "rules": [each.to_dict() for each in self.findings]}
 
 
 def decide(
-    rules: Sequence[Rule],
+    rules: Sequence[MetricRule],
     cells: Mapping[str, Cells],
     *,
     steps: int = 1,
     obstacles: Sequence[str] = (),
     reasons: Mapping[str, str] = MappingProxyType({}),
     alpha: float = ALPHA,
-) -> Verdict:
+) -> CanaryVerdict:
     """The verdict by the cells of each rule, by name. `steps`: how often a rollout asks anew. `obstacles`: why nothing may pass
     now whatever the rules say; they keep nothing from being rolled back. `reasons`: why a rule has no pairs, by name."""
     share = alpha / max(1, len(rules) * steps)
     findings = tuple(
-        Finding(rule, interval(cells.get(rule.name, Cells()), share), reasons.get(rule.name, "")) for rule in rules
+        MetricResult(rule, interval(cells.get(rule.name, Cells()), share), reasons.get(rule.name, "")) for rule in rules
     )
     if broken := tuple(_broken(findings)):
-        return Verdict(Decision.ROLL_BACK, broken, findings)
+        return CanaryVerdict(CanaryDecision.ROLL_BACK, broken, findings)
     missing = (*obstacles, *(each.lacking for each in findings if each.lacking is not None))
     if missing or not rules:
-        return Verdict(Decision.HOLD, missing or ("no rules",), findings)
-    return Verdict(Decision.PROMOTE, ("every rule is within its margin",), findings)
+        return CanaryVerdict(CanaryDecision.HOLD, missing or ("no rules",), findings)
+    return CanaryVerdict(CanaryDecision.PROMOTE, ("every rule is within its margin",), findings)
 
 
-def _broken(findings: Sequence[Finding]) -> Iterator[str]:
+def _broken(findings: Sequence[MetricResult]) -> Iterator[str]:
     for each in findings:
         if each.worse:
             found = each.found

@@ -10,15 +10,14 @@ from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import ALWAYS
-from scorer.rollout.canary_analysis.analyzer import Pace, Watch
-from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, Bake, Sight
+from scorer.rollout.canary_analysis.analyzer import AnalyzerLag, CanaryAnalyzer
+from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import Cells
-from scorer.rollout.canary_analysis.paired_metrics import Tally
-from scorer.rollout.canary_analysis.verdict import Verdict, decide
+from scorer.rollout.canary_analysis.paired_metrics import PairedSums
+from scorer.rollout.canary_analysis.verdict import CanaryVerdict, decide
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.plan import Plan, Step
-from scorer.rollout.fleet_status import FLIPPED
-from scorer.rollout.fleet_status import Verdict as Rolled
+from scorer.rollout.controller.plan import PlanStep, RolloutPlan
+from scorer.rollout.fleet_status import FLIPPED, MoveProgress
 from scorer.settings import Settings
 
 END_SECONDS = 300.0  # one look may read for so long, where it reads to the end
@@ -26,13 +25,13 @@ APART_SECONDS = 3_700.0  # looks that read to the end miss nothing: between two 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AnalysisSnapshot:
     """What one look came to. `obstacles` keep the candidate from passing, `judgement` is the verdict with all it rests on, as a
     document."""
 
-    verdict: Verdict
-    bake: Bake
-    pace: Pace
+    verdict: CanaryVerdict
+    bake: BakeClock
+    pace: AnalyzerLag
     obstacles: tuple[str, ...]
     judgement: dict[str, Any]
 
@@ -41,7 +40,7 @@ class Look:
         return frozenset(each.rule.name for each in self.verdict.findings if each.lacking is not None)
 
 
-class Judging:
+class StepAnalyzer:
     """Of one rollout after the other, each step anew: it reads from where the step's answers begin."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
@@ -50,8 +49,8 @@ class Judging:
         self._to_end = to_end
         self._bus = TopicReader(settings.kafka, f"{settings.name}.rollout")
         self._step: tuple[str, int] | None = None
-        self._watch: Watch | None = None
-        self._bake = Bake()
+        self._watch: CanaryAnalyzer | None = None
+        self._bake = BakeClock()
         self._partitions = 0
 
     def ends(self) -> Offsets:
@@ -59,7 +58,9 @@ class Judging:
         topics = [self._settings.output.topic, self._settings.dead_letter.topic, self._settings.shadow_topic]
         return self._bus.visible(self._bus.partitions(topics))
 
-    def look(self, rollout: Rollout, step: Step, rolled: Rolled | None, seconds: float, *, shadowed: bool = True) -> Look:
+    def look(
+        self, rollout: Rollout, step: PlanStep, rolled: MoveProgress | None, seconds: float, *, shadowed: bool = True
+    ) -> AnalysisSnapshot:
         """At the step, for so many seconds. `rolled` is how far scorers have come with its move; None: nobody knows.
         `shadowed`: whether a shadow runs."""
         watch = self._of(rollout)
@@ -69,21 +70,21 @@ class Judging:
             self.close()  # answers were taken that are in no sum: the next look reads from the beginning
             raise
         served = [] if rolled is None else [each.partitions for each in rolled.scorers if each.outcome == FLIPPED]
-        sight = Sight(sum(served), self._partitions, pace.pair_age, pace.behind)
+        sight = BakeConditions(sum(served), self._partitions, pace.pair_age, pace.behind)
         self._bake = self._bake.looked(time.time(), sight, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
         alone = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
         obstacles = (*alone, *self._bake.obstacles(step.seconds, sight), *margins.obstacles(watch.sample))
-        found = judged(rollout.plan, watch, obstacles)
+        found = evaluate(rollout.plan, watch, obstacles)
         told = watch.judged(rollout.rivals, found, pace.behind).to_dict()
-        return Look(found, self._bake, pace, obstacles, told)
+        return AnalysisSnapshot(found, self._bake, pace, obstacles, told)
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()
         self._watch = self._step = None
 
-    def _read(self, watch: Watch, seconds: float) -> Pace:
+    def _read(self, watch: CanaryAnalyzer, seconds: float) -> AnalyzerLag:
         if self._to_end:
             pace, until = watch.follow(seconds), time.monotonic() + END_SECONDS
             while pace.behind > 2 * seconds and time.monotonic() < until:
@@ -91,16 +92,16 @@ class Judging:
             return pace
         return watch.follow(seconds)
 
-    def _of(self, rollout: Rollout) -> Watch:
+    def _of(self, rollout: Rollout) -> CanaryAnalyzer:
         if self._watch is not None and self._step == (rollout.id, rollout.step):
             return self._watch
         self.close()
         self._partitions = len(self._bus.partitions(self._settings.input.topics))
         state = rollout.state
-        self._bake = Bake() if state is None or state.step != rollout.step else Bake(state.baked, state.seen)
+        self._bake = BakeClock() if state is None or state.step != rollout.step else BakeClock(state.baked, state.seen)
         stretch = self._stretch(rollout.starts)
         labels = rollout.plan.rules.brier is not None
-        self._watch = Watch(self._settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels)
+        self._watch = CanaryAnalyzer(self._settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels)
         self._step = rollout.id, rollout.step
         return self._watch
 
@@ -110,14 +111,14 @@ class Judging:
         return {at: Bounds(min(max(low, starts.get(at, low)), high), high) for at, (low, high) in spans.items()}
 
 
-def judged(plan: Plan, watch: Watch, obstacles: Sequence[str]) -> Verdict:
+def evaluate(plan: RolloutPlan, watch: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
     """By the rules of the plan, whose steps share the chance of an error."""
-    return verdict(plan, watch.tally, watch.cells(time.monotonic()), watch.reasons(), obstacles)
+    return evaluate_sums(plan, watch.tally, watch.cells(time.monotonic()), watch.reasons(), obstacles)
 
 
-def verdict(
-    plan: Plan, tally: Tally, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
-) -> Verdict:
+def evaluate_sums(
+    plan: RolloutPlan, tally: PairedSums, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
+) -> CanaryVerdict:
     """Decide by the rules of the plan. Pure.
 
     Args:

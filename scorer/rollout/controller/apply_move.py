@@ -14,19 +14,19 @@ from model_registry.oci import digests
 from model_registry.signing.keys import PrivateKey
 from model_registry.stores.base import Store
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.log_records import Entry, Planned
+from scorer.rollout.controller.log_records import LogEntry, PlannedMove
 
 
-class Overtaken(Exception):
+class MoveOvertaken(Exception):
     """Somebody else has moved the channel meanwhile."""
 
 
-def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None = None) -> ChannelMove:
+def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | None = None) -> ChannelMove:
     """The move of the channel `name` that an entry intended, made now, and signed with a key, or found made.
 
     Raises Overtaken, RegistryError.
     """
-    planned = intended.move or Planned(0)
+    planned = intended.move or PlannedMove(0)
     evidence = log_records.encode(intended)
     moves = channel.history(store, name, planned.expects)
     current = channel.resolve(store, name).revision
@@ -34,18 +34,18 @@ def carry_out(store: Store, name: str, intended: Entry, key: PrivateKey | None =
         if move.evidence == digests.from_bytes(evidence) and move.revision == current:
             return move
     if current != planned.expects:
-        raise Overtaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
+        raise MoveOvertaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
     newest = max((move.revision for move in moves), default=planned.expects)  # one that was broken off has left its entry
     try:
         return _make(store, name, intended, planned, evidence, newest, key)
     except RegistryError:
         if channel.resolve(store, name).revision != current:
-            return carry_out(store, name, intended, key)
+            return apply_move(store, name, intended, key)
         raise
 
 
 def _make(
-    store: Store, name: str, intended: Entry, planned: Planned, evidence: bytes, revision: int, key: PrivateKey | None
+    store: Store, name: str, intended: LogEntry, planned: PlannedMove, evidence: bytes, revision: int, key: PrivateKey | None
 ) -> ChannelMove:
     request = MoveRequest(
         actor=f"rollout {intended.rollout}",

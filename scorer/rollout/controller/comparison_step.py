@@ -12,21 +12,21 @@ import orjson
 
 from publisher.errors import FINDING, REFUSED
 from publisher.runtime.time_range import UNITS
-from scorer.rollout.canary_analysis.verdict import Decision
-from scorer.rollout.controller.plan import Plan
+from scorer.rollout.canary_analysis.verdict import CanaryDecision
+from scorer.rollout.controller.plan import RolloutPlan
 
 AGAIN_SECONDS = 30.0
 STOP_SECONDS = 10.0
 KILLS = 2  # a candidate that ends the process so often is rejected
 
 
-def duration(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """As people write it: 30d, 90m."""
     unit, size = next((unit, size) for unit, size in sorted(UNITS.items(), key=lambda each: -each[1]) if seconds % size == 0)
     return f"{seconds // size}{unit}"
 
 
-class Comparing:
+class ComparisonProcess:
     """`waits` says what is to be waited for. `config` and `flags` are those of the command that runs this."""
 
     def __init__(self, config: Path, flags: Sequence[str]) -> None:
@@ -38,7 +38,7 @@ class Comparing:
         self._again_at = 0.0
         self.waits = "compare runs"
 
-    def look(self, rollout: str, plan: Plan, digest: str) -> tuple[Decision, str, dict[str, Any]] | None:
+    def look(self, rollout: str, plan: RolloutPlan, digest: str) -> tuple[CanaryDecision, str, dict[str, Any]] | None:
         """What it has come to, why, and its report; None while it runs. It is begun where none of this rollout runs."""
         if rollout != self._rollout:
             self.close()
@@ -68,25 +68,25 @@ class Comparing:
             self._output.close()
         self._process = None
 
-    def _begin(self, plan: Plan, digest: str) -> None:
+    def _begin(self, plan: RolloutPlan, digest: str) -> None:
         rules, kept = plan.rules, plan.steps[0].compare
         limits = ["--max-errors", str(rules.errors), "--max-flips", str(rules.flips), "--max-psi", str(rules.psi)]
         if rules.cost is not None:
             limits += ["--max-cost", str(rules.cost)]
-        last = ["--last", duration(kept.last)] if kept is not None else []
+        last = ["--last", format_duration(kept.last)] if kept is not None else []
         settings = [f"--set={flag}" for flag in self._flags]
         command = [sys.executable, "-m", "scorer", "compare", str(self._config), digest, *last, *limits, *settings, "--json"]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._output)
         self.waits = "compare runs"
 
-    def _ended(self, code: int, said: bytes) -> tuple[Decision, str, dict[str, Any]] | None:
+    def _ended(self, code: int, said: bytes) -> tuple[CanaryDecision, str, dict[str, Any]] | None:
         if code < 0:
             self._killed += 1
             self.waits = f"compare was ended by signal {-code}"
-            return (Decision.ROLL_BACK, self.waits, {}) if self._killed >= KILLS else None
+            return (CanaryDecision.ROLL_BACK, self.waits, {}) if self._killed >= KILLS else None
         if code == REFUSED:
-            return Decision.ROLL_BACK, "the candidate is refused: see scorer compare", {}
+            return CanaryDecision.ROLL_BACK, "the candidate is refused: see scorer compare", {}
         report = orjson.loads(said) if code in (0, FINDING) and said else {}
         if not report.get("rules"):
             self.waits = (
@@ -102,5 +102,5 @@ class Comparing:
         ]
         short = {name: value for name, value in report.items() if name not in ("largest_differences", "dead_examples")}
         if beyond:
-            return Decision.ROLL_BACK, f"compare: {'; '.join(beyond)}", short
-        return Decision.PROMOTE, f"compare: {report['events']:,} events, within every limit", short
+            return CanaryDecision.ROLL_BACK, f"compare: {'; '.join(beyond)}", short
+        return CanaryDecision.PROMOTE, f"compare: {report['events']:,} events, within every limit", short

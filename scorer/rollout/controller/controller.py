@@ -12,10 +12,10 @@ from publisher.kafka import acls, groups
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.connection import connect
 from scorer import topics
-from scorer.rollout.controller.decide import Act, Next
-from scorer.rollout.controller.leader_election import Seat
-from scorer.rollout.controller.leadership_term import Tenure
-from scorer.rollout.controller.log_records import Entry
+from scorer.rollout.controller.decide import ActionKind, NextAction
+from scorer.rollout.controller.leader_election import LeaderElection
+from scorer.rollout.controller.leadership_term import LeaderTerm
+from scorer.rollout.controller.log_records import LogEntry
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class Controller:
         name: str,
         config: Path,
         flags: Sequence[str],
-        looked: Callable[[Tenure | None, Next | None], None],
-        wrote: Callable[[Entry], None],
+        looked: Callable[[LeaderTerm | None, NextAction | None], None],
+        wrote: Callable[[LogEntry], None],
     ) -> None:
         self._settings, self._name, self._config, self._flags = settings, name, config, flags
         self._looked, self._wrote = looked, wrote
@@ -50,8 +50,8 @@ class Controller:
         """Until `stop`. Raises Fatal where the broker refuses; what is away is waited for."""
         while not self._stopping.is_set():
             try:
-                check(self._settings, self._name)
-                with closing(Seat(self._settings, self._name)) as seat:
+                check_access(self._settings, self._name)
+                with closing(LeaderElection(self._settings, self._name)) as seat:
                     self._sit(seat)
             except Aborted as error:
                 log.warning("this tenure is over: %s", error)
@@ -68,11 +68,11 @@ class Controller:
         if self._stopping.is_set():
             raise Aborted("it is to end")
 
-    def _tenure(self) -> Tenure:
+    def _tenure(self) -> LeaderTerm:
         given = self._settings, self._name, self._config, self._flags
-        return Tenure(*given, waiting=self._waiting, wrote=self._wrote)
+        return LeaderTerm(*given, waiting=self._waiting, wrote=self._wrote)
 
-    def _sit(self, seat: Seat) -> None:
+    def _sit(self, seat: LeaderElection) -> None:
         """Wait for the seat, and act for as long as it is this one's."""
         while not self._stopping.is_set():
             if not seat.poll(SEAT_SECONDS):
@@ -85,7 +85,7 @@ class Controller:
                     seconds = LOOK_SECONDS
 
 
-def check(settings: Settings, name: str) -> None:
+def check_access(settings: Settings, name: str) -> None:
     """See that the topics are there, and that a controller may do what it will. Raises Fatal: 2 or 3."""
     both = frozenset({READ, WRITE})
     written = dict.fromkeys((settings.rollouts_topic, settings.status_topic), both)
@@ -96,12 +96,12 @@ def check(settings: Settings, name: str) -> None:
     groups.check_right_to_join(admin, settings.kafka, settings.rollout_group)
 
 
-def once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> Next | None:
+def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
     """Do what there is to do now, for so many seconds at most; the last of it. None where no rollout runs. Raises Fatal and
     Aborted."""
     name, until = f"{settings.name}.rollout.step", time.monotonic() + seconds
-    with closing(Tenure(settings, name, config, flags, to_end=True)) as tenure:
+    with closing(LeaderTerm(settings, name, config, flags, to_end=True)) as tenure:
         while True:
             found = tenure.look(LOOK_SECONDS)
-            if found is None or (found.act is Act.WAIT) or time.monotonic() >= until:
+            if found is None or (found.act is ActionKind.WAIT) or time.monotonic() >= until:
                 return found

@@ -7,11 +7,11 @@ from typing import Any
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.topics import Bounds
-from scorer.rollout.canary_analysis.decision_sample import Sample
+from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.log_records import Entry, Kind
-from scorer.rollout.controller.plan import Plan
+from scorer.rollout.controller.log_records import EntryKind, LogEntry
+from scorer.rollout.controller.plan import RolloutPlan
 from scorer.settings import Settings
 
 SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions")
@@ -19,7 +19,7 @@ SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions"
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class DecisionBasis:
     """What a decision rests on. An entry of an older version of this program does not name all of it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Basis:
         return settings
 
 
-def basis_of(rollout: Rollout, entry: Entry) -> Basis:
+def read_basis(rollout: Rollout, entry: LogEntry) -> DecisionBasis:
     """Return what a decision of a rollout rests on."""
     judgement = entry.judgement or {}
     labelled = judgement.get("labelled")
@@ -67,13 +67,13 @@ def basis_of(rollout: Rollout, entry: Entry) -> Basis:
     records = {_at(each): each["records"] for each in read} if named else None
     outputs = judgement.get("outputs", {})
     if rollout.plan.rules.brier is None:
-        return Basis(answers, records, outputs=outputs)
+        return DecisionBasis(answers, records, outputs=outputs)
     if labelled is None:
         topics = {topic for topic, _ in starts}
         labels = {at: bounds.high for at, bounds in answers.items() if at[0] not in topics}
         answers = {at: bounds for at, bounds in answers.items() if at not in labels}
-        return Basis(answers, records, {at: bounds.high for at, bounds in answers.items()}, labels)
-    return Basis(
+        return DecisionBasis(answers, records, {at: bounds.high for at, bounds in answers.items()}, labels)
+    return DecisionBasis(
         answers=answers,
         records=records,
         joined={_at(each): each["to"] for each in labelled["answers"]},
@@ -92,13 +92,13 @@ def _is_label(place: Mapping[str, Any], labelled: Mapping[str, Any]) -> bool:
     return any(_at(each) == _at(place) for each in labelled["labels"])
 
 
-def _starts(rollout: Rollout, entry: Entry) -> Offsets:
+def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
     """Return where the answers of the step begin that an entry decides."""
-    moves = [each for each in rollout.log if each.seq < entry.seq and each.kind is Kind.MOVED]
-    return log_records.offsets(moves[-1].starts) if moves else {}
+    moves = [each for each in rollout.log if each.seq < entry.seq and each.kind is EntryKind.MOVED]
+    return log_records.from_logged(moves[-1].starts) if moves else {}
 
 
-def removed(basis: Basis, kept: Spans) -> list[str]:
+def removed_records(basis: DecisionBasis, kept: Spans) -> list[str]:
     """Return which answers a decision rests on that the topics do not have any longer, a line each."""
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
@@ -110,7 +110,7 @@ def removed(basis: Basis, kept: Spans) -> list[str]:
     return lines
 
 
-def missing(told: Mapping[Partition, int] | None, found: Mapping[Partition, int], what: str) -> list[str]:
+def missing_records(told: Mapping[Partition, int] | None, found: Mapping[Partition, int], what: str) -> list[str]:
     """Return how many of the records that a decision rests on are left, a line for each topic that lacks some."""
     lines = []
     for topic in sorted({topic for topic, _ in told or ()}):
@@ -123,7 +123,7 @@ def missing(told: Mapping[Partition, int] | None, found: Mapping[Partition, int]
     return lines
 
 
-def uncertain(basis: Basis, told: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def uncertainties(basis: DecisionBasis, told: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """Return why a judgement that differs may be right all the same, a line each."""
     lines = []
     if basis.joined is not None and basis.label_records is None:
@@ -135,7 +135,7 @@ def uncertain(basis: Basis, told: Mapping[str, Any], found: Mapping[str, Any]) -
     return lines
 
 
-def obstacles(plan: Plan, sample: Sample, told: Sequence[str]) -> list[str]:
+def obstacles(plan: RolloutPlan, sample: DecisionSample, told: Sequence[str]) -> list[str]:
     """Return what kept the candidate from passing: as it was told, except that PSI is measured again."""
     return [*(each for each in told if not each.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
 

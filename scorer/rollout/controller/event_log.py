@@ -9,10 +9,20 @@ from typing import Any
 
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Offsets
-from scorer.rollout.canary_analysis.contestants import Named, Rivals
+from scorer.rollout.canary_analysis.contestants import Contestants, ContestVersion
 from scorer.rollout.controller import log_records, plan
-from scorer.rollout.controller.log_records import COMMAND, STATE, Command, Entry, Kind, Outcome, State, Verb, Version
-from scorer.rollout.controller.plan import Plan, Step
+from scorer.rollout.controller.log_records import (
+    COMMAND,
+    STATE,
+    EntryKind,
+    LogEntry,
+    LoggedVersion,
+    OperatorCommand,
+    Outcome,
+    RolloutStatus,
+    Verb,
+)
+from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +36,22 @@ class Rollout:
     `asked` is all that people have asked for, `approved` by step."""
 
     id: str
-    plan: Plan
-    rivals: Rivals
+    plan: RolloutPlan
+    rivals: Contestants
     base: int
     revision: int
     began_ms: int
     step: int = -1
-    pending: Entry | None = None
+    pending: LogEntry | None = None
     starts: Offsets = field(default_factory=dict)
-    compared: Entry | None = None
-    asked: list[Command] = field(default_factory=list)
+    compared: LogEntry | None = None
+    asked: list[OperatorCommand] = field(default_factory=list)
     paused: bool = False
-    approved: dict[int, Command] = field(default_factory=dict)
-    aborted: Command | None = None
+    approved: dict[int, OperatorCommand] = field(default_factory=dict)
+    aborted: OperatorCommand | None = None
     outcome: Outcome | None = None
-    log: list[Entry] = field(default_factory=list)
-    state: State | None = None
+    log: list[LogEntry] = field(default_factory=list)
+    state: RolloutStatus | None = None
 
     @property
     def seq(self) -> int:
@@ -66,12 +76,12 @@ class Rollout:
             return None
         return next((entry.judgement for entry in reversed(self.log) if entry.judgement is not None), None)
 
-    def at(self) -> Step | None:
+    def at(self) -> PlanStep | None:
         """The step that it is at; None before the first."""
         return self.plan.steps[self.step] if self.step >= 0 else None
 
 
-class Ledger:
+class RolloutLog:
     """`rollouts` by id, in the order of their starts. `refused` are the ids of those that were started while another ran."""
 
     def __init__(self) -> None:
@@ -94,16 +104,16 @@ class Ledger:
         try:
             if len(parts) == 2 and parts[1] == STATE:
                 if rollout := self.rollouts.get(parts[0]):
-                    rollout.state = log_records.state_of(value or b"")
+                    rollout.state = log_records.decode_status(value or b"")
             elif len(parts) == 3 and parts[1] == COMMAND:
                 if rollout := self.rollouts.get(parts[0]):
-                    _obey(rollout, log_records.command_of(value or b""))
+                    _obey(rollout, log_records.decode_command(value or b""))
             elif len(parts) == 2 and parts[1].isdigit():
-                self._entry(parts[0], int(parts[1]), log_records.entry_of(value or b""))
+                self._entry(parts[0], int(parts[1]), log_records.decode_entry(value or b""))
         except (Fatal, ValueError) as error:
             log.warning("a record of rollouts with the key %r does not read: %.300s", key, error)
 
-    def _entry(self, name: str, seq: int, entry: Entry) -> None:
+    def _entry(self, name: str, seq: int, entry: LogEntry) -> None:
         if (entry.rollout, entry.seq) != (name, seq):
             raise ValueError(f"it is entry {entry.seq} of {entry.rollout!r:.100}")
         rollout = self.rollouts.get(name)
@@ -118,24 +128,24 @@ class Ledger:
         else:
             _advance(rollout, entry)
 
-    def _start(self, entry: Entry) -> None:
-        if entry.kind is not Kind.STARTED or entry.champion is None or entry.candidate is None:
+    def _start(self, entry: LogEntry) -> None:
+        if entry.kind is not EntryKind.STARTED or entry.champion is None or entry.candidate is None:
             raise ValueError("it starts nothing")
         if self.running is not None:
             self.refused.add(entry.rollout)
             return
         made = plan.parse(entry.plan, entry.rollout)
-        rivals = Rivals(_named(entry.champion), _named(entry.candidate))
+        rivals = Contestants(_named(entry.champion), _named(entry.candidate))
         rollout = Rollout(entry.rollout, made, rivals, entry.revision, entry.revision, entry.at_ms)
         rollout.log.append(entry)
         self.rollouts[entry.rollout] = rollout
 
 
-def _named(version: Version) -> Named:
-    return Named(version.digest, version.version)
+def _named(version: LoggedVersion) -> ContestVersion:
+    return ContestVersion(version.digest, version.version)
 
 
-def _obey(rollout: Rollout, command: Command) -> None:
+def _obey(rollout: Rollout, command: OperatorCommand) -> None:
     rollout.asked.append(command)
     match command.verb:
         case Verb.PAUSE | Verb.RESUME:
@@ -146,17 +156,17 @@ def _obey(rollout: Rollout, command: Command) -> None:
             rollout.aborted = rollout.aborted or command
 
 
-def _advance(rollout: Rollout, entry: Entry) -> None:
+def _advance(rollout: Rollout, entry: LogEntry) -> None:
     match entry.kind:
-        case Kind.INTENDED:
+        case EntryKind.INTENDED:
             rollout.pending = entry
-        case Kind.MOVED:
+        case EntryKind.MOVED:
             rollout.pending, rollout.revision, rollout.step = None, entry.revision, entry.step
-            rollout.starts, rollout.began_ms, rollout.state = log_records.offsets(entry.starts), entry.at_ms, None
-        case Kind.COMPARED:
+            rollout.starts, rollout.began_ms, rollout.state = log_records.from_logged(entry.starts), entry.at_ms, None
+        case EntryKind.COMPARED:
             rollout.step, rollout.compared, rollout.began_ms = entry.step, entry, entry.at_ms
-        case Kind.ENDED:
+        case EntryKind.ENDED:
             rollout.pending, rollout.outcome = None, entry.outcome or Outcome.OVERTAKEN
-        case Kind.STARTED:
+        case EntryKind.STARTED:
             raise ValueError("it has started before")
     rollout.log.append(entry)

@@ -14,7 +14,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 
-class Seat:
+class LeaderElection:
     """`mine` says whether this process is to act. Whoever acts fences those before it besides (`leadership_term.py`)."""
 
     def __init__(self, settings: Settings, client_id: str) -> None:

@@ -24,13 +24,13 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer.models.registry_access import move_key, open_source
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.analysis_step import Judging, Look
-from scorer.rollout.controller.apply_move import Overtaken, carry_out
-from scorer.rollout.controller.comparison_step import Comparing
-from scorer.rollout.controller.decide import Act, Next, Sighting, following
+from scorer.rollout.controller.analysis_step import AnalysisSnapshot, StepAnalyzer
+from scorer.rollout.controller.apply_move import MoveOvertaken, apply_move
+from scorer.rollout.controller.comparison_step import ComparisonProcess
+from scorer.rollout.controller.decide import ActionKind, NextAction, Observation, next_action
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.log_records import STATE, Entry, Kind, Outcome, State
-from scorer.rollout.controller.log_topic import LedgerTopic
+from scorer.rollout.controller.log_records import STATE, EntryKind, LogEntry, Outcome, RolloutStatus
+from scorer.rollout.controller.log_topic import RolloutLogTopic
 from scorer.rollout.status_topic import StatusTopic, notify
 from scorer.settings import Settings
 
@@ -40,7 +40,7 @@ TELL_SECONDS = 5.0
 JUDGE_AGAIN_SECONDS = 30.0  # before another try where a record does not read
 
 
-class Tenure:
+class LeaderTerm:
     """`look` again and again. Everything raises Fatal where the broker refuses or is away, and Aborted where this tenure is
     over: another may have begun."""
 
@@ -53,7 +53,7 @@ class Tenure:
         *,
         to_end: bool = False,
         waiting: Callable[[], None] = lambda: None,
-        wrote: Callable[[Entry], None] = lambda _: None,
+        wrote: Callable[[LogEntry], None] = lambda _: None,
     ) -> None:
         """`to_end`: each look reads the answers to their end. `waiting` is called now and then while the broker is away at the
         beginning, and may raise. `wrote` is called with each entry that was written."""
@@ -68,18 +68,18 @@ class Tenure:
             self._session = _session(settings, waiting)
             undo.callback(self._session.close)
             self._session.open()
-            self._topic = LedgerTopic(settings)
+            self._topic = RolloutLogTopic(settings)
             undo.callback(self._topic.close)
             self._status = StatusTopic(settings)
             undo.callback(self._status.close)
-            self._comparing = Comparing(config, flags)
+            self._comparing = ComparisonProcess(config, flags)
             undo.callback(self._comparing.close)
-            self._judging = Judging(settings, to_end=to_end)
+            self._judging = StepAnalyzer(settings, to_end=to_end)
             undo.callback(self._judging.close)
             self._undo = undo.pop_all()
         self.registry_away = ""
         """Why the registry cannot be asked; empty where it answers."""
-        self.judged: Look | None = None
+        self.judged: AnalysisSnapshot | None = None
         """What the judge saw last, of a step that is judged."""
 
     @property
@@ -90,7 +90,7 @@ class Tenure:
     def close(self) -> None:
         self._undo.close()
 
-    def look(self, seconds: float) -> Next | None:
+    def look(self, seconds: float) -> NextAction | None:
         """Look for so many seconds, and do what is to be done; what that was. None where no rollout runs."""
         self._topic.look()
         if (rollout := self.rollout) is None:
@@ -98,26 +98,26 @@ class Tenure:
             self._comparing.close()
             self._topic.look(seconds)
             return None
-        look: Look | None = None
+        look: AnalysisSnapshot | None = None
         try:
             if rollout.pending is not None:
                 self._carry_out(rollout, rollout.pending)
-                return Next(Act.MOVE, tuple(rollout.log[-1].why))
+                return NextAction(ActionKind.MOVE, tuple(rollout.log[-1].why))
             look = self.judged = self._judge(rollout, seconds)
-            found = following(rollout, self._seen(rollout, look))
+            found = next_action(rollout, self._seen(rollout, look))
             self._do(rollout, found, look)
             self.registry_away = ""
         except RegistryError as error:
             if self.registry_away != str(error):
                 log.warning("nothing is decided while the registry cannot be asked: %s", error)
             self.registry_away = str(error)
-            found = Next(Act.WAIT, (f"the registry: {error}",), rollout.step, for_person=not error.transient)
+            found = NextAction(ActionKind.WAIT, (f"the registry: {error}",), rollout.step, for_person=not error.transient)
             self._tell(rollout, found, look)
-        if look is None and found.act in (Act.WAIT, Act.COMPARE):
+        if look is None and found.act in (ActionKind.WAIT, ActionKind.COMPARE):
             self._topic.look(seconds)
         return found
 
-    def _judge(self, rollout: Rollout, seconds: float) -> Look | None:
+    def _judge(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
         """None where the step is not judged, or cannot be: people may end it all the same."""
         step = rollout.at()
         if step is None or not step.judged:
@@ -149,57 +149,57 @@ class Tenure:
             self._move = next((move for move in moves if move.revision == rollout.revision), None)
         return self._move
 
-    def _seen(self, rollout: Rollout, look: Look | None) -> Sighting:
+    def _seen(self, rollout: Rollout, look: AnalysisSnapshot | None) -> Observation:
         revision = channel.resolve(self._store, self._settings.model.tag).revision
         now_ms = time.time_ns() // 1_000_000
         if revision != rollout.revision:
-            return Sighting(now_ms, revision, moved_by=self._mover(revision))
+            return Observation(now_ms, revision, moved_by=self._mover(revision))
         move = self._newest_move(rollout)
         refused: list[str] = []
         if move is not None and rollout.moved:
             self._status.look(move)
             refused = self._status.refusals(move, rollout.rivals.candidate.version)
         if look is None:
-            return Sighting(now_ms, revision, refused)
-        return Sighting(now_ms, revision, refused, look.verdict, look.lacking)
+            return Observation(now_ms, revision, refused)
+        return Observation(now_ms, revision, refused, look.verdict, look.lacking)
 
     def _mover(self, revision: int) -> str:
         """Who moved the channel to a revision, and why."""
         moves = channel.history(self._store, self._settings.model.tag, revision - 1)
         return next((f"{move.actor} ({move.reason})" for move in moves if move.revision == revision), "somebody")
 
-    def _do(self, rollout: Rollout, found: Next, look: Look | None) -> None:
+    def _do(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
         match found.act:
-            case Act.COMPARE:
+            case ActionKind.COMPARE:
                 self._compare(rollout, found)
-            case Act.MOVE:
+            case ActionKind.MOVE:
                 self._intend(rollout, found, look)
                 self._carry_out(rollout, rollout.log[-1])
-            case Act.END:
-                self._write(self._entry(rollout, Kind.ENDED, found, look))
-            case Act.WAIT:
-                unread = Next(Act.WAIT, (self._unjudged,), for_person=True)
+            case ActionKind.END:
+                self._write(self._entry(rollout, EntryKind.ENDED, found, look))
+            case ActionKind.WAIT:
+                unread = NextAction(ActionKind.WAIT, (self._unjudged,), for_person=True)
                 self._tell(rollout, unread if look is None and self._unjudged else found, look)
 
-    def _compare(self, rollout: Rollout, found: Next) -> None:
+    def _compare(self, rollout: Rollout, found: NextAction) -> None:
         ended = self._comparing.look(rollout.id, rollout.plan, rollout.rivals.candidate.digest)
         if ended is None:
-            self._tell(rollout, Next(Act.WAIT, (self._comparing.waits,)), None)
+            self._tell(rollout, NextAction(ActionKind.WAIT, (self._comparing.waits,)), None)
             return
         verdict, why, report = ended
-        said = Next(Act.COMPARE, (why,), found.step, verdict)
-        self._write(self._entry(rollout, Kind.COMPARED, said, None, comparison=report))
+        said = NextAction(ActionKind.COMPARE, (why,), found.step, verdict)
+        self._write(self._entry(rollout, EntryKind.COMPARED, said, None, comparison=report))
 
-    def _intend(self, rollout: Rollout, found: Next, look: Look | None) -> None:
-        self._write(self._entry(rollout, Kind.INTENDED, found, look, move=found.move))
+    def _intend(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
+        self._write(self._entry(rollout, EntryKind.INTENDED, found, look, move=found.move))
 
-    def _carry_out(self, rollout: Rollout, intended: Entry) -> None:
+    def _carry_out(self, rollout: Rollout, intended: LogEntry) -> None:
         """Make the move that was intended, and write how it ended."""
         try:
-            move = carry_out(self._store, self._settings.model.tag, intended, self._key)
-        except Overtaken as error:
-            ended = Next(Act.END, (str(error),), intended.step, outcome=Outcome.OVERTAKEN)
-            self._write(self._entry(rollout, Kind.ENDED, ended, None))
+            move = apply_move(self._store, self._settings.model.tag, intended, self._key)
+        except MoveOvertaken as error:
+            ended = NextAction(ActionKind.END, (str(error),), intended.step, outcome=Outcome.OVERTAKEN)
+            self._write(self._entry(rollout, EntryKind.ENDED, ended, None))
             return
         except RegistryError as error:
             if error.transient or (intended.move is not None and intended.move.restores is not None):
@@ -211,31 +211,33 @@ class Tenure:
             notify(self._settings, move, self._store.repository)
         except Fatal as error:
             log.warning("%s; the scorers see the move at their next poll", error)
-        starts = log_records.places(self._judging.ends())
-        done = Next(Act.MOVE, tuple(intended.why), intended.step, intended.verdict)
-        made = self._entry(rollout, Kind.MOVED, done, None, revision=move.revision, starts=starts)
+        starts = log_records.to_logged(self._judging.ends())
+        done = NextAction(ActionKind.MOVE, tuple(intended.why), intended.step, intended.verdict)
+        made = self._entry(rollout, EntryKind.MOVED, done, None, revision=move.revision, starts=starts)
         if intended.outcome is None:
             self._write(made)
             return
-        ended = Next(Act.END, tuple(intended.why), intended.step, intended.verdict, outcome=intended.outcome)
-        self._write(made, self._entry(rollout, Kind.ENDED, ended, None, seq=made.seq + 1, revision=move.revision))
+        ended = NextAction(ActionKind.END, tuple(intended.why), intended.step, intended.verdict, outcome=intended.outcome)
+        self._write(made, self._entry(rollout, EntryKind.ENDED, ended, None, seq=made.seq + 1, revision=move.revision))
 
     def _give_up(self, rollout: Rollout, why: str) -> None:
         """Go back: the way forward is barred."""
-        found = following(rollout, Sighting(0, rollout.revision, [why]))
+        found = next_action(rollout, Observation(0, rollout.revision, [why]))
         if not rollout.moved:
-            found = Next(Act.END, (why,), rollout.step, outcome=Outcome.REJECTED)
+            found = NextAction(ActionKind.END, (why,), rollout.step, outcome=Outcome.REJECTED)
         self._do(rollout, found, None)
 
-    def _entry(self, rollout: Rollout, kind: Kind, found: Next, look: Look | None, **more: Any) -> Entry:
-        entry = Entry(
+    def _entry(
+        self, rollout: Rollout, kind: EntryKind, found: NextAction, look: AnalysisSnapshot | None, **more: Any
+    ) -> LogEntry:
+        entry = LogEntry(
             rollout.id, rollout.seq, kind, time.time_ns() // 1_000_000, self._controller, found.step, list(found.why),
             revision=rollout.revision, verdict=found.verdict, outcome=found.outcome,
         )  # fmt: skip
         judged = {} if look is None else {"judgement": look.judgement, "obstacles": list(look.obstacles)}
         return replace(entry, **judged, **more)
 
-    def _write(self, *written: Entry) -> None:
+    def _write(self, *written: LogEntry) -> None:
         """In one transaction. The ledger has them then."""
         topic = self._settings.rollouts_topic
         records = [(topic, log_records.encode(each), f"{each.rollout}/{each.seq}".encode(), -1, 0, None) for each in written]
@@ -245,14 +247,14 @@ class Tenure:
             self._topic.ledger.hear(f"{each.rollout}/{each.seq}".encode(), log_records.encode(each))
             self._wrote(each)
 
-    def _tell(self, rollout: Rollout, found: Next, look: Look | None) -> None:
+    def _tell(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
         """How it stands, every few seconds, and at once where it waits for something else."""
         about = rollout.step, found.for_person, rollout.paused
         if about == self._told and time.monotonic() < self._told_at + TELL_SECONDS:
             return
         self._told, self._told_at = about, time.monotonic()
         now_ms = time.time_ns() // 1_000_000
-        state = State(self._controller, now_ms, rollout.step, waits=list(found.why), for_person=found.for_person)
+        state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(found.why), for_person=found.for_person)
         if look is not None:
             state = replace(state, baked=look.bake.baked, seen=look.bake.seen, judgement=look.judgement)
         topic, key = self._settings.rollouts_topic, f"{rollout.id}/{STATE}".encode()

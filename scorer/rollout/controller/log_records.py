@@ -14,7 +14,7 @@ from publisher.kafka.partitions import Offsets
 STATE, COMMAND = "state", "command"
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """`STARTED` by a person. `INTENDED` comes before a move of the channel, `MOVED` after it. `COMPARED` is the end of a
     comparison."""
 
@@ -33,12 +33,12 @@ class Verb(StrEnum):
     PAUSE, RESUME, APPROVE, ABORT = "pause", "resume", "approve", "abort"
 
 
-class Version(msgspec.Struct, frozen=True):
+class LoggedVersion(msgspec.Struct, frozen=True):
     digest: str
     version: str
 
 
-class Place(msgspec.Struct, frozen=True):
+class LoggedOffset(msgspec.Struct, frozen=True):
     """An offset of a partition."""
 
     topic: str
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
     offset: Int64
 
 
-class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
     """A move of the channel, which must be at the revision that it `expects`. With `restores` back to that revision; else to
     the version `to`, as a `canary` of so many percent or with a `shadow` beside it, where both score `pairs` percent of the
     keys."""
@@ -60,32 +60,32 @@ class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
     restores: Int64 | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a rollout's log. `step` counts the plan's steps from 0; `by` is who, `why` the reasons. `revision` is the
     channel's from there on, and `starts` where the answers begin that the step is judged by. `judgement` is what `scorer judge`
     tells, `comparison` what `scorer compare` does; `obstacles` kept a candidate from passing, whatever the rules said."""
 
     rollout: str
     seq: Int64
-    kind: Kind
+    kind: EntryKind
     at_ms: Unix
     by: str
     step: Int64 = -1
     why: list[str] = []
     plan: dict[str, Any] | None = None
-    champion: Version | None = None
-    candidate: Version | None = None
+    champion: LoggedVersion | None = None
+    candidate: LoggedVersion | None = None
     revision: Int64 = 0
-    move: Planned | None = None
+    move: PlannedMove | None = None
     verdict: str = ""
-    starts: list[Place] = []
+    starts: list[LoggedOffset] = []
     obstacles: list[str] = []
     judgement: dict[str, Any] | None = None
     comparison: dict[str, Any] | None = None
     outcome: Outcome | None = None
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a rollout stands at `at_ms`, told every few seconds by the `controller`. `baked` is for how many seconds the step
     was watched, `seen` the Unix time of the last look at which that clock ran. `waits` is what is missing, a line each;
     `for_person` whether it is a person's word."""
@@ -100,7 +100,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     judgement: dict[str, Any] | None = None
 
 
-class Command(msgspec.Struct, frozen=True):
+class OperatorCommand(msgspec.Struct, frozen=True):
     """What a person asks for, and of which step."""
 
     verb: Verb
@@ -114,15 +114,15 @@ class Command(msgspec.Struct, frozen=True):
         return f"{self.by} {done} it" + (f": {self.reason}" if self.reason else "")
 
 
-def places(found: Offsets) -> list[Place]:
-    return [Place(topic, partition, offset) for (topic, partition), offset in sorted(found.items())]
+def to_logged(found: Offsets) -> list[LoggedOffset]:
+    return [LoggedOffset(topic, partition, offset) for (topic, partition), offset in sorted(found.items())]
 
 
-def offsets(found: list[Place]) -> Offsets:
+def from_logged(found: list[LoggedOffset]) -> Offsets:
     return {(place.topic, place.partition): place.offset for place in found}
 
 
 encode = msgspec.json.encode
-entry_of = DocumentDecoder(Entry).decode
-state_of = DocumentDecoder(State).decode
-command_of = DocumentDecoder(Command).decode
+decode_entry = DocumentDecoder(LogEntry).decode
+decode_status = DocumentDecoder(RolloutStatus).decode
+decode_command = DocumentDecoder(OperatorCommand).decode

@@ -12,23 +12,23 @@ from confluent_kafka import OFFSET_BEGINNING
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.tail import Following
-from scorer.rollout.canary_analysis.contestants import Rivals
+from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Ledger, Rollout
-from scorer.rollout.controller.log_records import COMMAND, Command, Entry, Kind, Verb, Version
-from scorer.rollout.controller.plan import Plan
-from scorer.rollout.produce_one import ANSWER_SECONDS, tell
+from scorer.rollout.controller.event_log import Rollout, RolloutLog
+from scorer.rollout.controller.log_records import COMMAND, EntryKind, LogEntry, LoggedVersion, OperatorCommand, Verb
+from scorer.rollout.controller.plan import RolloutPlan
+from scorer.rollout.produce_one import ANSWER_SECONDS, produce_one
 from scorer.settings import Settings
 
 
-class LedgerTopic:
+class RolloutLogTopic:
     """A ledger that follows the topic, read to its end when it is made; `writes`: it is to be written to as well.
 
     Raises Fatal: 2 where the topic is not there, 3 where the broker refuses, 4 where it does not answer.
     """
 
     def __init__(self, settings: Settings, *, writes: bool = False) -> None:
-        self.ledger = Ledger()
+        self.ledger = RolloutLog()
         needed = {settings.rollouts_topic: frozenset({READ, WRITE} if writes else {READ})}
         self._following = Following(settings.kafka, f"{settings.name}.rollout", needed, needed)
         try:
@@ -49,25 +49,25 @@ class LedgerTopic:
 
 
 @contextlib.contextmanager
-def reading(settings: Settings, *, writes: bool = False) -> Iterator[Ledger]:
+def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
     """The ledger as it is now."""
-    with contextlib.closing(LedgerTopic(settings, writes=writes)) as topic:
+    with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 
 
-def begin(settings: Settings, plan: Plan, rivals: Rivals, revision: int, by: str, reason: str) -> str:
+def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
     """Start a rollout of a channel that is at `revision`; its id. Raises Fatal, with 3 where another one runs."""
-    champion, candidate = (Version(each.digest, each.version) for each in rivals)
-    with contextlib.closing(LedgerTopic(settings, writes=True)) as topic:
+    champion, candidate = (LoggedVersion(each.digest, each.version) for each in rivals)
+    with contextlib.closing(RolloutLogTopic(settings, writes=True)) as topic:
         _check_free(topic.ledger)
         at = datetime.now(UTC)
         name = f"{re.sub('[^a-zA-Z0-9._-]', '-', plan.candidate)}-{at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:4]}"
         values = plan.model_dump(mode="json", exclude_none=True)
-        entry = Entry(
-            name, 0, Kind.STARTED, round(at.timestamp() * 1_000), by, why=[reason] if reason else [], plan=values,
+        entry = LogEntry(
+            name, 0, EntryKind.STARTED, round(at.timestamp() * 1_000), by, why=[reason] if reason else [], plan=values,
             champion=champion, candidate=candidate, revision=revision,
         )  # fmt: skip
-        tell(settings, settings.rollouts_topic, f"{name}/0".encode(), log_records.encode(entry))
+        produce_one(settings, settings.rollouts_topic, f"{name}/0".encode(), log_records.encode(entry))
         deadline = time.monotonic() + ANSWER_SECONDS
         while name not in topic.ledger.rollouts and name not in topic.ledger.refused:
             if time.monotonic() > deadline:
@@ -78,7 +78,7 @@ def begin(settings: Settings, plan: Plan, rivals: Rivals, revision: int, by: str
     return name
 
 
-def _check_free(ledger: Ledger) -> None:
+def _check_free(ledger: RolloutLog) -> None:
     if (running := ledger.running) is not None:
         told = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
         raise Fatal(told, "let it end, or: scorer rollout abort CONFIG", REFUSED)
@@ -87,6 +87,6 @@ def _check_free(ledger: Ledger) -> None:
 def ask(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
     """Ask the controller of a rollout, of the step that it is at. Raises Fatal."""
     now_ms = time.time_ns() // 1_000_000
-    command = Command(verb, by, reason, now_ms, rollout.step)
+    command = OperatorCommand(verb, by, reason, now_ms, rollout.step)
     key = f"{rollout.id}/{COMMAND}/{now_ms}-{uuid.uuid4().hex[:8]}"
-    tell(settings, settings.rollouts_topic, key.encode(), log_records.encode(command))
+    produce_one(settings, settings.rollouts_topic, key.encode(), log_records.encode(command))

@@ -52,19 +52,19 @@ Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
 Multiple = Annotated[float, BeforeValidator(_multiple), Field(gt=0)]
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     COMPARE, SHADOW, CANARY, PROMOTE = "compare", "shadow", "canary", "promote"
 
 
-class Kept(Section):
+class CompareOptions(Section):
     last: Annotated[Duration, Field(gt=0)] = 3_600
     """Events of so long before now."""
 
 
-class Step(Section):
+class PlanStep(Section):
     """One of `compare`, `shadow`, `canary` and `promote`, and how long it is watched."""
 
-    compare: Kept | None = None
+    compare: CompareOptions | None = None
     shadow: Percent | None = None
     """The percent of the keys that both versions score."""
     canary: Annotated[Percent | None, Field(lt=100)] = None
@@ -78,20 +78,20 @@ class Step(Section):
     """Whether a person must approve before it goes on."""
 
     @model_validator(mode="after")
-    def _of_one_kind(self) -> "Step":
-        named = [kind for kind in Kind if getattr(self, kind) is not None]
+    def _of_one_kind(self) -> "PlanStep":
+        named = [kind for kind in StepKind if getattr(self, kind) is not None]
         if len(named) != 1:
             found = " and ".join(named) or "none"
-            raise ValueError(f"a step is one of {', '.join(Kind)}, this one {found}")
-        if self.bake and self.kind not in (Kind.SHADOW, Kind.CANARY):
+            raise ValueError(f"a step is one of {', '.join(StepKind)}, this one {found}")
+        if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
             raise ValueError(f"bake belongs to shadow and canary, not to {self.kind}")
-        if self.watch and self.kind is not Kind.PROMOTE:
+        if self.watch and self.kind is not StepKind.PROMOTE:
             raise ValueError(f"watch belongs to promote, not to {self.kind}; write bake")
         return self
 
     @property
-    def kind(self) -> Kind:
-        return next(kind for kind in Kind if getattr(self, kind) is not None)
+    def kind(self) -> StepKind:
+        return next(kind for kind in StepKind if getattr(self, kind) is not None)
 
     @property
     def seconds(self) -> int:
@@ -101,52 +101,52 @@ class Step(Section):
     @property
     def judged(self) -> bool:
         """Whether both versions answer the same events in it."""
-        return self.kind in (Kind.SHADOW, Kind.CANARY) or bool(self.watch)
+        return self.kind in (StepKind.SHADOW, StepKind.CANARY) or bool(self.watch)
 
     def __str__(self) -> str:
         percent = self.shadow or self.canary
         return f"{self.kind} {percent} %" if percent else str(self.kind)
 
 
-class Brier(Section):
+class BrierRule(Section):
     margin: float = Field(gt=0, le=1)
     within: Duration = 0
     """How long labels are waited for, where that is longer than `patience` (s)."""
 
 
-class Rules(Section):
+class PlanRules(Section):
     """By how much the candidate may be worse (`scorer judge`); `cost` is a multiple of the champion's, minded by `compare`."""
 
     errors: Share = 0.005
     flips: Share = 0.05
     psi: float = Field(default=0.2, ge=0)
     cost: Multiple | None = None
-    brier: Annotated[Brier | None, BeforeValidator(_margin)] = None
+    brier: Annotated[BrierRule | None, BeforeValidator(_margin)] = None
 
     def margins(self) -> Margins:
         return Margins(self.errors, self.flips, self.psi, None if self.brier is None else self.brier.margin)
 
 
-class Plan(Section):
+class RolloutPlan(Section):
     """A whole plan; see scorer/docs/rollouts.md."""
 
     candidate: str = Field(min_length=1, max_length=128)
-    steps: tuple[Step, ...] = Field(min_length=1, max_length=MOST_STEPS)
-    rules: Rules = Rules()
+    steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
+    rules: PlanRules = PlanRules()
     patience: Duration = 6 * 3_600
     """A step that is not decided for so long waits for a person (s)."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Plan":
+    def _in_order(self) -> "RolloutPlan":
         kinds = [step.kind for step in self.steps]
-        if kinds.count(Kind.PROMOTE) != 1 or kinds[-1] is not Kind.PROMOTE:
+        if kinds.count(StepKind.PROMOTE) != 1 or kinds[-1] is not StepKind.PROMOTE:
             raise ValueError("the last step, and no other, is promote: true")
         shares = [step.canary for step in self.steps if step.canary is not None]
         if sorted(set(shares)) != shares:
             raise ValueError(f"the canary's share rises from step to step, here it is {', '.join(map(str, shares))}")
-        if Kind.CANARY in kinds and Kind.SHADOW in kinds[kinds.index(Kind.CANARY) :]:
+        if StepKind.CANARY in kinds and StepKind.SHADOW in kinds[kinds.index(StepKind.CANARY) :]:
             raise ValueError("a shadow comes before the first canary")
-        if Kind.COMPARE in kinds[1:]:
+        if StepKind.COMPARE in kinds[1:]:
             raise ValueError("compare is the first step")
         return self
 
@@ -165,7 +165,7 @@ class Plan(Section):
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
 
-def read(path: Path, candidate: str | None = None) -> Plan:
+def read(path: Path, candidate: str | None = None) -> RolloutPlan:
     """A plan's file; a `candidate` stands in for the one that it names. Raises Fatal (2), with a line for each fault."""
     try:
         with path.open("rb") as file:
@@ -183,10 +183,10 @@ def read(path: Path, candidate: str | None = None) -> Plan:
     return parse(values, str(path))
 
 
-def parse(values: Any, name: str) -> Plan:
+def parse(values: Any, name: str) -> RolloutPlan:
     """A plan out of its values; `name` says whose. Raises Fatal (2), with a line for each fault."""
     try:
-        return Plan.model_validate(values)
+        return RolloutPlan.model_validate(values)
     except ValidationError as error:
         faults = [fault for fault in error.errors() if fault["type"] != "too_short" or error.error_count() == 1]
         told = [f"{name}: {'.'.join(map(str, fault['loc'])) or 'the plan'}: {_said(fault)}" for fault in faults]
@@ -210,6 +210,11 @@ def _said(fault: Any) -> str:
 
 def _keys(path: Sequence[int | str]) -> list[str]:
     """What may be written at this place of a plan."""
-    sections: dict[int | str, type[Section]] = {"steps": Step, "rules": Rules, "compare": Kept, "brier": Brier}
-    section = next((sections[part] for part in reversed(path) if part in sections), Plan)
+    sections: dict[int | str, type[Section]] = {
+        "steps": PlanStep,
+        "rules": PlanRules,
+        "compare": CompareOptions,
+        "brier": BrierRule,
+    }
+    section = next((sections[part] for part in reversed(path) if part in sections), RolloutPlan)
     return list(section.model_fields)

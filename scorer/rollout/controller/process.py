@@ -13,9 +13,9 @@ from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
-from scorer.rollout.controller.decide import Next
-from scorer.rollout.controller.leadership_term import Tenure
-from scorer.rollout.controller.log_records import Entry, Kind
+from scorer.rollout.controller.decide import NextAction
+from scorer.rollout.controller.leadership_term import LeaderTerm
+from scorer.rollout.controller.log_records import EntryKind, LogEntry
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 HANGS_SECONDS = 120.0  # without a look
 
 
-class _Seen:
+class _ControllerStatus:
     """What the metrics and the health checks tell."""
 
     def __init__(self) -> None:
         self.state = RolloutState(looked=time.monotonic())
         self._first = True
 
-    def looked(self, tenure: Tenure | None, found: Next | None) -> None:
+    def looked(self, tenure: LeaderTerm | None, found: NextAction | None) -> None:
         state, self._first = self.state, False
         state.looked, state.leads = time.monotonic(), tenure is not None
         rollout = tenure.rollout if tenure is not None else None
@@ -46,9 +46,9 @@ class _Seen:
         state.behind_seconds = judged.pace.behind if judged is not None else None
         state.pairs = max((each.found.pairs for each in judged.verdict.findings), default=0) if judged is not None else 0
 
-    def wrote(self, entry: Entry) -> None:
-        if entry.kind is not Kind.MOVED:
-            name = entry.outcome if entry.kind is Kind.ENDED else entry.verdict
+    def wrote(self, entry: LogEntry) -> None:
+        if entry.kind is not EntryKind.MOVED:
+            name = entry.outcome if entry.kind is EntryKind.ENDED else entry.verdict
             self.state.decisions[name or entry.kind] += 1
 
     def not_live(self) -> str | None:
@@ -64,7 +64,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     few_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"
     logs.configure({"controller": name}, log_level)
-    seen = _Seen()
+    seen = _ControllerStatus()
     controller = Controller(settings, name, config, flags, seen.looked, seen.wrote)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())

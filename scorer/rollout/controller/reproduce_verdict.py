@@ -13,13 +13,21 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import ALWAYS
 from scorer.models.registry_access import open_source
-from scorer.rollout.canary_analysis.analyzer import Watch
+from scorer.rollout.canary_analysis.analyzer import CanaryAnalyzer
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.analysis_step import judged
-from scorer.rollout.controller.decision_basis import Basis, basis_of, differences, missing, obstacles, removed, uncertain
+from scorer.rollout.controller.analysis_step import evaluate
+from scorer.rollout.controller.decision_basis import (
+    DecisionBasis,
+    differences,
+    missing_records,
+    obstacles,
+    read_basis,
+    removed_records,
+    uncertainties,
+)
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.log_records import Entry
+from scorer.rollout.controller.log_records import LogEntry
 from scorer.settings import Settings
 
 
@@ -28,7 +36,7 @@ class Verification:
     """`differs` names what is not the same, a line each. `evidence` is the revision whose registry entry carries the decision;
     None: it moved nothing."""
 
-    entry: Entry
+    entry: LogEntry
     differs: tuple[str, ...]
     pairs: int
     evidence: int | None
@@ -50,17 +58,17 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
         known = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
         told = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) rests on no pairs"
         raise Fatal(f"{seq} of {rollout.id} {told}", f"entries that rest on pairs: {known}", USAGE)
-    basis = basis_of(rollout, entry)
+    basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
-    _reject(removed(basis, TopicReader(settings.kafka, f"{settings.name}.rollout").spans(list(basis.answers))))
+    _reject(removed_records(basis, TopicReader(settings.kafka, f"{settings.name}.rollout").spans(list(basis.answers))))
     sums = _sums(settings, rollout, basis)
     with closing(_again(settings, rollout, basis, basis.answers, sums)) as watch:
-        _reject(missing(basis.records, watch.records, "records"))
-        verdict = judged(rollout.plan, watch, obstacles(rollout.plan, watch.sample, entry.obstacles))
+        _reject(missing_records(basis.records, watch.records, "records"))
+        verdict = evaluate(rollout.plan, watch, obstacles(rollout.plan, watch.sample, entry.obstacles))
         found = watch.judged(rollout.rivals, verdict).to_dict()
     differs = tuple(differences(entry.judgement, found))
     if differs:
-        _reject(uncertain(basis, entry.judgement, found))
+        _reject(uncertainties(basis, entry.judgement, found))
     pairs = max((each["pairs"] for each in found["rules"]), default=0)
     return Verification(entry, differs, pairs, _evidence(settings, entry))
 
@@ -71,7 +79,7 @@ def _reject(why: Sequence[str]) -> None:
         raise Fatal(f"this decision cannot be verified: {'; '.join(why)}", "nothing can be done", FINDING)
 
 
-def _sums(settings: Settings, rollout: Rollout, basis: Basis) -> LabelledSums | None:
+def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
     """Measure the errors by label again, of the answers and the labels that the decision rests on. Raises Fatal (1) if labels
     were removed since."""
     if basis.joined is None:
@@ -79,21 +87,21 @@ def _sums(settings: Settings, rollout: Rollout, basis: Basis) -> LabelledSums | 
     stretch = {at: Bounds(low, max(low, min(high, basis.joined.get(at, low)))) for at, (low, high) in basis.answers.items()}
     with closing(_again(settings, rollout, basis, stretch, labels=True)) as watch:
         sums = watch.labelled_sums(basis.labels)
-    _reject(missing(basis.label_records, sums.records, "labels"))
+    _reject(missing_records(basis.label_records, sums.records, "labels"))
     return sums if basis.label_records is not None else replace(sums, reason="")
 
 
 def _again(
     settings: Settings,
     rollout: Rollout,
-    basis: Basis,
+    basis: DecisionBasis,
     stretch: Spans,
     sums: LabelledSums | None = None,
     *,
     labels: bool = False,
-) -> Watch:
+) -> CanaryAnalyzer:
     """Return a watch that has read exactly this stretch; the caller closes it. Raises Fatal if the answers cannot be read."""
-    watch = Watch(settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels, sums=sums, outputs=basis.outputs)
+    watch = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
         undo.callback(watch.close)
         for _ in watch.to_end():
@@ -102,7 +110,7 @@ def _again(
     return watch
 
 
-def _evidence(settings: Settings, entry: Entry) -> int | None:
+def _evidence(settings: Settings, entry: LogEntry) -> int | None:
     """The revision that the registry keeps this decision with. Raises RegistryError."""
     if entry.move is None:
         return None

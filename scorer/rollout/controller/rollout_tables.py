@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
 from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
-from scorer.rollout.controller.log_records import Entry, Kind, Outcome
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome
 
 LATEST_MS = 253_402_300_799_000  # the end of the year 9999: a record may hold any number as its time
 
@@ -122,10 +122,10 @@ def _step(rollout: Rollout, number: int) -> str:
     return str(rollout.plan.steps[number]) if 0 <= number < len(rollout.plan.steps) else ""
 
 
-def _event(entry: Entry) -> str:
-    if entry.kind is Kind.INTENDED:
+def _event(entry: LogEntry) -> str:
+    if entry.kind is EntryKind.INTENDED:
         return f"to {entry.verdict}"
-    if entry.kind is Kind.MOVED:
+    if entry.kind is EntryKind.MOVED:
         return f"revision {entry.revision}"
     return str(entry.outcome or entry.kind)
 

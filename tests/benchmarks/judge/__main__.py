@@ -14,23 +14,28 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 
-from scorer.rollout.canary_analysis.bake_time import Bake, Sight
+from scorer.rollout.canary_analysis.bake_time import BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import Cells
-from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, Decision, Rule, decide
+from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, CanaryDecision, MetricRule, decide
 from tests.benchmarks.judge.streams import Kind, Stream, by_chance, by_key, by_score
 
 FEW = 100  # streams of cases that chance has no part in
 STEPS = 3  # of a rollout: 5, 25 and 100 %
 LOOKS, EVERY = 120, 250
 BAKE_SECONDS = 20.0
-ERROR, FLIP, LOSS, TIMEOUT = Rule(ERRORS, 0.005), Rule(FLIPS, 0.05, signed=False), Rule(BRIER, 0.005), Rule("timeouts", 0.005)
-SEEING = Sight(cut_over=6, partitions=6, pair_age=0.1, behind=0.5)
+ERROR, FLIP, LOSS, TIMEOUT = (
+    MetricRule(ERRORS, 0.005),
+    MetricRule(FLIPS, 0.05, signed=False),
+    MetricRule(BRIER, 0.005),
+    MetricRule("timeouts", 0.005),
+)
+SEEING = BakeConditions(cut_over=6, partitions=6, pair_age=0.1, behind=0.5)
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
 class Ending:
-    decision: Decision
+    decision: CanaryDecision
     pairs: int
 
 
@@ -40,10 +45,10 @@ class Case:
 
     name: str
     stream: Stream
-    decision: Decision
+    decision: CanaryDecision
     bar: float
     least: bool = False
-    sight: Sight = SEEING
+    sight: BakeConditions = SEEING
     silent: tuple[str, ...] = ()
     streams: int | None = None
 
@@ -56,22 +61,22 @@ def cases() -> list[Case]:
     uneven = (by_key(ERROR, 0.02, 0.02), by_key(FLIP, 0.0, 0.01), by_score(LOSS, 0.0), by_key(TIMEOUT, 0.005, 0.005))
     good = (by_chance(ERROR, 0.0005, 0.0005), by_chance(FLIP, 0.0, 0.01))
     found = [
-        Case("A/A: one binary, two digests", Stream(even, LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
-        Case("A/A that never differs", Stream((by_chance(ERROR, 0.0, 0.0),), LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
-        Case("equal, uneven keys, 4 rules", Stream(uneven, LOOKS, EVERY), Decision.ROLL_BACK, 0.05),
-        Case("good: promoted", Stream(good, LOOKS, EVERY), Decision.PROMOTE, 0.9, least=True),
+        Case("A/A: one binary, two digests", Stream(even, LOOKS, EVERY), CanaryDecision.ROLL_BACK, 0.0),
+        Case("A/A that never differs", Stream((by_chance(ERROR, 0.0, 0.0),), LOOKS, EVERY), CanaryDecision.ROLL_BACK, 0.0),
+        Case("equal, uneven keys, 4 rules", Stream(uneven, LOOKS, EVERY), CanaryDecision.ROLL_BACK, 0.05),
+        Case("good: promoted", Stream(good, LOOKS, EVERY), CanaryDecision.PROMOTE, 0.9, least=True),
         *_margins(),
     ]
     for more in (0.01, 0.02, 0.03, 0.04, 0.05):
         worse = Stream((by_chance(ERROR, 0.005, 0.005 + more), *good[1:]), 5_000 // EVERY, EVERY)
-        found.append(Case(f"errors +{more:.0%}, by 5,000 pairs", worse, Decision.ROLL_BACK, 0.9, least=True))
+        found.append(Case(f"errors +{more:.0%}, by 5,000 pairs", worse, CanaryDecision.ROLL_BACK, 0.9, least=True))
     seen, blind = Stream(good, LOOKS, EVERY), Stream((*good, by_score(LOSS, 0.0)), LOOKS, EVERY)
     return [
         *found,
-        Case("no traffic", Stream(good, LOOKS, 0), Decision.PROMOTE, 0.0, streams=FEW),
-        Case("labels absent", blind, Decision.PROMOTE, 0.0, silent=(BRIER,), streams=FEW),
-        Case("judge behind", seen, Decision.PROMOTE, 0.0, sight=Sight(6, 6, 0.1, 45.0), streams=FEW),
-        Case("a partition not cut over", seen, Decision.PROMOTE, 0.0, sight=Sight(5, 6, 0.1, 0.5), streams=FEW),
+        Case("no traffic", Stream(good, LOOKS, 0), CanaryDecision.PROMOTE, 0.0, streams=FEW),
+        Case("labels absent", blind, CanaryDecision.PROMOTE, 0.0, silent=(BRIER,), streams=FEW),
+        Case("judge behind", seen, CanaryDecision.PROMOTE, 0.0, sight=BakeConditions(6, 6, 0.1, 45.0), streams=FEW),
+        Case("a partition not cut over", seen, CanaryDecision.PROMOTE, 0.0, sight=BakeConditions(5, 6, 0.1, 0.5), streams=FEW),
     ]
 
 
@@ -84,7 +89,8 @@ def _margins() -> list[Case]:
         "Brier by key": by_score(LOSS, LOSS.margin),
     }
     return [
-        Case(f"at the margin: {name}", Stream((kind,), LOOKS, EVERY), Decision.PROMOTE, 0.05) for name, kind in kinds.items()
+        Case(f"at the margin: {name}", Stream((kind,), LOOKS, EVERY), CanaryDecision.PROMOTE, 0.05)
+        for name, kind in kinds.items()
     ]
 
 
@@ -92,18 +98,18 @@ def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:
     """Look after every few pairs and each second, until there is a verdict."""
     rules = [kind.rule for kind in case.stream.kinds]
     cells = {rule.name: Cells() for rule in rules}
-    bake, pairs = Bake(), 0
+    bake, pairs = BakeClock(), 0
     for second, (places, differences) in enumerate(case.stream.play(chance)):
         for name in cells.keys() - set(case.silent):
             cells[name] = cells[name].added(places, differences[name])
         pairs += len(places)
         bake = bake.looked(float(second), case.sight)
-        wanted = 0.0 if case.decision is Decision.ROLL_BACK else min(BAKE_SECONDS, case.stream.looks)
+        wanted = 0.0 if case.decision is CanaryDecision.ROLL_BACK else min(BAKE_SECONDS, case.stream.looks)
         obstacles = list(bake.obstacles(wanted, case.sight))
         found = decide(rules, cells, steps=steps, obstacles=obstacles).decision
-        if found is not Decision.HOLD:
+        if found is not CanaryDecision.HOLD:
             return Ending(found, pairs)
-    return Ending(Decision.HOLD, pairs)
+    return Ending(CanaryDecision.HOLD, pairs)
 
 
 def tried(case: Case, streams: int, seed: int, steps: int) -> dict[str, object]:
@@ -116,7 +122,7 @@ def tried(case: Case, streams: int, seed: int, steps: int) -> dict[str, object]:
     return {
         "case": case.name,
         "streams": len(endings),
-        **{decision.value: counts[decision] for decision in Decision},
+        **{decision.value: counts[decision] for decision in CanaryDecision},
         "median_pairs": int(np.median(decided)) if decided else None,
         "bar": f"{case.decision.value} in at {'least' if case.least else 'most'} {case.bar:.0%}",
         "met": case.met(share),

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.rollout.canary_analysis.key_strata import CELLS
-from scorer.rollout.canary_analysis.verdict import Rule
+from scorer.rollout.canary_analysis.verdict import MetricRule
 
 KEYS = 20_000
 Draw = Callable[[np.random.Generator, NDArray[np.intp]], NDArray[np.float64]]
@@ -18,7 +18,7 @@ Draw = Callable[[np.random.Generator, NDArray[np.intp]], NDArray[np.float64]]
 class Kind:
     """A rule, and how the differences of one stream come about: `make` draws what is the same throughout a stream."""
 
-    rule: Rule
+    rule: MetricRule
     make: Callable[[np.random.Generator, NDArray[np.float64]], Draw]
 
 
@@ -40,12 +40,12 @@ class Stream:
             yield cells[keys], {name: draw(chance, keys) for name, draw in draws.items()}
 
 
-def by_chance(rule: Rule, before: float, after: float) -> Kind:
+def by_chance(rule: MetricRule, before: float, after: float) -> Kind:
     """Failures of both versions, each by itself, whatever the key."""
     return Kind(rule, lambda *_: lambda chance, keys: _failed(chance, keys, after) - _failed(chance, keys, before))
 
 
-def by_key(rule: Rule, before: float, after: float, shape: float = 0.3) -> Kind:
+def by_key(rule: MetricRule, before: float, after: float, shape: float = 0.3) -> Kind:
     """Failures by key: each version has keys of its own with which it fails often. Rates are of a gamma distribution."""
 
     def make(chance: np.random.Generator, _: NDArray[np.float64]) -> Draw:
@@ -57,7 +57,7 @@ def by_key(rule: Rule, before: float, after: float, shape: float = 0.3) -> Kind:
     return Kind(rule, make)
 
 
-def by_score(rule: Rule, worse: float, noise: float = 0.05) -> Kind:
+def by_score(rule: MetricRule, worse: float, noise: float = 0.05) -> Kind:
     """Squared errors of two probabilities: the candidate's is larger by `worse` in the mean, and by key now more, now less."""
 
     def make(chance: np.random.Generator, _: NDArray[np.float64]) -> Draw:

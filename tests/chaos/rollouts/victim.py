@@ -11,13 +11,13 @@ from typing import Any
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.transactions.exactly_once import TransactionSession
 from scorer.rollout.controller import leadership_term, process
-from scorer.rollout.controller.apply_move import carry_out as CARRY_OUT  # noqa: N812 - beside the others
-from scorer.rollout.controller.log_records import Kind
+from scorer.rollout.controller.apply_move import apply_move as CARRY_OUT  # noqa: N812 - beside the others
+from scorer.rollout.controller.log_records import EntryKind
 from scorer.settings import load
 from tests.chaos.rollouts.plan import AFTER_INTENT, AFTER_MOVE, AFTER_OUTCOME, BEFORE_INTENT, IN_INTENT, IN_MOVE
 
 FLUSH_SECONDS = 5.0
-TENURE = leadership_term.Tenure
+TENURE = leadership_term.LeaderTerm
 INTEND, WRITE, MOVE_TAGS = TENURE._intend, TENURE._write, LayoutStore.move_tags
 
 
@@ -59,7 +59,7 @@ def _in_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
         die()
 
     def write(self: Any, *entries: Any) -> None:
-        if entries[0].kind is Kind.INTENDED and now():
+        if entries[0].kind is EntryKind.INTENDED and now():
             setattr(TransactionSession, "_commit", commit)  # noqa: B010 - the product has no such switch
         WRITE(self, *entries)
 
@@ -67,12 +67,12 @@ def _in_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
 
 
 def _after_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
-    def carry_out(*arguments: Any) -> Any:
+    def apply_move(*arguments: Any) -> Any:
         if now():
             die()
         return CARRY_OUT(*arguments)
 
-    return leadership_term, "carry_out", carry_out
+    return leadership_term, "apply_move", apply_move
 
 
 def _in_move(now: Callable[[], bool]) -> tuple[Any, str, Any]:
@@ -89,19 +89,19 @@ def _in_move(now: Callable[[], bool]) -> tuple[Any, str, Any]:
 
 
 def _after_move(now: Callable[[], bool]) -> tuple[Any, str, Any]:
-    def carry_out(*arguments: Any) -> Any:
+    def apply_move(*arguments: Any) -> Any:
         move = CARRY_OUT(*arguments)
         if now():
             die()
         return move
 
-    return leadership_term, "carry_out", carry_out
+    return leadership_term, "apply_move", apply_move
 
 
 def _after_outcome(now: Callable[[], bool]) -> tuple[Any, str, Any]:
     def write(self: Any, *entries: Any) -> None:
         WRITE(self, *entries)
-        if any(entry.kind is Kind.MOVED for entry in entries) and now():
+        if any(entry.kind is EntryKind.MOVED for entry in entries) and now():
             die()
 
     return TENURE, "_write", write

@@ -8,7 +8,7 @@ import pytest
 from model_registry import package
 from model_registry.cache import Cache
 from model_registry.container_image import build
-from model_registry.container_image.build import Base
+from model_registry.container_image.build import BaseImage
 from model_registry.errors import RegistryError
 from model_registry.oci import digests, manifest
 from model_registry.signing import signatures
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.debian("docker-registry", "skopeo")
 
 
 def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
-    base = package.push(remote, make_package("base"), "base", "base", base=Base())
+    base = package.push(remote, make_package("base"), "base", "base", base=BaseImage())
     pushed = package.push(
         remote, make_package("v1", model=b"w" * 3_000_000), "m", "1.0.0", base=build.open_base(remote, base.digest)
     )
@@ -43,7 +43,7 @@ def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_
 
 def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
     store = LayoutStore(tmp_path / "layout")
-    package.push(store, make_package(), "m", "1.0.0", base=Base())
+    package.push(store, make_package(), "m", "1.0.0", base=BaseImage())
     target = f"docker://{remote.repository}:docker"
     skopeo("copy", "--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
     found = remote.resolve("docker")
@@ -76,7 +76,7 @@ def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
     root, good, evil = tmp_path / "cache", b"good" * 1000, b"evil" * 1000
-    digest = package.push(remote, make_package(model=good), "m", "1.0.0", base=Base()).digest
+    digest = package.push(remote, make_package(model=good), "m", "1.0.0", base=BaseImage()).digest
     signatures.sign(remote, digest, ONE, NOW)
     admitted, cache = admission(tmp_path / "policy.yaml", root), Cache(root)
     gone = away(remote)

@@ -12,7 +12,7 @@ from model_registry.errors import Conflict, NotFound, Refused, RegistryError, Un
 from model_registry.oci import manifest, reference
 from model_registry.signing import referrers, signatures
 from model_registry.stores.base import StoreOptions
-from model_registry.stores.http_client import Client
+from model_registry.stores.http_client import OciClient
 from model_registry.stores.oci_registry import RemoteStore
 from model_registry.stores.retry import Timing
 from tests.conformance.store import an_index, described, put_manifest
@@ -370,7 +370,7 @@ def test_a_range_of_the_last_chunk_alone_is_no_place_to_resume(start: Start, ser
     ],
 )
 def test_a_registry_behind_a_proxy_that_ends_tls_is_asked_with_tls(named: str, asked: str) -> None:
-    client = Client("registry.example.com", StoreOptions(), Timing())
+    client = OciClient("registry.example.com", StoreOptions(), Timing())
     assert str(client.allowed(httpx.URL(named))) == asked
     for other in ("http://registry.example.com:81/x", "http://storage.example.com/x", "http://u:p@registry.example.com/x"):
         with pytest.raises(Refused, match="sends its users to"):

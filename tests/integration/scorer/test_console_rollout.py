@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from scorer.rollout.controller import log_topic
-from scorer.rollout.controller.log_records import Kind, Outcome, Planned
+from scorer.rollout.controller.log_records import EntryKind, Outcome, PlannedMove
 from scorer.settings import load
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, events, until
@@ -68,7 +68,7 @@ def controller_is_asked(rig: Rig, page: Page) -> None:
         expect(page.locator("#actions")).to_contain_text(f"requested to {verb} r")
     expect(page.locator("#plan .pill", has_text="paused")).to_be_visible()
     expect(page.locator("#plan .pill", has_text="waiting for approval")).to_have_count(0)
-    with log_topic.reading(load(rig.path, []).settings) as ledger:
+    with log_topic.open_log(load(rig.path, []).settings) as ledger:
         assert ledger.running is not None
         assert ([*ledger.running.approved], ledger.running.paused) == ([1], True)
 
@@ -77,10 +77,10 @@ def end_is_shown(rig: Rig, page: Page) -> None:
     now = time.time()
     bad = rollouts.judgement(0.02, 0.01, 0.03)
     back = rollouts.entry(
-        now, 5, Kind.INTENDED, 1, move=Planned(3, restores=1), verdict="roll back", why=["errors"], judgement=bad
+        now, 5, EntryKind.INTENDED, 1, move=PlannedMove(3, restores=1), verdict="roll back", why=["errors"], judgement=bad
     )
-    ended = rollouts.entry(now, 7, Kind.ENDED, 1, outcome=Outcome.ROLLED_BACK)
-    tell(rig, back, rollouts.entry(now, 6, Kind.MOVED, 1, revision=4), ended)
+    ended = rollouts.entry(now, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK)
+    tell(rig, back, rollouts.entry(now, 6, EntryKind.MOVED, 1, revision=4), ended)
     expect(page.locator("#plan .pill", has_text="rolled back")).to_be_visible()
     expect(page.locator("#plan .ended")).to_contain_text("canary 5 %")
     expect(page.locator("#rules")).to_contain_text("beyond its margin")

@@ -9,9 +9,9 @@ import pytest
 
 from publisher.errors import Fatal
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.analysis_step import Judging, Look
-from scorer.rollout.controller.event_log import Ledger, Rollout
-from scorer.rollout.controller.log_records import Entry, Kind, Outcome, Version
+from scorer.rollout.controller.analysis_step import AnalysisSnapshot, StepAnalyzer
+from scorer.rollout.controller.event_log import Rollout, RolloutLog
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedVersion, Outcome
 from scorer.rollout.controller.reproduce_verdict import verify
 from scorer.settings import load
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
@@ -62,20 +62,20 @@ class Answered:
 
 def rollout_of(bus: Bus, rules: dict[str, Any]) -> Rollout:
     """Return a rollout whose step is judged from the beginning of the topics on."""
-    ledger = Ledger()
+    ledger = RolloutLog()
     plan = {"candidate": "2.0.0", "steps": STEPS, "rules": rules}
     topics = [bus.rig.scores_topic, bus.rig.dead_topic, f"{bus.rig.scores_topic}.shadow"]
-    starts = log_records.places({(topic, number): 0 for topic in topics for number in range(PARTITIONS)})
-    champion, candidate = Version(OLD, "1.0.0"), Version(NEW, "2.0.0")
+    starts = log_records.to_logged({(topic, number): 0 for topic in topics for number in range(PARTITIONS)})
+    champion, candidate = LoggedVersion(OLD, "1.0.0"), LoggedVersion(NEW, "2.0.0")
     for entry in (
-        Entry(NAME, 0, Kind.STARTED, 1, "c", plan=plan, champion=champion, candidate=candidate, revision=1),
-        Entry(NAME, 1, Kind.MOVED, 2, "c", 0, revision=2, starts=starts),
+        LogEntry(NAME, 0, EntryKind.STARTED, 1, "c", plan=plan, champion=champion, candidate=candidate, revision=1),
+        LogEntry(NAME, 1, EntryKind.MOVED, 2, "c", 0, revision=2, starts=starts),
     ):
         ledger.hear(f"{NAME}/{entry.seq}".encode(), log_records.encode(entry))
     return ledger.rollouts[NAME]
 
 
-def looked(judging: Judging, rollout: Rollout, pairs: int) -> Look:
+def looked(judging: StepAnalyzer, rollout: Rollout, pairs: int) -> AnalysisSnapshot:
     """Look until the judge has seen so many pairs."""
     step, deadline = rollout.at(), time.monotonic() + STEP_SECONDS
     assert step is not None
@@ -86,10 +86,10 @@ def looked(judging: Judging, rollout: Rollout, pairs: int) -> Look:
     raise AssertionError(f"the judge did not see {pairs} pairs: {look.judgement}")
 
 
-def end(rollout: Rollout, look: Look) -> None:
+def end(rollout: Rollout, look: AnalysisSnapshot) -> None:
     """Write a decision that rests on a look into the log."""
     facts: dict[str, Any] = {"obstacles": list(look.obstacles), "judgement": look.judgement}
-    rollout.log.append(Entry(NAME, rollout.seq, Kind.ENDED, 3, "c", 0, outcome=Outcome.ABORTED, **facts))
+    rollout.log.append(LogEntry(NAME, rollout.seq, EntryKind.ENDED, 3, "c", 0, outcome=Outcome.ABORTED, **facts))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_decision_is_verified_although_answers_and_labels_came_since(bus: Bus,
     rules, expected = RULES[kind]
     settings, chance = load(bus.rig.path, []).settings, random.Random(kind)
     answered, rollout = Answered(bus, kind, chance.randrange(1_000)), rollout_of(bus, rules)
-    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+    with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         for _ in range(3):
             answered.answer(chance.randint(300, 900))
             answered.label(chance.randint(300, 900))
@@ -135,7 +135,7 @@ def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> No
     answered = Answered(bus, "brier", 1)
     answered.answer(300)
     answered.label(300)
-    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+    with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         look = looked(judging, rollout, 300)
     end(rollout, look)
     bus.rig.delete_records(f"{bus.rig.name}.labels")
@@ -150,7 +150,7 @@ def test_a_decision_of_a_controller_that_began_after_retention_is_verified(bus: 
     answered.answer(300)
     bus.rig.delete_records(bus.rig.scores_topic)
     answered.answer(300)
-    with contextlib.closing(Judging(settings, to_end=False)) as judging:
+    with contextlib.closing(StepAnalyzer(settings, to_end=False)) as judging:
         end(rollout, looked(judging, rollout, 300))
     changed = load(bus.rig.path, ["labels.value=other"]).settings
     assert verify(changed, rollout, 2).differs == ()

@@ -13,7 +13,7 @@ from model_registry.channels.retention import RetentionRules
 from model_registry.errors import NotFound, Refused
 from model_registry.oci import reference, tags
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.http_client import Answer
+from model_registry.stores.http_client import OciResponse
 from model_registry.stores.oci_layout import LayoutStore
 from model_registry.stores.oci_registry import RemoteStore
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -58,7 +58,7 @@ class Dying(RemoteStore):
         self._count()
         super().push_blob(content, stream)
 
-    def _put(self, name: str, media_type: str, data: bytes) -> Answer:
+    def _put(self, name: str, media_type: str, data: bytes) -> OciResponse:
         self._count()
         return super()._put(name, media_type, data)
 
@@ -203,7 +203,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     name = begin(settings, plan, digest, judged)
     assert isinstance(name, str)
     assert begin(settings, plan, digest, judged) == name
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         (rollout,) = ledger.rollouts.values()
     assert (rollout.rivals.candidate.version, rollout.rivals.candidate.digest) == (VERSION, digest)
     assert (rollout.rivals.champion.digest, rollout.base) == (judged.digest, judged.revision)
@@ -229,7 +229,7 @@ def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals:
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         assert len(ledger.rollouts) == 1
 
 
@@ -247,7 +247,7 @@ def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, ri
     assert wrong.value.exit_code == USAGE
     plan.write_text(yaml.safe_dump({"candidate": "other", "steps": [{"promote": True}]}))
     assert isinstance(begin(settings, plan, digest, judged), str)
-    with log_topic.reading(settings) as ledger:
+    with log_topic.open_log(settings) as ledger:
         assert [rollout.plan.candidate for rollout in ledger.rollouts.values()] == [VERSION]
 
 

@@ -12,7 +12,7 @@ import pytest
 from model_registry import package
 from model_registry.cache import Cache
 from model_registry.channels.channel import Resolution
-from model_registry.container_image.build import Base
+from model_registry.container_image.build import BaseImage
 from model_registry.errors import Refused, Unreachable
 from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.conftest import MakePackage
@@ -93,7 +93,7 @@ def largest_file(size: int) -> Iterator[None]:
 def test_a_disk_that_is_full_at_any_step_leaves_nothing_and_the_next_try_succeeds(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path, as_image: bool
 ) -> None:
-    base = Base() if as_image else None
+    base = BaseImage() if as_image else None
     old, new = (
         package.push(store, make_package(f"p{n}", model=bytes([n]) * 50_000), "m", f"{n}.0.0", base=base).digest for n in (1, 2)
     )

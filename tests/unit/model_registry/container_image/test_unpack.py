@@ -15,7 +15,7 @@ import zstandard
 from model_registry import package
 from model_registry.cache import Cache
 from model_registry.container_image import build
-from model_registry.container_image.build import Base
+from model_registry.container_image.build import BaseImage
 from model_registry.errors import Corrupt, Refused
 from model_registry.oci import digests, manifest
 from model_registry.stores import resolve_index
@@ -227,7 +227,7 @@ def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> No
             package.pull(store, evil.digest, tmp_path / f"evil{at}")
 
 
-def base_image(store: LayoutStore) -> Base:
+def base_image(store: LayoutStore) -> BaseImage:
     """An image of Docker's with something under /models already."""
     return build.open_base(store, push_image(store, [layer(("bin/sh", b"#!"), ("models/old.onnx", b"old"))], DOCKER))
 

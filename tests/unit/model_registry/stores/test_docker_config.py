@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from model_registry.errors import Misconfigured, Unreachable
-from model_registry.stores.docker_config import HUB_KEY, Credentials, find
+from model_registry.stores.docker_config import HUB_KEY, Credentials, find_credentials
 
 REGISTRY = "registry.example.com:5000"
 
@@ -67,28 +67,28 @@ def test_what_stands_in_the_file(
         config.parent.mkdir()
     if document is not None:
         config.write_text(json.dumps(document))
-    assert find(REGISTRY) == found
+    assert find_credentials(REGISTRY) == found
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff{}"])
 def test_a_file_without_content_holds_no_credentials(config: Path, text: str) -> None:
     config.write_text(text)
-    assert find(REGISTRY) is None
+    assert find_credentials(REGISTRY) is None
 
 
 @pytest.mark.parametrize("name", [HUB_KEY, "docker.io", "index.docker.io", "https://registry-1.docker.io/v2/"])
 def test_docker_hub_has_several_names(config: Path, name: str) -> None:
     config.write_text(json.dumps({"auths": {name: auth("u", "p")}}))
-    assert find("docker.io") == Credentials("u", "p")
-    assert find("docker.io.example.com") is None
+    assert find_credentials("docker.io") == Credentials("u", "p")
+    assert find_credentials("docker.io.example.com") is None
 
 
 def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -> None:
     helper(config.parent, "one", """echo '{"Username": "one", "Secret": "p"}'""")
     helper(config.parent, "all", """echo '{"Username": "<token>", "Secret": "t"}'""")
     config.write_text(json.dumps({"credsStore": "all", "credHelpers": {REGISTRY: "one"}}))
-    assert find(REGISTRY) == Credentials("one", "p")
-    assert find("other.example.com") == Credentials("", "", "t")
+    assert find_credentials(REGISTRY) == Credentials("one", "p")
+    assert find_credentials("other.example.com") == Credentials("", "", "t")
 
 
 @pytest.mark.parametrize("name", [HUB_KEY, "docker.io"])
@@ -96,15 +96,15 @@ def test_docker_hub_s_own_helper_comes_before_the_store_of_all(config: Path, nam
     helper(config.parent, "hub", f"""[ "$(cat)" = '{HUB_KEY}' ] && echo '{{"Username": "hub", "Secret": "p"}}'""")
     helper(config.parent, "all", """echo '{"Username": "all", "Secret": "p"}'""")
     config.write_text(json.dumps({"credsStore": "all", "credHelpers": {name: "hub"}}))
-    assert find("docker.io") == Credentials("hub", "p")
+    assert find_credentials("docker.io") == Credentials("hub", "p")
     config.write_text(json.dumps({"credsStore": "all", "credHelpers": {name: ""}, "auths": {HUB_KEY: auth("u", "p")}}))
-    assert find("docker.io") == Credentials("u", "p")
+    assert find_credentials("docker.io") == Credentials("u", "p")
 
 
 def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None:
     helper(config.parent, "none", "echo 'credentials not found in native keychain'; exit 1")
     config.write_text(json.dumps({"credsStore": "none", "auths": {REGISTRY: auth("u", "p")}}))
-    assert find(REGISTRY) == Credentials("u", "p")
+    assert find_credentials(REGISTRY) == Credentials("u", "p")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None
 def test_what_cannot_be_used_is_named(config: Path, text: str, error: str) -> None:
     config.write_text(text)
     with pytest.raises(Misconfigured, match=error) as caught:
-        find(REGISTRY)
+        find_credentials(REGISTRY)
     assert caught.value.hint
 
 
@@ -133,7 +133,7 @@ def test_a_helper_that_fails_may_do_better_later(config: Path, script: str, erro
     helper(config.parent, "broken", script)
     config.write_text('{"credsStore": "broken"}')
     with pytest.raises(Unreachable, match=error) as caught:
-        find(REGISTRY)
+        find_credentials(REGISTRY)
     assert caught.value.transient
 
 

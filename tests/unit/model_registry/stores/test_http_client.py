@@ -5,7 +5,7 @@ import pytest
 
 from model_registry.errors import Corrupt
 from model_registry.stores.base import StoreOptions
-from model_registry.stores.http_client import Answer, Client
+from model_registry.stores.http_client import OciClient, OciResponse
 from model_registry.stores.retry import Timing
 
 PAGE = "https://registry.example.com/v2/team/x/tags/list?n=2"
@@ -27,9 +27,9 @@ PAGE = "https://registry.example.com/v2/team/x/tags/list?n=2"
 )
 def test_the_next_page_is_found_among_links_of_any_scheme(link: str, following: str | None) -> None:
     """Registries behind a proxy that ends TLS link to http (pulp_container 220); links may be several (RFC 8288)."""
-    client = Client("registry.example.com", StoreOptions(), Timing())
-    found = client.next_page(Answer(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))
+    client = OciClient("registry.example.com", StoreOptions(), Timing())
+    found = client.next_page(OciResponse(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))
     assert found == (None if following is None else httpx.URL(PAGE).copy_with(query=following.encode()))
     elsewhere = httpx.Headers({"Link": '<https://registry.example.org/?last=b>; rel="next"'})
     with pytest.raises(Corrupt, match=r"next page of its list at registry\.example\.org"):
-        client.next_page(Answer(200, elsewhere, httpx.URL(PAGE), b""))
+        client.next_page(OciResponse(200, elsewhere, httpx.URL(PAGE), b""))

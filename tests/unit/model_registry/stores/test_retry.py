@@ -4,22 +4,22 @@ import httpcore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.stores.http_transport import Stream
-from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, Attempts, retry_after
+from model_registry.stores.http_transport import ProgressStream
+from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, AttemptLimit, retry_after
 
 MINUTE = 60.0
 
 
 def test_backoff_grows_and_ends() -> None:
-    attempts = Attempts(MINUTE, now=0)
+    attempts = AttemptLimit(MINUTE, now=0)
     waits = [attempts.delay(0, dice=1.0) for _ in range(MOST_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
     for asked, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
-        assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=asked) == wait
+        assert AttemptLimit(MINUTE, now=0).delay(0, dice=0.5, retry_after=asked) == wait
 
 
 def test_progress_begins_the_count_anew() -> None:
-    attempts = Attempts(10.0, now=0)
+    attempts = AttemptLimit(10.0, now=0)
     assert attempts.delay(9.0, dice=1.0) == 0.25
     attempts.progressed(9.5)
     assert attempts.delay(19.0, dice=1.0) == 0.25
@@ -27,7 +27,7 @@ def test_progress_begins_the_count_anew() -> None:
 
 
 def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
-    attempts = Attempts(10.0, now=0)
+    attempts = AttemptLimit(10.0, now=0)
     for number in range(1, MOST_ATTEMPTS):
         attempts.transferred(100.0 * number)
         assert attempts.delay(100.0 * number, dice=0.0) == 0.0
@@ -36,7 +36,7 @@ def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=MOST_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
 def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
-    attempts, now, tries = Attempts(limit, now=0), 0.0, 0
+    attempts, now, tries = AttemptLimit(limit, now=0), 0.0, 0
     for thrown in dice:
         wait = attempts.delay(now, thrown)
         if wait is None:
@@ -76,7 +76,7 @@ def test_an_answer_has_to_get_on() -> None:
         def write(self, buffer: bytes, timeout: float | None = None) -> None:
             """Another request."""
 
-    stream = Stream(Slow(), 10.0, lambda: now)
+    stream = ProgressStream(Slow(), 10.0, lambda: now)
     for _ in range(3):
         stream.read(1 << 16)
     stream.write(b"")

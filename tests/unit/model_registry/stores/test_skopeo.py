@@ -10,7 +10,7 @@ import pytest
 from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.move_request import MoveRequest
-from model_registry.container_image.build import Base
+from model_registry.container_image.build import BaseImage
 from model_registry.oci import reference
 from model_registry.stores.oci_layout import LayoutStore
 from model_registry.stores.open import open_store
@@ -49,7 +49,7 @@ def test_what_skopeo_copied_is_the_same_version_and_goes_on(
 
 
 def test_an_image_is_read_and_copied(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
-    package.push(store, make_package(), "flight-delay", "1.0.0", base=Base())
+    package.push(store, make_package(), "flight-delay", "1.0.0", base=BaseImage())
     (tmp_path / "docker").mkdir()
     skopeo("copy", f"{store.repository}:1.0.0", f"dir:{tmp_path}/docker", "--format", "v2s2")
     skopeo("copy", f"dir:{tmp_path}/docker", f"oci:{tmp_path}/mirror:1.0.0")

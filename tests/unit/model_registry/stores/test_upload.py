@@ -2,7 +2,7 @@
 
 import pytest
 
-from model_registry.stores.upload import ONE_PUT, WHOLE_BYTES, ways
+from model_registry.stores.upload import ONE_PUT, WHOLE_BYTES, upload_methods
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -20,4 +20,4 @@ KIB, MIB = 1 << 10, 1 << 20
     ],
 )
 def test_large_requests_come_first_and_end_in_one_put(size: int, least: int, expected: list[int]) -> None:
-    assert ways(size, least) == expected
+    assert upload_methods(size, least) == expected

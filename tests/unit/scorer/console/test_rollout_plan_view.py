@@ -7,7 +7,7 @@ import pytest
 from scorer.console import rollout_plan_view
 from scorer.console.analysis_view import WIDTH, analysis_view
 from scorer.console.state import ConsoleState
-from scorer.rollout.controller.log_records import Command, Kind, Outcome, Planned, Verb
+from scorer.rollout.controller.log_records import EntryKind, OperatorCommand, Outcome, PlannedMove, Verb
 from tests.support import rollouts
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.console.console_records import NOW
@@ -40,7 +40,7 @@ def test_a_controller_that_tells_nothing_is_away() -> None:
     console_records.in_canary(state)
     assert not shown(state, NOW + 13).controller_silent
     assert shown(state, NOW + 15).controller_silent
-    console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.OVERTAKEN))
+    console_records.rollout(state, rollouts.entry(NOW, 5, EntryKind.ENDED, 1, outcome=Outcome.OVERTAKEN))
     assert not shown(state, NOW + 3_600).controller_silent
 
 
@@ -48,11 +48,11 @@ def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
     state = ConsoleState()
     console_records.in_canary(state, for_person=True)
     assert shown(state).for_person
-    console_records.rollout(state, Command(Verb.PAUSE, "bob", "", 1, 1))
+    console_records.rollout(state, OperatorCommand(Verb.PAUSE, "bob", "", 1, 1))
     assert shown(state).paused
-    console_records.rollout(state, Command(Verb.APPROVE, "bob", "", 1, 1))
+    console_records.rollout(state, OperatorCommand(Verb.APPROVE, "bob", "", 1, 1))
     assert not shown(state).for_person
-    console_records.rollout(state, Command(Verb.ABORT, "bob", "no", 1, 1))
+    console_records.rollout(state, OperatorCommand(Verb.ABORT, "bob", "no", 1, 1))
     assert shown(state).aborted == "bob"
 
 
@@ -62,15 +62,15 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
     back = rollouts.entry(
         NOW,
         5,
-        Kind.INTENDED,
+        EntryKind.INTENDED,
         1,
-        move=Planned(3, restores=1),
+        move=PlannedMove(3, restores=1),
         verdict="roll back",
         judgement=rollouts.judgement(0.02, 0.01, 0.03),
     )
-    console_records.rollout(state, back, rollouts.entry(NOW, 6, Kind.MOVED, 1, revision=4))
+    console_records.rollout(state, back, rollouts.entry(NOW, 6, EntryKind.MOVED, 1, revision=4))
     assert shown(state).analysis is None  # of this step there is no news
-    console_records.rollout(state, rollouts.entry(NOW, 7, Kind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
+    console_records.rollout(state, rollouts.entry(NOW, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
     found = shown(state)
     assert (found.outcome, found.stages[1].place, found.stages[2].place) == ("rolled back", "ended", "next")
     assert found.analysis is not None
@@ -85,7 +85,7 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
 def test_every_step_is_done_when_it_is_completed() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    console_records.rollout(state, rollouts.entry(NOW, 5, Kind.ENDED, 1, outcome=Outcome.COMPLETED))
+    console_records.rollout(state, rollouts.entry(NOW, 5, EntryKind.ENDED, 1, outcome=Outcome.COMPLETED))
     assert {stage.place for stage in shown(state).stages} == {"done"}
 
 
@@ -161,7 +161,7 @@ def test_records_that_nobody_should_have_written_change_nothing() -> None:
     console_records.in_canary(state)
     before = shown(state)
     console_records.rollout(
-        state, rollouts.entry(NOW, 5, Kind.MOVED, 99, revision=7), rollouts.entry(NOW, 5, Kind.MOVED, -7, revision=7)
+        state, rollouts.entry(NOW, 5, EntryKind.MOVED, 99, revision=7), rollouts.entry(NOW, 5, EntryKind.MOVED, -7, revision=7)
     )
     deep = b'{"controller": "x", "at_ms": 1, "step": 1, "judgement": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
     state.rollouts.hear(b"r/state", deep)

@@ -19,7 +19,7 @@ from scorer.console.web import VIEWS, Console
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.observability.status_record import VersionStatus
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
-from scorer.rollout.controller.log_records import Kind, Planned, Verb
+from scorer.rollout.controller.log_records import EntryKind, PlannedMove, Verb
 from tests.support import rollouts, trained
 from tests.unit.scorer.console import console_records
 from tests.unit.scorer.minimal import minimal
@@ -75,7 +75,9 @@ def busy() -> ConsoleState:
     console_records.in_canary(state, controller=SCRIPT, waits=[SCRIPT], for_person=True, judgement=hostile)
     console_records.rollout(
         state,
-        rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=Planned(3, SCRIPT)),
+        rollouts.entry(
+            console_records.NOW, 5, EntryKind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=PlannedMove(3, SCRIPT)
+        ),
     )
     state.training = console_records.a_run(SCRIPT)
     state.flow.tick(state.scorers, console_records.NOW)
@@ -199,7 +201,7 @@ def test_rollout_page_reports_a_silent_controller() -> None:
     state = ConsoleState(loaded=True)
     console_records.in_canary(state, at_ms=int((console_records.NOW - 400) * 1_000))
     console_records.rollout(
-        state, rollouts.entry(console_records.NOW, 5, Kind.INTENDED, 1, at_ms=int((console_records.NOW - 300) * 1_000))
+        state, rollouts.entry(console_records.NOW, 5, EntryKind.INTENDED, 1, at_ms=int((console_records.NOW - 300) * 1_000))
     )
     page = client(state).get("/").text
     assert "No controller has reported for 5 min." in page
@@ -222,7 +224,7 @@ def test_request_is_rejected_if_the_step_has_changed() -> None:
     assert browser.post("/actions/ask", data={**given, "token": "0" * 64}).status_code == 403
     assert noted.mock_calls == []
     assert browser.post("/actions/ask", data=given).status_code == 303
-    console_records.rollout(state, rollouts.entry(console_records.NOW, 5, Kind.MOVED, 2, revision=4))
+    console_records.rollout(state, rollouts.entry(console_records.NOW, 5, EntryKind.MOVED, 2, revision=4))
     (who, rollout, verb, reason), _ = noted.ask.call_args
     assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
 

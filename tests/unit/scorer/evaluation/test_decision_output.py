@@ -1,7 +1,7 @@
 """Of several named outputs figures are made of the one that the version decides on."""
 
 from scorer.evaluation.decision_output import DecidedOutputs
-from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
 NAMES = {"sha256:a": "risk", "sha256:b": None}
 SCORE = {"amount": 7.0, "risk": 0.25}
@@ -34,7 +34,7 @@ def test_a_version_without_a_known_output_has_no_number_and_is_counted() -> None
 
 def test_answers_keep_everything_but_the_other_outputs() -> None:
     outputs = DecidedOutputs(NAMES.__getitem__)
-    plain = [Answer("sha256:a", "scored", 1, "e1", 0.5, "low")]
+    plain = [VersionAnswer("sha256:a", "scored", 1, "e1", 0.5, "low")]
     assert outputs.answers(plain) is plain
-    several = [Answer("sha256:a", "scored", 1, "e1", SCORE, "low"), Answer("sha256:a", "dead_lettered")]
-    assert outputs.answers(several) == [Answer("sha256:a", "scored", 1, "e1", 0.25, "low"), several[1]]
+    several = [VersionAnswer("sha256:a", "scored", 1, "e1", SCORE, "low"), VersionAnswer("sha256:a", "dead_lettered")]
+    assert outputs.answers(several) == [VersionAnswer("sha256:a", "scored", 1, "e1", 0.25, "low"), several[1]]

@@ -32,8 +32,8 @@ def fleet(*records: ScorerStatus, heard: float = NOW) -> Fleet:
     return made
 
 
-def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> fleet_status.Verdict:
-    return fleet_status.judge(MOVE, fleet(*records, heard=heard), {("in", p) for p in wanted}, NOW)
+def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> fleet_status.MoveProgress:
+    return fleet_status.move_progress(MOVE, fleet(*records, heard=heard), {("in", p) for p in wanted}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
@@ -51,8 +51,8 @@ def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
     assert verdict(told("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "it answers nobody"
     both = fleet(told("b", 7, (1,)))
     both.last |= fleet(told("a", 6, (0,)), heard=NOW - STALE_SECONDS).last
-    assert fleet_status.partitions(MOVE, both, NOW) == {("in", 1)}
-    assert fleet_status.judge(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
+    assert fleet_status.live_partitions(MOVE, both, NOW) == {("in", 1)}
+    assert fleet_status.move_progress(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
@@ -99,7 +99,7 @@ def test_large_records_are_bounded_together() -> None:
 def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_status, "WANTED_PARTITIONS", 3)
     wanted = {("in", 0)}
-    fleet_status.widen(wanted, [("in", number) for number in range(9)])
+    fleet_status.add_partitions(wanted, [("in", number) for number in range(9)])
     assert wanted == {("in", 0), ("in", 1), ("in", 2)}
 
 

@@ -18,8 +18,8 @@ from model_registry.signing import signatures
 from model_registry.signing.attestation import attest, list_attestations
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.kafka.groups import GroupPosition
-from scorer.rollout.controller.event_log import Ledger
-from scorer.rollout.controller.log_records import Entry, Kind, Version, encode
+from scorer.rollout.controller.event_log import RolloutLog
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedVersion, encode
 from tests.support.attested import CHAMPION, RUN, comparison, provenance
 from tests.support.publishing import (
     AT,
@@ -195,15 +195,23 @@ def test_the_triggers_offsets_never_go_backwards() -> None:
 
 
 def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
-    ledger = Ledger()
+    ledger = RolloutLog()
     plan = {"candidate": VERSION, "steps": [{"promote": True}]}
     for name, why in (("one", ["by hand"]), ("two", ["run 0123456789ab"])):
-        candidate = Version(CHAMPION, VERSION)
-        started = Entry(
-            name, 0, Kind.STARTED, 1, "me", why=why, plan=plan, champion=Version("sha256:x", "1"), candidate=candidate
+        candidate = LoggedVersion(CHAMPION, VERSION)
+        started = LogEntry(
+            name,
+            0,
+            EntryKind.STARTED,
+            1,
+            "me",
+            why=why,
+            plan=plan,
+            champion=LoggedVersion("sha256:x", "1"),
+            candidate=candidate,
         )
         ledger.hear(f"{name}/0".encode(), encode(started))
-        ledger.hear(f"{name}/1".encode(), encode(Entry(name, 1, Kind.ENDED, 2, "me")))
+        ledger.hear(f"{name}/1".encode(), encode(LogEntry(name, 1, EntryKind.ENDED, 2, "me")))
     assert of_run(ledger, CHAMPION, RUN) == "two"
     assert of_run(ledger, CHAMPION, OTHER) is None
     assert of_run(ledger, f"sha256:{5:064x}", RUN) is None

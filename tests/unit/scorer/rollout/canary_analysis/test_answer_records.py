@@ -8,9 +8,9 @@ from scorer.dead_letters.headers import dead_headers
 from scorer.evaluation import drift
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.analysis_report import Margins
-from scorer.rollout.canary_analysis.decision_sample import MOST, Sample
-from scorer.rollout.canary_analysis.paired_metrics import Answer, Difference, Differences
-from scorer.rollout.canary_analysis.topic_tail import Lag
+from scorer.rollout.canary_analysis.decision_sample import MOST, DecisionSample
+from scorer.rollout.canary_analysis.paired_metrics import PairDifference, PairDifferences, VersionAnswer
+from scorer.rollout.canary_analysis.topic_tail import ReadLag
 from scorer.scores.record import RecordEncoder
 
 ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:a", role="champion", region="r")
@@ -27,12 +27,14 @@ def encoded(encoder: RecordEncoder, count: int = 3, status: str = "scored") -> l
 
 def test_records_are_read_as_they_are_written() -> None:
     values, rows = encoded(FALLBACK), np.arange(3)
-    found = {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in answer_records.lanes(values, rows).items()}
+    found = {
+        lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in answer_records.group_by_partition(values, rows).items()
+    }
     assert found == {("events", 0): ([0, 2], [0, 2]), ("events", 1): ([1], [1])}
     assert answer_records.in_json(values, rows, bytes) is values
     assert answer_records.in_json(values, rows[1:], bytes.upper) == [values[0], values[1].upper(), values[2].upper()]
     first, second, third = answer_records.answers_at(values, rows)
-    assert first == Answer("sha256:a", "scored", 7, "e\n0", 0.5, "late", "away")
+    assert first == VersionAnswer("sha256:a", "scored", 7, "e\n0", 0.5, "late", "away")
     assert (second.score, third.score, third.decision) == ([1, 2], None, "on\ntime")
 
 
@@ -41,9 +43,9 @@ def test_what_a_dead_letter_says_stands_between_records() -> None:
     headers = dead_headers(
         [("x", b"1")], reason="malformed", error="", source=source, model="m:1@sha256:b", at_ms=1, arm="canary"
     )
-    found = answer_records.letter(headers)
-    assert found == (("events", 1), 8, Answer("sha256:b", "dead_lettered", fallback="malformed"))
-    assert answer_records.letter([("dead.source", b"nowhere")]) is None
+    found = answer_records.read_dead_letter(headers)
+    assert found == (("events", 1), 8, VersionAnswer("sha256:b", "dead_lettered", fallback="malformed"))
+    assert answer_records.read_dead_letter([("dead.source", b"nowhere")]) is None
     value = encoded(ENCODER, 1)[0]
     assert [each.digest for each in answer_records.answers([value, found[2], value])] == ["sha256:a", "sha256:b", "sha256:a"]
 
@@ -53,14 +55,14 @@ TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
 
 @pytest.mark.parametrize("bad", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
 def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
-    with pytest.raises(answer_records.Unreadable) as told:
-        answer_records.lanes([encoded(ENCODER, 1)[0], bad], np.arange(2))
+    with pytest.raises(answer_records.UnreadableAnswer) as told:
+        answer_records.group_by_partition([encoded(ENCODER, 1)[0], bad], np.arange(2))
     assert told.value.row == 1
 
 
 def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
     a, b = ("t", 0), ("t", 1)
-    lag = Lag(100.0, {a: 5, b: 0})
+    lag = ReadLag(100.0, {a: 5, b: 0})
     assert lag.behind(101.0, {a: 4}) == 1.0
     lag.note(102.0, {a: 9, b: 0})
     assert lag.behind(103.0, {a: 4}) == 3.0
@@ -71,7 +73,7 @@ def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
 
 
 def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
-    sample, backwards = Sample(), Sample()
+    sample, backwards = DecisionSample(), DecisionSample()
     assert sample.drift() == (None, None)
     rng = np.random.default_rng(1)
     scores = np.stack([rng.random(3 * MOST), rng.random(3 * MOST) ** 2], axis=1)
@@ -79,16 +81,16 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     for made, order in ((sample, every), (backwards, every[::-1])):
         for start in range(0, len(order), 7_000):
             some = order[start : start + 7_000]
-            kinds = [Difference(0, 1, ("yes", "no"))]
-            made.add(("t", 0), some, Differences(kinds, np.zeros(len(some), np.intp), scores[some].T))
+            kinds = [PairDifference(0, 1, ("yes", "no"))]
+            made.add(("t", 0), some, PairDifferences(kinds, np.zeros(len(some), np.intp), scores[some].T))
             made.drift()
     assert sample.drift() == backwards.drift()
     whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
     assert sample.drift() == pytest.approx(whole, abs=0.05)
     assert sample.flips == {("yes", "no"): 3 * MOST}
-    alone = Sample()
-    kinds = [Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(2)]
-    alone.add(("t", 0), np.arange(100), Differences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))
+    alone = DecisionSample()
+    kinds = [PairDifference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(2)]
+    alone.add(("t", 0), np.arange(100), PairDifferences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))
     psi, ks = alone.drift()
     assert psi is not None
     assert psi > 0.25

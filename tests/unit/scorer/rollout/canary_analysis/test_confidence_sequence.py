@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from scipy import stats
 
-from scorer.rollout.canary_analysis.confidence_sequence import TUNED, UNSEEN, Interval, boundary, interval, variance
+from scorer.rollout.canary_analysis.confidence_sequence import TUNED, UNSEEN, ConfidenceInterval, boundary, interval, variance
 from scorer.rollout.canary_analysis.key_strata import CELLS, Cells
 
 
@@ -45,9 +45,9 @@ def test_pairs_of_one_key_count_as_their_cell() -> None:
 
 
 def test_nothing_known_is_an_infinite_interval() -> None:
-    assert interval(Cells(), 0.05) == Interval(None, -math.inf, math.inf, 0, 0)
+    assert interval(Cells(), 0.05) == ConfidenceInterval(None, -math.inf, math.inf, 0, 0)
     lone = interval(Cells().added([7] * 50, [1.0] * 50), 0.05)
-    assert lone == Interval(1.0, -math.inf, math.inf, 50, 1)
+    assert lone == ConfidenceInterval(1.0, -math.inf, math.inf, 50, 1)
 
 
 def test_a_rule_that_has_seen_no_difference_is_not_sure_of_it() -> None:

@@ -11,15 +11,24 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
-from scorer.rollout.canary_analysis.join import MergeJoin, Side
-from scorer.rollout.canary_analysis.paired_metrics import Answer, Comparer, Contest, Difference, Tally, difference
+from scorer.rollout.canary_analysis.join import JoinSide, MergeJoin
+from scorer.rollout.canary_analysis.paired_metrics import (
+    Contest,
+    PairComparer,
+    PairDifference,
+    PairedSums,
+    VersionAnswer,
+    compare_answers,
+)
 
 PLACE = ("events", 0)
 OLD, NEW, OTHER = "sha256:old", "sha256:new", "sha256:other"
 CONTEST = Contest(OLD, NEW)
 
 
-def add(join: MergeJoin, side: Side, partition: Partition, offsets: Sequence[int], tickets: Sequence[int]) -> list[list[int]]:
+def add(
+    join: MergeJoin, side: JoinSide, partition: Partition, offsets: Sequence[int], tickets: Sequence[int]
+) -> list[list[int]]:
     """The offsets of pairs, and both sides' tickets."""
     return [column.tolist() for column in join.add(side, partition, np.array(offsets, np.int64), np.array(tickets, np.int64))]
 
@@ -28,7 +37,7 @@ def add(join: MergeJoin, side: Side, partition: Partition, offsets: Sequence[int
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)), st.data())
 def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
     join = MergeJoin(1_000, 10)
-    left = {Side.ANSWERED: sorted(scores), Side.SHADOW: sorted(shadow)}
+    left = {JoinSide.ANSWERED: sorted(scores), JoinSide.SHADOW: sorted(shadow)}
     pairs: list[tuple[int, int, int]] = []
     while any(left.values()):
         side = data.draw(st.sampled_from([side for side, offsets in left.items() if offsets]))
@@ -37,7 +46,7 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
         pairs += zip(*add(join, side, PLACE, some, [1_000 * (side + 1) + offset for offset in some]), strict=True)
         assert len(join.tickets()) == join.waiting
     assert sorted(pairs) == [(o, 1_000 + o, 2_000 + o) for o in sorted(scores & shadow)]
-    for side in (*Side, *Side):
+    for side in (*JoinSide, *JoinSide):
         join.settle(side)
     behind = [offset for offset in scores - shadow if offset > max(shadow, default=-1)]
     ahead = [offset for offset in shadow - scores if offset > max(scores, default=-1)]
@@ -47,43 +56,47 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
 
 def test_partitions_are_apart() -> None:
     join = MergeJoin(100, 10)
-    assert add(join, Side.ANSWERED, PLACE, [1], [10]) == [[], [], []]
-    assert add(join, Side.SHADOW, ("events", 1), [1], [11]) == [[], [], []]
-    assert (join.held(Side.ANSWERED, PLACE), join.held(Side.SHADOW, PLACE), join.held(Side.ANSWERED, ("x", 0))) == (1, 0, 0)
-    assert add(join, Side.SHADOW, PLACE, [1], [12]) == [[1], [10], [12]]
+    assert add(join, JoinSide.ANSWERED, PLACE, [1], [10]) == [[], [], []]
+    assert add(join, JoinSide.SHADOW, ("events", 1), [1], [11]) == [[], [], []]
+    assert (join.held(JoinSide.ANSWERED, PLACE), join.held(JoinSide.SHADOW, PLACE), join.held(JoinSide.ANSWERED, ("x", 0))) == (
+        1,
+        0,
+        0,
+    )
+    assert add(join, JoinSide.SHADOW, PLACE, [1], [12]) == [[1], [10], [12]]
 
 
 def test_what_failed_may_stand_a_little_behind() -> None:
     join = MergeJoin(1_000, 50)
-    add(join, Side.ANSWERED, PLACE, range(100), range(100))
+    add(join, JoinSide.ANSWERED, PLACE, range(100), range(100))
     shadow = [offset for offset in range(100) if offset != 60]
-    assert len(add(join, Side.SHADOW, PLACE, shadow, shadow)[0]) == 99
-    assert add(join, Side.SHADOW, PLACE, [60], [7]) == [[60], [60], [7]]
-    add(join, Side.SHADOW, PLACE, [100, 101, 103], [8, 8, 8])
-    assert len(add(join, Side.ANSWERED, PLACE, [101, 102, 103], [9, 9, 9])[0]) == 2
-    for side in Side:
+    assert len(add(join, JoinSide.SHADOW, PLACE, shadow, shadow)[0]) == 99
+    assert add(join, JoinSide.SHADOW, PLACE, [60], [7]) == [[60], [60], [7]]
+    add(join, JoinSide.SHADOW, PLACE, [100, 101, 103], [8, 8, 8])
+    assert len(add(join, JoinSide.ANSWERED, PLACE, [101, 102, 103], [9, 9, 9])[0]) == 2
+    for side in JoinSide:
         join.settle(side)
-    assert add(join, Side.ANSWERED, PLACE, [100], [5]) == [[100], [5], [8]]
+    assert add(join, JoinSide.ANSWERED, PLACE, [100], [5]) == [[100], [5], [8]]
 
 
 def test_no_more_wait_than_are_allowed() -> None:
     join = MergeJoin(100, 10)
     for start in range(0, 1_000, 30):
-        add(join, Side.ANSWERED, PLACE, range(start, start + 30), range(30))
+        add(join, JoinSide.ANSWERED, PLACE, range(start, start + 30), range(30))
         assert join.waiting <= 100
     assert join.dropped.crowded == 1_020 - join.waiting
-    assert len(add(join, Side.SHADOW, PLACE, range(1_020), range(1_020))[0]) > 40  # the newest are there still
+    assert len(add(join, JoinSide.SHADOW, PLACE, range(1_020), range(1_020))[0]) > 40  # the newest are there still
 
 
-def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> Answer:
-    return Answer(digest, "scored", decision=decision, score=score)
+def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> VersionAnswer:
+    return VersionAnswer(digest, "scored", decision=decision, score=score)
 
 
-def failed(digest: str, why: str | None = None) -> Answer:
-    return Answer(digest, "dead_lettered", fallback=why)
+def failed(digest: str, why: str | None = None) -> VersionAnswer:
+    return VersionAnswer(digest, "dead_lettered", fallback=why)
 
 
-def instead(answer: Answer, why: str = "inference-failed") -> Answer:
+def instead(answer: VersionAnswer, why: str = "inference-failed") -> VersionAnswer:
     return msgspec.structs.replace(answer, fallback=why)
 
 
@@ -108,16 +121,16 @@ def instead(answer: Answer, why: str = "inference-failed") -> Answer:
     ],
 )
 def test_differences_are_the_candidates_less_the_champions(
-    answered: Answer, shadow: Answer, error: int, flip: int | None
+    answered: VersionAnswer, shadow: VersionAnswer, error: int, flip: int | None
 ) -> None:
-    found = difference(CONTEST, answered, shadow)
+    found = compare_answers(CONTEST, answered, shadow)
     assert found is not None
     assert (found.error, found.flip) == (error, flip)
     if flip is not None:
         by_digest = {answered.digest: answered, shadow.digest: shadow}
         assert found.decisions == (by_digest[OLD].decision, by_digest[NEW].decision)
-    compared = Comparer(CONTEST).differences([answered, of(NEW)], [shadow, of(OLD)])
-    assert [compared.kinds[at] for at in compared.which] == [found, Difference(0, 0, ("yes", "yes"), swapped=True)]
+    compared = PairComparer(CONTEST).differences([answered, of(NEW)], [shadow, of(OLD)])
+    assert [compared.kinds[at] for at in compared.which] == [found, PairDifference(0, 0, ("yes", "yes"), swapped=True)]
     scored = answered.status == shadow.status == "scored" and answered.fallback is None
     by_side = [each.score for each in (answered, shadow)][:: -1 if found.swapped else 1]
     assert compared.scores[:, 0].tolist() == by_side if scored else np.isnan(compared.scores[:, 0]).all()
@@ -131,18 +144,18 @@ SCORES: list[Any] = [0.25, 1, True, [0.5], {"a": 1.0}, None]
 def test_many_pairs_say_what_each_says(data: st.DataObject) -> None:
     """In any company, and however often the same is asked."""
     each = st.builds(
-        Answer,
+        VersionAnswer,
         st.sampled_from([OLD, NEW, OTHER]),
         st.sampled_from(["scored", "scored", "dead_lettered", "expired"]),
         score=st.sampled_from(SCORES),
         decision=st.sampled_from([None, "yes", "no"]),
         fallback=st.sampled_from([None, None, "crash", "refused", "away"]),
     )
-    comparer = Comparer(CONTEST)
+    comparer = PairComparer(CONTEST)
     for pairs in data.draw(st.lists(st.lists(st.tuples(each, each), min_size=1, max_size=8), max_size=3)):
         answered, shadow = (list(side) for side in zip(*pairs, strict=True))
         found = comparer.differences(answered, shadow)
-        assert [found.kinds[at] for at in found.which] == [difference(CONTEST, *pair) for pair in pairs]
+        assert [found.kinds[at] for at in found.which] == [compare_answers(CONTEST, *pair) for pair in pairs]
         for pair, kind, scores in zip(pairs, found.which, found.scores.T, strict=True):
             numbers = [each.score for each in pair if isinstance(each.score, int | float)]
             if (said := found.kinds[kind]) is not None and said.scored and len(numbers) == 2:
@@ -157,15 +170,15 @@ def test_many_pairs_say_what_each_says(data: st.DataObject) -> None:
         (of(OLD), of(OLD)),
         (of(OLD), of(OTHER)),
         (of(OTHER), of(NEW)),
-        (Answer(OLD, "expired"), of(NEW)),
-        (of(OLD), Answer(NEW, "expired")),
+        (VersionAnswer(OLD, "expired"), of(NEW)),
+        (of(OLD), VersionAnswer(NEW, "expired")),
         (of(NEW), failed(OLD, "crash")),
         (of(OLD), failed(NEW, "crash")),
         (instead(of(OLD), "crash"), of(NEW)),
     ],
 )
-def test_pairs_of_other_versions_are_dropped_and_counted(answered: Answer, shadow: Answer) -> None:
-    tally = Tally()
-    tally.add(np.array([5, 6]), Comparer(CONTEST).differences([answered, of(OLD)], [shadow, of(NEW, "no")]))
+def test_pairs_of_other_versions_are_dropped_and_counted(answered: VersionAnswer, shadow: VersionAnswer) -> None:
+    tally = PairedSums()
+    tally.add(np.array([5, 6]), PairComparer(CONTEST).differences([answered, of(OLD)], [shadow, of(NEW, "no")]))
     assert tally.foreign == 1
     assert (tally.cells["errors"].pairs, tally.cells["flips"].sums[6]) == (1, 1.0)

@@ -10,14 +10,14 @@ from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import hashed
 from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs, losses, missing
-from scorer.rollout.canary_analysis.paired_metrics import Answer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
 COUNT = 500
 PLACE = ("events", 0)
 
 
-def scored(digest: str, n: int, score: object) -> Answer:
-    return Answer(digest, "scored", 1_000 + n, f"e{n}", score)
+def scored(digest: str, n: int, score: object) -> VersionAnswer:
+    return VersionAnswer(digest, "scored", 1_000 + n, f"e{n}", score)
 
 
 def held(scores: np.ndarray, most: int = 10_000, *, wide: bool = False, backwards: bool = False) -> LabelledPairs:

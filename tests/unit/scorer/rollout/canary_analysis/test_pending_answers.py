@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from xxhash import xxh64_intdigest
 
-from scorer.rollout.canary_analysis.answer_records import Unreadable
-from scorer.rollout.canary_analysis.paired_metrics import Answer
-from scorer.rollout.canary_analysis.pending_answers import MOST_BYTES, Shelf, Told
+from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
+from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
+from scorer.rollout.canary_analysis.pending_answers import MOST_BYTES, KeyedAnswer, PendingAnswers
 
 KEYS = [b"k0", None, b"k2", b""]
 
@@ -16,10 +16,10 @@ def record(name: str) -> bytes:
 
 
 def test_tickets_find_their_answers_and_keys_across_what_was_taken() -> None:
-    shelf = Shelf()
+    shelf = PendingAnswers()
     first = shelf.put([record(f"a{n}") for n in range(4)], KEYS, 100)
     second = shelf.put([record(f"b{n}") for n in range(4)], KEYS, 100)
-    letter = shelf.put_one(Told(Answer("c", "dead_lettered"), b"k"))
+    letter = shelf.put_one(KeyedAnswer(VersionAnswer("c", "dead_lettered"), b"k"))
     tickets = np.array([second + 1, letter, first + 2, first, second + 3])
     assert [answer.digest for answer in shelf.answers(tickets)] == ["b1", "c", "a2", "a0", "b3"]
     hashes = [None, *map(xxh64_intdigest, (b"k", b"k2", b"k0", b""))]
@@ -29,7 +29,7 @@ def test_tickets_find_their_answers_and_keys_across_what_was_taken() -> None:
 
 
 def test_the_oldest_that_wait_are_kept_alone_where_all_are_too_many() -> None:
-    shelf = Shelf()
+    shelf = PendingAnswers()
     waiting = []
     for n in range(2_000):
         waiting.append(shelf.put([record(f"{n}.{row}") for row in range(4)], KEYS, MOST_BYTES // 3) + 1)
@@ -41,9 +41,9 @@ def test_the_oldest_that_wait_are_kept_alone_where_all_are_too_many() -> None:
 
 
 def test_an_answer_that_is_none_is_named_by_its_place_among_those_asked_for() -> None:
-    shelf = Shelf()
+    shelf = PendingAnswers()
     one, other = (shelf.put([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
     for tickets, row in (([one, other, one + 1], 2), ([one, one + 1, one], 1), ([other, one, other + 2], 2)):
-        with pytest.raises(Unreadable) as told:
+        with pytest.raises(UnreadableAnswer) as told:
             shelf.answers(np.array(tickets))
         assert told.value.row == row

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, Bake, Sight
+from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import CELLS, Cells
-from scorer.rollout.canary_analysis.verdict import MIN_PAIRS, Decision, Rule, decide
+from scorer.rollout.canary_analysis.verdict import MIN_PAIRS, CanaryDecision, MetricRule, decide
 
-ERRORS, FLIPS = Rule("errors", 0.005), Rule("flips", 0.05, signed=False)
-SEEING = Sight(6, 6, 0.1, 0.5)
+ERRORS, FLIPS = MetricRule("errors", 0.005), MetricRule("flips", 0.05, signed=False)
+SEEING = BakeConditions(6, 6, 0.1, 0.5)
 
 
 def seen(pairs: int, differing: int, size: float = 1.0, cells: int = CELLS) -> Cells:
@@ -26,52 +26,52 @@ def seen(pairs: int, differing: int, size: float = 1.0, cells: int = CELLS) -> C
 
 def test_every_rule_must_say_so() -> None:
     good = {"errors": seen(10_000, 0), "flips": seen(10_000, 50)}
-    assert decide([ERRORS, FLIPS], good).decision is Decision.PROMOTE
-    assert decide([ERRORS], good).decision is Decision.PROMOTE
+    assert decide([ERRORS, FLIPS], good).decision is CanaryDecision.PROMOTE
+    assert decide([ERRORS], good).decision is CanaryDecision.PROMOTE
     held = decide([ERRORS, FLIPS], {"errors": good["errors"]})
-    assert (held.decision, held.why) == (Decision.HOLD, ("flips: no pairs",))
+    assert (held.decision, held.why) == (CanaryDecision.HOLD, ("flips: no pairs",))
     held = decide([ERRORS, FLIPS], good | {"flips": seen(10_000, 480)})
-    assert held.decision is Decision.HOLD
+    assert held.decision is CanaryDecision.HOLD
     assert "flips: up to" in held.why[0]
 
 
 def test_no_rules_and_no_data_are_no_success() -> None:
-    assert decide([], {}).decision is Decision.HOLD
-    assert decide([ERRORS], {}).decision is Decision.HOLD
+    assert decide([], {}).decision is CanaryDecision.HOLD
+    assert decide([ERRORS], {}).decision is CanaryDecision.HOLD
     told = decide([ERRORS], {}).to_dict()["rules"][0]
     assert (told["estimate"], told["low"], told["high"], told["pairs"]) == (None, None, None, 0)
 
 
 @pytest.mark.parametrize(("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs of 3,000"), (50_000, 399, "of 400")])
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
-    held = decide([Rule("errors", 0.5)], {"errors": seen(pairs, 0, cells=cells)})
-    assert held.decision is Decision.HOLD
+    held = decide([MetricRule("errors", 0.5)], {"errors": seen(pairs, 0, cells=cells)})
+    assert held.decision is CanaryDecision.HOLD
     assert missing in held.why[0]
 
 
 def test_worse_is_rolled_back_whatever_else_there_is() -> None:
     found = decide([ERRORS, FLIPS], {"errors": seen(2_000, 60)}, obstacles=["the judge is behind"])
-    assert found.decision is Decision.ROLL_BACK
+    assert found.decision is CanaryDecision.ROLL_BACK
     assert "errors: +0.03, surely above" in found.why[0]
-    assert decide([ERRORS], {"errors": seen(2_000, 60, size=-1.0)}).decision is Decision.HOLD  # better, of too few pairs
+    assert decide([ERRORS], {"errors": seen(2_000, 60, size=-1.0)}).decision is CanaryDecision.HOLD  # better, of too few pairs
 
 
 def test_surely_worse_within_the_margin_is_no_rollback() -> None:
     found = decide([ERRORS], {"errors": seen(200_000, 600)})
     assert found.findings[0].found.low > 0.0
-    assert found.decision is Decision.PROMOTE
+    assert found.decision is CanaryDecision.PROMOTE
 
 
 def test_flips_are_rolled_back_beyond_their_margin_only() -> None:
     few = {"flips": seen(2_000, 110)}  # 5.5 %: surely above 0, not surely above 5 %
-    assert decide([FLIPS], few).decision is Decision.HOLD
-    assert decide([Rule("flips", 0.05)], few).decision is Decision.ROLL_BACK
-    assert decide([FLIPS], {"flips": seen(2_000, 200)}).decision is Decision.ROLL_BACK
+    assert decide([FLIPS], few).decision is CanaryDecision.HOLD
+    assert decide([MetricRule("flips", 0.05)], few).decision is CanaryDecision.ROLL_BACK
+    assert decide([FLIPS], {"flips": seen(2_000, 200)}).decision is CanaryDecision.ROLL_BACK
 
 
 def test_obstacles_hold() -> None:
     held = decide([ERRORS], {"errors": seen(10_000, 0)}, obstacles=["baked for 3 s of 60"])
-    assert (held.decision, held.why) == (Decision.HOLD, ("baked for 3 s of 60",))
+    assert (held.decision, held.why) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
 
 
 @examples(max_examples=50)
@@ -79,21 +79,21 @@ def test_obstacles_hold() -> None:
 def test_more_steps_never_decide_sooner(pairs: int, share: int, steps: int) -> None:
     cells = {"errors": seen(pairs, pairs * share // 1_000)}
     one, more = decide([ERRORS], cells), decide([ERRORS], cells, steps=steps)
-    assert more.decision in (one.decision, Decision.HOLD)
+    assert more.decision in (one.decision, CanaryDecision.HOLD)
 
 
 STILL = [
-    (Sight(5, 6, 0.1, 0.5), "5 of 6 partitions"),
-    (Sight(0, 0, 0.1, 0.5), "0 of 0 partitions"),
-    (Sight(6, 6, None, 0.5), "no pairs"),
-    (Sight(6, 6, 31.0, 0.5), "no pair for 31 s"),
-    (Sight(6, 6, 0.1, 30.0), "30 s behind"),
+    (BakeConditions(5, 6, 0.1, 0.5), "5 of 6 partitions"),
+    (BakeConditions(0, 0, 0.1, 0.5), "0 of 0 partitions"),
+    (BakeConditions(6, 6, None, 0.5), "no pairs"),
+    (BakeConditions(6, 6, 31.0, 0.5), "no pair for 31 s"),
+    (BakeConditions(6, 6, 0.1, 30.0), "30 s behind"),
 ]
 
 
 @pytest.mark.parametrize(("sight", "why"), STILL)
-def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: Sight, why: str) -> None:
-    bake = Bake().looked(0.0, SEEING).looked(10.0, SEEING).looked(20.0, sight).looked(29.0, SEEING).looked(30.0, SEEING)
+def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: BakeConditions, why: str) -> None:
+    bake = BakeClock().looked(0.0, SEEING).looked(10.0, SEEING).looked(20.0, sight).looked(29.0, SEEING).looked(30.0, SEEING)
     assert bake.baked == 11.0
     assert why in next(bake.obstacles(11.0, sight))
     assert not list(bake.obstacles(11.0, SEEING))
@@ -103,7 +103,7 @@ def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: Sight, why: str)
 @examples(max_examples=50)
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=30))
 def test_time_without_a_look_and_clocks_that_jump_back_do_not_bake(times: list[float]) -> None:
-    bake = Bake()
+    bake = BakeClock()
     for now in times:
         bake = bake.looked(now, SEEING)
     steps = [after - before for before, after in itertools.pairwise(times)]

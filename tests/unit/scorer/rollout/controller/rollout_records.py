@@ -3,10 +3,18 @@
 from typing import Any
 
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Ledger, Rollout
-from scorer.rollout.controller.log_records import Command, Entry, Kind, Planned, State, Verb, Version
+from scorer.rollout.controller.event_log import Rollout, RolloutLog
+from scorer.rollout.controller.log_records import (
+    EntryKind,
+    LogEntry,
+    LoggedVersion,
+    OperatorCommand,
+    PlannedMove,
+    RolloutStatus,
+    Verb,
+)
 
-OLD, NEW = Version("sha256:" + "a" * 64, "1.0.0"), Version("sha256:" + "b" * 64, "2.0.0")
+OLD, NEW = LoggedVersion("sha256:" + "a" * 64, "1.0.0"), LoggedVersion("sha256:" + "b" * 64, "2.0.0")
 BASE = 7
 STEPS: list[dict[str, Any]] = [
     {"compare": {"last": "1h"}},
@@ -19,35 +27,37 @@ STEPS: list[dict[str, Any]] = [
 class Story:
     """A ledger, and the next record of its rollout."""
 
-    def __init__(self, steps: list[dict[str, Any]] = STEPS, name: str = "r", ledger: Ledger | None = None, **plan: Any) -> None:
-        self.ledger = ledger or Ledger()
+    def __init__(
+        self, steps: list[dict[str, Any]] = STEPS, name: str = "r", ledger: RolloutLog | None = None, **plan: Any
+    ) -> None:
+        self.ledger = ledger or RolloutLog()
         self.name = name
         self._seq = -1
         self.entry(
-            Kind.STARTED, plan={"candidate": "2.0.0", "steps": steps, **plan}, champion=OLD, candidate=NEW, revision=BASE
+            EntryKind.STARTED, plan={"candidate": "2.0.0", "steps": steps, **plan}, champion=OLD, candidate=NEW, revision=BASE
         )
 
     @property
     def rollout(self) -> Rollout:
         return self.ledger.rollouts[self.name]
 
-    def entry(self, kind: Kind, step: int = -1, **more: Any) -> "Story":
+    def entry(self, kind: EntryKind, step: int = -1, **more: Any) -> "Story":
         self._seq += 1
-        entry = Entry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **more)
+        entry = LogEntry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **more)
         self.ledger.hear(f"{self.name}/{self._seq}".encode(), log_records.encode(entry))
         return self
 
     def moved(self, step: int, revision: int) -> "Story":
         """An intended move, and its end."""
-        self.entry(Kind.INTENDED, step, move=Planned(revision - 1, "2.0.0"), revision=revision - 1)
-        return self.entry(Kind.MOVED, step, revision=revision)
+        self.entry(EntryKind.INTENDED, step, move=PlannedMove(revision - 1, "2.0.0"), revision=revision - 1)
+        return self.entry(EntryKind.MOVED, step, revision=revision)
 
     def said(self, verb: Verb, step: int | None = None) -> "Story":
-        command = Command(verb, "ann", "because", 1, self.rollout.step if step is None else step)
+        command = OperatorCommand(verb, "ann", "because", 1, self.rollout.step if step is None else step)
         self.ledger.hear(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
         return self
 
     def state(self, **more: Any) -> "Story":
-        told = State("controller", 1, self.rollout.step, **more)
+        told = RolloutStatus("controller", 1, self.rollout.step, **more)
         self.ledger.hear(f"{self.name}/state".encode(), log_records.encode(told))
         return self

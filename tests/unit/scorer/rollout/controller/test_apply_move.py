@@ -14,8 +14,8 @@ from model_registry.oci.digests import from_bytes
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.oci_layout import LayoutStore
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.apply_move import Overtaken, carry_out
-from scorer.rollout.controller.log_records import Entry, Kind, Planned
+from scorer.rollout.controller.apply_move import MoveOvertaken, apply_move
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, PlannedMove
 from tests.unit.model_registry.conftest import MakePackage, promote, push_versions
 from tests.unit.model_registry.keyring import NOW, ONE, trusted
 
@@ -33,12 +33,12 @@ def store(tmp_path: Path, make_package: MakePackage) -> LayoutStore:
     return made
 
 
-def intended(planned: Planned, seq: int = 3) -> Entry:
-    return Entry("r", seq, Kind.INTENDED, 1, "controller", 1, ["because"], move=planned, verdict="promote")
+def intended(planned: PlannedMove, seq: int = 3) -> LogEntry:
+    return LogEntry("r", seq, EntryKind.INTENDED, 1, "controller", 1, ["because"], move=planned, verdict="promote")
 
 
-def canary(expects: int = 1) -> Entry:
-    return intended(Planned(expects, "2.0.0", canary=5, pairs=20))
+def canary(expects: int = 1) -> LogEntry:
+    return intended(PlannedMove(expects, "2.0.0", canary=5, pairs=20))
 
 
 def versions(store: LayoutStore) -> list[tuple[str, str, int]]:
@@ -47,26 +47,26 @@ def versions(store: LayoutStore) -> list[tuple[str, str, int]]:
 
 def test_a_move_stands_in_the_history_with_its_evidence(store: LayoutStore) -> None:
     entry = canary()
-    move = carry_out(store, "prod", entry)
+    move = apply_move(store, "prod", entry)
     assert (move.revision, move.actor, move.reason) == (2, "rollout r", "promote: because")
     assert move.evidence == from_bytes(log_records.encode(entry))
     kept = store.blob(manifest.describe_content(EVIDENCE_TYPE, log_records.encode(entry)))
-    assert log_records.entry_of(b"".join(kept)) == entry
+    assert log_records.decode_entry(b"".join(kept)) == entry
     assert [role.pairs for role in channel.resolve(store, "prod").roles] == [0, 20]
     assert channel.history(store, "prod")[-1] == move
-    back = carry_out(store, "prod", intended(Planned(2, restores=1), 5))
+    back = apply_move(store, "prod", intended(PlannedMove(2, restores=1), 5))
     assert (back.revision, back.to_version, back.restores) == (3, "1.0.0", 1)
 
 
 def test_moves_forward_and_back_are_signed_where_there_is_a_key(store: LayoutStore) -> None:
-    for entry in (canary(), intended(Planned(2, restores=1), 5)):
-        move = carry_out(store, "prod", entry, ONE)
+    for entry in (canary(), intended(PlannedMove(2, restores=1), 5)):
+        move = apply_move(store, "prod", entry, ONE)
         assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
 
 
 def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) -> None:
-    first = carry_out(store, "prod", canary())
-    assert carry_out(store, "prod", canary()) == first
+    first = apply_move(store, "prod", canary())
+    assert apply_move(store, "prod", canary()) == first
     assert len(channel.history(store, "prod")) == 2
 
 
@@ -80,23 +80,23 @@ def test_one_that_was_broken_off_between_history_and_tag_is_made(store: LayoutSt
 
     monkeypatch.setattr(LayoutStore, "move_tags", half)
     with pytest.raises(Killed):
-        carry_out(store, "prod", canary())
+        apply_move(store, "prod", canary())
     monkeypatch.setattr(LayoutStore, "move_tags", whole)
     assert channel.resolve(store, "prod").revision == 1
-    move = carry_out(store, "prod", canary())
+    move = apply_move(store, "prod", canary())
     assert (move.revision, channel.resolve(store, "prod").revision) == (3, 3)
     assert versions(store) == [("champion", "1.0.0", 95), ("canary", "2.0.0", 5)]
-    assert carry_out(store, "prod", canary()) == move
+    assert apply_move(store, "prod", canary()) == move
 
 
 def test_somebody_elses_move_holds(store: LayoutStore) -> None:
     promote(store, "2.0.0")
-    with pytest.raises(Overtaken, match="at revision 2, and was expected at 1"):
-        carry_out(store, "prod", canary())
-    carry_out(store, "prod", intended(Planned(2, "1.0.0")))
+    with pytest.raises(MoveOvertaken, match="at revision 2, and was expected at 1"):
+        apply_move(store, "prod", canary())
+    apply_move(store, "prod", intended(PlannedMove(2, "1.0.0")))
     promote(store, "2.0.0")
-    with pytest.raises(Overtaken):
-        carry_out(store, "prod", intended(Planned(2, "1.0.0")))
+    with pytest.raises(MoveOvertaken):
+        apply_move(store, "prod", intended(PlannedMove(2, "1.0.0")))
     assert channel.resolve(store, "prod").version == "2.0.0"
 
 
@@ -109,14 +109,14 @@ def test_somebody_who_moves_it_at_the_same_moment_is_seen(store: LayoutStore, mo
         return real(*given, **more)
 
     monkeypatch.setattr(channel, "promote", late)
-    with pytest.raises(Overtaken):
-        carry_out(store, "prod", canary())
+    with pytest.raises(MoveOvertaken):
+        apply_move(store, "prod", canary())
     assert versions(store) == []
 
 
 def test_what_the_registry_does_not_have_is_said(store: LayoutStore) -> None:
     with pytest.raises(NotFound, match=r"no version '3\.0\.0'"):
-        carry_out(store, "prod", intended(Planned(1, "3.0.0", canary=5)))
+        apply_move(store, "prod", intended(PlannedMove(1, "3.0.0", canary=5)))
     with pytest.raises(Refused, match="not sha256:0"):
-        carry_out(store, "prod", intended(Planned(1, "2.0.0", "sha256:" + "0" * 64, canary=5)))
+        apply_move(store, "prod", intended(PlannedMove(1, "2.0.0", "sha256:" + "0" * 64, canary=5)))
     assert channel.resolve(store, "prod").revision == 1

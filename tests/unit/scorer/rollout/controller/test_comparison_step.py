@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scorer.rollout.canary_analysis.verdict import Decision
+from scorer.rollout.canary_analysis.verdict import CanaryDecision
 from scorer.rollout.controller import comparison_step, plan
-from scorer.rollout.controller.comparison_step import Comparing, duration
+from scorer.rollout.controller.comparison_step import ComparisonProcess, format_duration
 from tests.support.waiting import until
 
 PLAN = plan.parse(
@@ -19,7 +19,7 @@ RULES = [
     {"rule": "errors", "value": 0.0, "limit": 0.005, "beyond": False},
     {"rule": "psi", "value": 3, "limit": 0.2, "beyond": True},
 ]
-Ended = tuple[Decision, str, dict[str, Any]] | None
+Ended = tuple[CanaryDecision, str, dict[str, Any]] | None
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def looked(made: Comparing, times: int = 1) -> Ended:
+def looked(made: ComparisonProcess, times: int = 1) -> Ended:
     """What it says when the process has ended, so many times."""
     found: list[Ended] = []
     for _ in range(times):
@@ -51,13 +51,13 @@ def looked(made: Comparing, times: int = 1) -> Ended:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(comparison_step, "AGAIN_SECONDS", 0.0)
-    return Comparing(Path("scorer.yaml"), ["a=b"])
+    return ComparisonProcess(Path("scorer.yaml"), ["a=b"])
 
 
-def test_the_command_is_the_one_that_a_person_types(says: Any, made: Comparing) -> None:
+def test_the_command_is_the_one_that_a_person_types(says: Any, made: ComparisonProcess) -> None:
     called = says("exit 0", {"rules": RULES[:1], "events": 1_000, "largest_differences": [1]})
     assert looked(made) == (
-        Decision.PROMOTE,
+        CanaryDecision.PROMOTE,
         "compare: 1,000 events, within every limit",
         {"rules": RULES[:1], "events": 1_000},
     )
@@ -68,18 +68,18 @@ def test_the_command_is_the_one_that_a_person_types(says: Any, made: Comparing) 
     assert said.endswith("--max-cost 1.5 --set=a=b --json")
 
 
-def test_what_is_beyond_a_limit_is_rejected(says: Any, made: Comparing) -> None:
+def test_what_is_beyond_a_limit_is_rejected(says: Any, made: ComparisonProcess) -> None:
     says("exit 1", {"rules": RULES, "events": 5})
     found = looked(made)
     assert found is not None
-    assert found[:2] == (Decision.ROLL_BACK, "compare: psi 3, the limit is 0.2")
+    assert found[:2] == (CanaryDecision.ROLL_BACK, "compare: psi 3, the limit is 0.2")
 
 
-def test_a_candidate_that_is_refused_is_rejected(says: Any, made: Comparing) -> None:
+def test_a_candidate_that_is_refused_is_rejected(says: Any, made: ComparisonProcess) -> None:
     says("exit 3")
     found = looked(made)
     assert found is not None
-    assert found[0] is Decision.ROLL_BACK
+    assert found[0] is CanaryDecision.ROLL_BACK
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_a_candidate_that_is_refused_is_rejected(says: Any, made: Comparing) -> 
     ],
 )
 def test_what_says_nothing_of_the_candidate_is_done_again(
-    says: Any, made: Comparing, ending: str, report: object, waits: str
+    says: Any, made: ComparisonProcess, ending: str, report: object, waits: str
 ) -> None:
     says(ending, report)
     assert looked(made, 3) is None
     assert made.waits == waits
 
 
-def test_a_candidate_that_kills_the_process_twice_is_rejected(says: Any, made: Comparing) -> None:
+def test_a_candidate_that_kills_the_process_twice_is_rejected(says: Any, made: ComparisonProcess) -> None:
     says("kill -9 $$")
-    assert looked(made, 2) == (Decision.ROLL_BACK, "compare was ended by signal 9", {})
+    assert looked(made, 2) == (CanaryDecision.ROLL_BACK, "compare was ended by signal 9", {})
 
 
-def test_another_rollout_begins_anew_and_what_runs_is_ended(says: Any, made: Comparing) -> None:
+def test_another_rollout_begins_anew_and_what_runs_is_ended(says: Any, made: ComparisonProcess) -> None:
     says("kill -9 $$")
     assert looked(made) is None
     says("exec sleep 600")
@@ -118,4 +118,4 @@ def test_another_rollout_begins_anew_and_what_runs_is_ended(says: Any, made: Com
 
 @pytest.mark.parametrize(("seconds", "said"), [(90, "90s"), (5_400, "90m"), (46_800, "13h"), (1_126_800, "313h")])
 def test_durations_are_written_as_people_do(seconds: int, said: str) -> None:
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said

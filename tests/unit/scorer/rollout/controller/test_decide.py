@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from scorer.rollout.canary_analysis.verdict import Decision, Verdict
-from scorer.rollout.controller.decide import Act, Next, Sighting, following
-from scorer.rollout.controller.log_records import Kind, Outcome, Planned, Verb
+from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict
+from scorer.rollout.controller.decide import ActionKind, NextAction, Observation, next_action
+from scorer.rollout.controller.log_records import EntryKind, Outcome, PlannedMove, Verb
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, OLD, STEPS, Story
 
-GOOD = Verdict(Decision.PROMOTE, ("every rule",), ())
-BAD = Verdict(Decision.ROLL_BACK, ("errors: more",), ())
-UNSURE = Verdict(Decision.HOLD, ("errors: 5 pairs",), ())
-BACK = Planned(BASE + 1, restores=BASE)
+GOOD = CanaryVerdict(CanaryDecision.PROMOTE, ("every rule",), ())
+BAD = CanaryVerdict(CanaryDecision.ROLL_BACK, ("errors: more",), ())
+UNSURE = CanaryVerdict(CanaryDecision.HOLD, ("errors: 5 pairs",), ())
+BACK = PlannedMove(BASE + 1, restores=BASE)
 
 
-def look(story: Story, verdict: Verdict | None = None, revision: int | None = None, **more: Any) -> Next:
+def look(story: Story, verdict: CanaryVerdict | None = None, revision: int | None = None, **more: Any) -> NextAction:
     at = story.rollout.revision if revision is None else revision
-    return following(story.rollout, Sighting(1_000, at, verdict=verdict, **more))
+    return next_action(story.rollout, Observation(1_000, at, verdict=verdict, **more))
 
 
 def at(step: int) -> Story:
     """A rollout at a step behind the comparison."""
-    story = Story().entry(Kind.COMPARED, 0, verdict=Decision.PROMOTE, why=["fine"])
+    story = Story().entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.PROMOTE, why=["fine"])
     for number in range(1, step + 1):
         story.moved(number, BASE + number)
     return story
@@ -31,95 +31,99 @@ def at(step: int) -> Story:
 
 def test_it_begins_with_the_comparison_and_goes_on_when_that_passes() -> None:
     story = Story()
-    assert look(story).act is Act.COMPARE
+    assert look(story).act is ActionKind.COMPARE
     assert look(story).step == 0
-    story.entry(Kind.COMPARED, 0, verdict=Decision.PROMOTE, why=["fine"])
+    story.entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.PROMOTE, why=["fine"])
     found = look(story)
-    assert (found.act, found.step, found.why) == (Act.MOVE, 1, ("fine",))
-    assert found.move == Planned(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
+    assert (found.act, found.step, found.why) == (ActionKind.MOVE, 1, ("fine",))
+    assert found.move == PlannedMove(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
 
 
 def test_a_comparison_that_fails_ends_it_before_anything_has_moved() -> None:
-    story = Story().entry(Kind.COMPARED, 0, verdict=Decision.ROLL_BACK, why=["flips"])
-    assert look(story) == Next(Act.END, ("flips",), 0, Decision.ROLL_BACK, outcome=Outcome.REJECTED)
+    story = Story().entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.ROLL_BACK, why=["flips"])
+    assert look(story) == NextAction(ActionKind.END, ("flips",), 0, CanaryDecision.ROLL_BACK, outcome=Outcome.REJECTED)
 
 
 def test_each_step_moves_the_channel_as_the_plan_says() -> None:
     canary = look(at(1), GOOD)
-    assert (canary.step, canary.move) == (2, Planned(BASE + 1, "2.0.0", NEW.digest, canary=5, pairs=20))
+    assert (canary.step, canary.move) == (2, PlannedMove(BASE + 1, "2.0.0", NEW.digest, canary=5, pairs=20))
     whole = look(at(2).said(Verb.APPROVE), GOOD)
-    assert (whole.step, whole.move) == (3, Planned(BASE + 2, "2.0.0", NEW.digest, shadow="1.0.0", pairs=20))
+    assert (whole.step, whole.move) == (3, PlannedMove(BASE + 2, "2.0.0", NEW.digest, shadow="1.0.0", pairs=20))
     assert whole.outcome is None
     alone = look(at(3), GOOD)
-    assert (alone.move, alone.outcome) == (Planned(BASE + 3, "2.0.0", NEW.digest), Outcome.COMPLETED)
+    assert (alone.move, alone.outcome) == (PlannedMove(BASE + 3, "2.0.0", NEW.digest), Outcome.COMPLETED)
 
 
 def test_without_a_watch_the_promotion_is_the_end() -> None:
     found = look(Story([{"promote": True}]))
-    assert (found.act, found.move, found.outcome) == (Act.MOVE, Planned(BASE, "2.0.0", NEW.digest), Outcome.COMPLETED)
+    assert (found.act, found.move, found.outcome) == (
+        ActionKind.MOVE,
+        PlannedMove(BASE, "2.0.0", NEW.digest),
+        Outcome.COMPLETED,
+    )
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_what_is_worse_goes_back_paused_or_approved(step: int) -> None:
     for story in (at(step), at(step).said(Verb.PAUSE), at(step).said(Verb.APPROVE)):
         found = look(story, BAD)
-        back = Planned(BASE + step, restores=BASE)
-        assert (found.act, found.move, found.outcome) == (Act.MOVE, back, Outcome.ROLLED_BACK)
-        assert (found.verdict, found.why) == (Decision.ROLL_BACK, BAD.why)
+        back = PlannedMove(BASE + step, restores=BASE)
+        assert (found.act, found.move, found.outcome) == (ActionKind.MOVE, back, Outcome.ROLLED_BACK)
+        assert (found.verdict, found.why) == (CanaryDecision.ROLL_BACK, BAD.why)
 
 
 def test_what_scorers_refuse_goes_back() -> None:
     assert look(at(1), UNSURE, refused=["a refuses 2.0.0: golden"]).move == BACK
-    assert look(Story(), refused=["a refuses 2.0.0: from before"]).act is Act.COMPARE, "nothing of it has moved yet"
+    assert look(Story(), refused=["a refuses 2.0.0: from before"]).act is ActionKind.COMPARE, "nothing of it has moved yet"
 
 
 @pytest.mark.parametrize("verdict", [None, UNSURE])
-def test_without_a_verdict_it_waits(verdict: Verdict | None) -> None:
+def test_without_a_verdict_it_waits(verdict: CanaryVerdict | None) -> None:
     found = look(at(1), verdict)
-    assert (found.act, found.for_person, found.move) == (Act.WAIT, False, None)
+    assert (found.act, found.for_person, found.move) == (ActionKind.WAIT, False, None)
 
 
 def test_after_its_patience_it_waits_for_a_person() -> None:
     story = at(1)
-    late = Sighting(story.rollout.began_ms + 1_000 * (10 + 6 * 3_600), BASE + 1, verdict=UNSURE)
-    assert following(story.rollout, late).for_person
+    late = Observation(story.rollout.began_ms + 1_000 * (10 + 6 * 3_600), BASE + 1, verdict=UNSURE)
+    assert next_action(story.rollout, late).for_person
     early = replace(late, now_ms=late.now_ms - 1)
-    assert not following(story.rollout, early).for_person
-    assert following(story.said(Verb.APPROVE).rollout, late).act is Act.MOVE
+    assert not next_action(story.rollout, early).for_person
+    assert next_action(story.said(Verb.APPROVE).rollout, late).act is ActionKind.MOVE
 
 
 def test_labels_may_be_waited_for_longer() -> None:
     story = Story([{"canary": "5%"}, {"promote": True}], rules={"brier": {"margin": 0.1, "within": "2d"}}).moved(0, BASE + 1)
-    late = Sighting(story.rollout.began_ms + 10 * 3_600_000, BASE + 1, verdict=UNSURE, lacking=frozenset({"brier"}))
-    assert not following(story.rollout, late).for_person
-    assert following(story.rollout, replace(late, lacking=frozenset({"brier", "errors"}))).for_person
+    late = Observation(story.rollout.began_ms + 10 * 3_600_000, BASE + 1, verdict=UNSURE, lacking=frozenset({"brier"}))
+    assert not next_action(story.rollout, late).for_person
+    assert next_action(story.rollout, replace(late, lacking=frozenset({"brier", "errors"}))).for_person
 
 
 def test_a_step_that_asks_for_approval_waits_for_it() -> None:
     found = look(at(2), GOOD)
-    assert (found.act, found.for_person) == (Act.WAIT, True)
-    assert look(at(2).said(Verb.APPROVE, 1), GOOD).act is Act.WAIT, "it was said of another step"
-    assert look(at(2).said(Verb.APPROVE), GOOD).act is Act.MOVE
+    assert (found.act, found.for_person) == (ActionKind.WAIT, True)
+    assert look(at(2).said(Verb.APPROVE, 1), GOOD).act is ActionKind.WAIT, "it was said of another step"
+    assert look(at(2).said(Verb.APPROVE), GOOD).act is ActionKind.MOVE
 
 
 def test_nothing_goes_forward_while_it_is_paused() -> None:
     paused = Story().said(Verb.PAUSE)
-    assert (look(paused).act, look(paused).for_person) == (Act.WAIT, True)
-    assert look(at(1).said(Verb.PAUSE), GOOD).act is Act.WAIT
-    assert look(at(1).said(Verb.PAUSE).said(Verb.RESUME), GOOD).act is Act.MOVE
+    assert (look(paused).act, look(paused).for_person) == (ActionKind.WAIT, True)
+    assert look(at(1).said(Verb.PAUSE), GOOD).act is ActionKind.WAIT
+    assert look(at(1).said(Verb.PAUSE).said(Verb.RESUME), GOOD).act is ActionKind.MOVE
 
 
 def test_an_abort_goes_back_or_just_ends() -> None:
     found = look(at(1).said(Verb.ABORT), GOOD)
     assert (found.move, found.outcome, found.why) == (BACK, Outcome.ABORTED, ("ann aborted it: because",))
     assert look(Story().said(Verb.ABORT)).outcome is Outcome.ABORTED
-    assert look(Story().said(Verb.ABORT)).act is Act.END
+    assert look(Story().said(Verb.ABORT)).act is ActionKind.END
 
 
 @pytest.mark.parametrize("revision", [BASE, BASE + 2])
 def test_a_persons_move_holds_whatever_else(revision: int) -> None:
     found = look(at(1).said(Verb.ABORT), BAD, revision)
-    assert (found.act, found.outcome, found.move) == (Act.END, Outcome.OVERTAKEN, None)
+    assert (found.act, found.outcome, found.move) == (ActionKind.END, Outcome.OVERTAKEN, None)
 
 
 def test_no_step_is_left_out() -> None:
@@ -128,9 +132,9 @@ def test_no_step_is_left_out() -> None:
     seen: list[int] = []
     for _ in range(20):
         found = look(story, GOOD)
-        if found.act is Act.COMPARE:
-            story.entry(Kind.COMPARED, found.step, verdict=Decision.PROMOTE)
-        elif found.act is Act.WAIT:
+        if found.act is ActionKind.COMPARE:
+            story.entry(EntryKind.COMPARED, found.step, verdict=CanaryDecision.PROMOTE)
+        elif found.act is ActionKind.WAIT:
             story.said(Verb.APPROVE)
         else:
             assert found.move is not None

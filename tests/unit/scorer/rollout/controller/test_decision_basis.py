@@ -26,16 +26,24 @@ from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import ALWAYS
 from scorer.dead_letters.headers import HeaderList, dead_headers
 from scorer.evaluation.decision_output import DecidedOutputs
-from scorer.rollout.canary_analysis.analysis_report import Judgement, Stretch
+from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
 from scorer.rollout.canary_analysis.fetch import Batch, Taken
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
 from scorer.rollout.canary_analysis.verdict import BRIER
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.analysis_step import verdict
-from scorer.rollout.controller.decision_basis import Basis, basis_of, differences, missing, obstacles, removed, uncertain
+from scorer.rollout.controller.analysis_step import evaluate_sums
+from scorer.rollout.controller.decision_basis import (
+    DecisionBasis,
+    differences,
+    missing_records,
+    obstacles,
+    read_basis,
+    removed_records,
+    uncertainties,
+)
 from scorer.rollout.controller.event_log import Rollout
-from scorer.rollout.controller.log_records import Entry, Kind
+from scorer.rollout.controller.log_records import EntryKind, LogEntry
 from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
 from tests.unit.scorer.rollout.controller.rollout_records import NEW, OLD, Story
@@ -198,15 +206,15 @@ class Judge:
     def judged(self, rollout: Rollout, sums: LabelledSums | None, stops: list[str]) -> dict[str, Any]:
         cells = {**self.pairs.tally.cells, **({} if sums is None else {BRIER: sums.cells})}
         reasons = {} if sums is None or not sums.reason else {BRIER: sums.reason}
-        found = verdict(rollout.plan, self.pairs.tally, cells, reasons, stops)
-        read = {at: Stretch(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
+        found = evaluate_sums(rollout.plan, self.pairs.tally, cells, reasons, stops)
+        read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
         if sums is not None:
-            read |= {at: Stretch(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+            read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
         outputs = self.pairs.outputs.names
-        return Judgement(rollout.rivals, found, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs).to_dict()
+        return AnalysisReport(rollout.rivals, found, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs).to_dict()
 
 
-def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[[str], str | None]) -> Entry:
+def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[[str], str | None]) -> LogEntry:
     """Judge as the controller does, while answers and labels are written: sums by label may be older than the others."""
     chance, labels = topics.chance, rollout.plan.rules.brier is not None
     judge = Judge(topics, settings, {at: topics.logs[at].low for at in ANSWERS}, DecidedOutputs(find))
@@ -220,33 +228,33 @@ def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[
         if labels and (sums is None or chance.random() < 0.5):
             sums = judge.labelled()
     stops = ["baked for 1 s of 10", *rollout.plan.rules.margins().obstacles(judge.pairs.sample)]
-    entry = Entry(rollout.id, rollout.seq, Kind.INTENDED, 1, "c", 0, obstacles=stops)
+    entry = LogEntry(rollout.id, rollout.seq, EntryKind.INTENDED, 1, "c", 0, obstacles=stops)
     judgement = judge.judged(rollout, sums, stops)
-    return log_records.entry_of(log_records.encode(replace(entry, judgement=judgement)))
+    return log_records.decode_entry(log_records.encode(replace(entry, judgement=judgement)))
 
 
-def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: Entry) -> tuple[list[str], list[str]]:
+def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: LogEntry) -> tuple[list[str], list[str]]:
     """Judge again: why that cannot be done, and what differs."""
     assert entry.judgement is not None
-    basis = basis_of(rollout, entry)
+    basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
-    if why := removed(basis, topics.spans(list(basis.answers))):
+    if why := removed_records(basis, topics.spans(list(basis.answers))):
         return why, []
     sums = None
     if basis.joined is not None:
         judge = again(topics, settings, basis, basis.joined)
         sums = judge.labelled(basis.labels)
-        if why := missing(basis.label_records, sums.records, "labels"):
+        if why := missing_records(basis.label_records, sums.records, "labels"):
             return why, []
     judge = again(topics, settings, basis, {at: bounds.high for at, bounds in basis.answers.items()})
-    if why := missing(basis.records, judge.records, "records"):
+    if why := missing_records(basis.records, judge.records, "records"):
         return why, []
     found = judge.judged(rollout, sums, obstacles(rollout.plan, judge.pairs.sample, entry.obstacles))
     differs = list(differences(entry.judgement, json.loads(json.dumps(found))))
-    return (uncertain(basis, entry.judgement, found) if differs else []), differs
+    return (uncertainties(basis, entry.judgement, found) if differs else []), differs
 
 
-def again(topics: Topics, settings: Settings, basis: Basis, ends: Offsets) -> Judge:
+def again(topics: Topics, settings: Settings, basis: DecisionBasis, ends: Offsets) -> Judge:
     judge = Judge(
         topics, settings, {at: bounds.low for at, bounds in basis.answers.items()}, DecidedOutputs(gone, basis.outputs)
     )

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Ledger
-from scorer.rollout.controller.log_records import Entry, Kind, Outcome, Place, State, Verb
+from scorer.rollout.controller.event_log import RolloutLog
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedOffset, Outcome, RolloutStatus, Verb
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, Story
 
 
@@ -15,18 +15,18 @@ def test_a_rollout_goes_from_entry_to_entry() -> None:
     rollout = story.rollout
     assert (rollout.step, rollout.revision, rollout.base, rollout.moved, rollout.seq) == (-1, BASE, BASE, False, 1)
     assert rollout.at() is None
-    story.entry(Kind.COMPARED, 0, verdict="promote")
+    story.entry(EntryKind.COMPARED, 0, verdict="promote")
     assert (rollout.step, rollout.compared is not None) == (0, True)
-    story.entry(Kind.INTENDED, 1, revision=BASE)
+    story.entry(EntryKind.INTENDED, 1, revision=BASE)
     assert (rollout.step, rollout.pending and rollout.pending.step) == (0, 1)
     story.state(baked=3.0)
-    story.entry(Kind.MOVED, 1, revision=BASE + 1, starts=[Place("scores", 0, 5)])
+    story.entry(EntryKind.MOVED, 1, revision=BASE + 1, starts=[LoggedOffset("scores", 0, 5)])
     assert (rollout.step, rollout.revision, rollout.pending, rollout.moved) == (1, BASE + 1, None, True)
     assert (rollout.starts, rollout.state) == ({("scores", 0): 5}, None)
     story.state(baked=4.0)
-    assert rollout.state == State("controller", 1, 1, 4.0)
+    assert rollout.state == RolloutStatus("controller", 1, 1, 4.0)
     assert [story.ledger.running] == [rollout]
-    story.entry(Kind.ENDED, 1, outcome=Outcome.ABORTED)
+    story.entry(EntryKind.ENDED, 1, outcome=Outcome.ABORTED)
     ended = story.ledger.running, story.ledger.newest, rollout.outcome
     assert ended == (None, rollout, Outcome.ABORTED)
     assert [entry.kind for entry in rollout.log] == ["started", "compared", "intended", "moved", "ended"]
@@ -46,8 +46,8 @@ def test_one_runs_at_a_time() -> None:
     first = Story(name="a")
     second = Story(name="b", ledger=first.ledger)
     assert (list(first.ledger.rollouts), first.ledger.refused) == (["a"], {"b"})
-    first.entry(Kind.ENDED, outcome=Outcome.REJECTED)
-    second.entry(Kind.COMPARED, 0)
+    first.entry(EntryKind.ENDED, outcome=Outcome.REJECTED)
+    second.entry(EntryKind.COMPARED, 0)
     assert "b" not in first.ledger.rollouts, "what has not started does not go on"
     assert Story(name="c", ledger=first.ledger).rollout is first.ledger.running
 
@@ -55,12 +55,12 @@ def test_one_runs_at_a_time() -> None:
 def test_entries_out_of_their_order_change_nothing() -> None:
     story = Story()
     before = log_records.encode(story.rollout.log)
-    for seq, kind in ((0, Kind.ENDED), (5, Kind.ENDED), (1, Kind.STARTED)):
-        story.ledger.hear(f"r/{seq}".encode(), log_records.encode(Entry("r", seq, kind, 1, "x")))
-    story.ledger.hear(b"r/1", log_records.encode(Entry("r", 2, Kind.ENDED, 1, "x")))
-    story.ledger.hear(b"r/1", log_records.encode(Entry("other", 1, Kind.ENDED, 1, "x")))
+    for seq, kind in ((0, EntryKind.ENDED), (5, EntryKind.ENDED), (1, EntryKind.STARTED)):
+        story.ledger.hear(f"r/{seq}".encode(), log_records.encode(LogEntry("r", seq, kind, 1, "x")))
+    story.ledger.hear(b"r/1", log_records.encode(LogEntry("r", 2, EntryKind.ENDED, 1, "x")))
+    story.ledger.hear(b"r/1", log_records.encode(LogEntry("other", 1, EntryKind.ENDED, 1, "x")))
     assert log_records.encode(story.rollout.log) == before
-    story.entry(Kind.ENDED, outcome=Outcome.COMPLETED).entry(Kind.INTENDED, 1)
+    story.entry(EntryKind.ENDED, outcome=Outcome.COMPLETED).entry(EntryKind.INTENDED, 1)
     assert story.rollout.pending is None
 
 
@@ -71,7 +71,10 @@ def test_entries_out_of_their_order_change_nothing() -> None:
         (b"\xff/0", b"{}"),
         (b"s/0", b"not json"),
         (b"s/0", b'{"rollout":"s","seq":0,"kind":"started","at_ms":1,"by":"x"}'),
-        (b"s/0", log_records.encode(Entry("s", 0, Kind.STARTED, 1, "x", plan={"steps": 1}, champion=NEW, candidate=NEW))),
+        (
+            b"s/0",
+            log_records.encode(LogEntry("s", 0, EntryKind.STARTED, 1, "x", plan={"steps": 1}, champion=NEW, candidate=NEW)),
+        ),
         (b"r/1", b'{"rollout":"r","seq":1,"kind":"dance","at_ms":1,"by":"x"}'),
         (b"r/state", b"[]"),
         (b"r/state", None),
@@ -92,7 +95,7 @@ def test_what_does_not_read_changes_nothing(key: bytes | None, value: bytes | No
 
 @given(st.lists(st.tuples(st.sampled_from([b"r/0", b"r/1", b"r/state", b"r/command/1", b"x/0"]), st.binary(max_size=60))))
 def test_no_bytes_stop_the_ledger(records: list[tuple[bytes, bytes]]) -> None:
-    ledger = Ledger()
+    ledger = RolloutLog()
     for key, value in records:
         ledger.hear(key, value)
     assert not ledger.rollouts

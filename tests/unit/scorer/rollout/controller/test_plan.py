@@ -8,7 +8,7 @@ import yaml
 
 from publisher.errors import USAGE, Fatal
 from scorer.rollout.controller import plan
-from scorer.rollout.controller.plan import Kind
+from scorer.rollout.controller.plan import StepKind
 
 WHOLE = """
 candidate: 2.0.0
@@ -28,7 +28,13 @@ def test_the_plan_of_the_page_reads_and_survives_its_way_through_json(tmp_path: 
     path = tmp_path / "plan.yaml"
     path.write_text(WHOLE)
     found = plan.read(path)
-    assert [step.kind for step in found.steps] == [Kind.COMPARE, Kind.SHADOW, Kind.CANARY, Kind.CANARY, Kind.PROMOTE]
+    assert [step.kind for step in found.steps] == [
+        StepKind.COMPARE,
+        StepKind.SHADOW,
+        StepKind.CANARY,
+        StepKind.CANARY,
+        StepKind.PROMOTE,
+    ]
     assert [step.seconds for step in found.steps] == [0, 1_800, 900, 1_800, 3_600]
     assert [str(step) for step in found.steps] == ["compare", "shadow 20 %", "canary 5 %", "canary 25 %", "promote"]
     assert [found.pairs(at) for at in range(5)] == [0, 20, 20, 20, 20]
