@@ -1,8 +1,8 @@
-"""The program `scorer`."""
+"""The program `scorer`: its commands by name."""
 
 from publisher.runtime import command_line
 
-VERBS = {
+COMMANDS = {
     "run": "scorer.commands.run:run",
     "config": "scorer.commands.config:config",
     "check": "scorer.commands.check:check",
@@ -26,7 +26,7 @@ VERBS = {
     "demo": "scorer.demo.command:demo",
 }
 app = command_line.program(
-    "Score events from Kafka to Kafka, exactly once, with model versions swapped while they flow.", VERBS
+    "Score events from Kafka to Kafka, exactly once, with model versions changed while events flow.", COMMANDS
 )
 
 

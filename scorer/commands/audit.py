@@ -1,4 +1,4 @@
-"""`scorer audit`: counts for one scorer, or for one that has run in several regions."""
+"""`scorer audit`: compare a scorer's inputs with its outputs, in one region or over several."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,18 +15,19 @@ from scorer.settings import load
 def audit(
     path: Config,
     regions: Annotated[
-        list[Path] | None, typer.Argument(help="Configurations of this scorer in other regions: count over all of them.")
+        list[Path] | None,
+        typer.Argument(help="Configurations of the same scorer in other regions, to audit all regions together."),
     ] = None,
     flags: Set = None,
     start: From = None,
     end: To = None,
     as_json: Json = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was.
+    """Count lost, duplicated, invented and reordered scores. Exit code 1 if there are any.
 
-    publisher/docs/audit.md tells each count."""
+    publisher/docs/audit.md describes each count."""
     if regions and (flags or start or end):
-        raise typer.BadParameter("--set, --from and --to are of one region; leave them out")
+        raise typer.BadParameter("--set, --from and --to work for one region only; leave them out")
     window = time_window(start, end)
     scorers = [load(one, flags or []).settings for one in (path, *(regions or ()))]
     if len({settings.region for settings in scorers}) < len(scorers):

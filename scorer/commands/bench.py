@@ -1,7 +1,7 @@
-"""`scorer bench`: measures what a model costs here, by batch size, and what the loop reaches with it. No broker is asked.
+"""`scorer bench`: measure a model by batch size on this machine, without a broker.
 
-Each step uses the code that `scorer run` uses for it: the version is loaded, checked and warmed, and batches of JSON events
-that its signature asks for are decoded, scored and encoded.
+It uses the code of `scorer run`: the version is loaded, checked and warmed up, and batches of JSON events that match its
+signature are decoded, scored and encoded.
 """
 
 import math
@@ -47,15 +47,21 @@ BASIS: dict[str, Any] = {
     "input": {"topics": ["events"]},
     "output": {"topic": "scores"},
 }
-"""The settings without a configuration; nothing connects."""
-RECORD_BYTES = 1_000_000_000  # no score is too large here
-WIDTH = 16  # columns of the longest bar
+"""The settings without a configuration. No client connects to them."""
+RECORD_BYTES = 1_000_000_000  # no limit for scores
+WIDTH = 16  # width of the longest bar, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
-    """One batch size. Seconds of the model alone, and of the loop: decoding, the model, encoding; and what one process reaches,
-    Kafka's clients not counted."""
+    """The cost of one batch size.
+
+    Attributes:
+        size: events in a batch.
+        model: seconds of the model for a batch.
+        loop: seconds of decoding, model and encoding for a batch.
+        events_per_second: the throughput of one process, without the time of the Kafka clients.
+    """
 
     size: int
     model: float
@@ -65,10 +71,18 @@ class BatchCost:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """`buckets` are those the model runs in, empty where it runs each batch at its size; `worthwhile` those of the usual ones
-    that its cost curve would choose. `fixed` and `per_event` are the a and b of T(B) = a + b B, in seconds, of the loop.
-    `batch` is the largest of the sizes that meets the latency target (seconds), 0 where none does; `events_per_second` is what
-    the best size reaches. `native` says in words what this process has of the native part."""
+    """The result of a benchmark.
+
+    Attributes:
+        buckets: the batch sizes that the model pads to; empty without padding.
+        worthwhile: the padding sizes that the measured costs suggest.
+        fixed: a of T(B) = a + b B, the time of the loop in seconds.
+        per_event: b of T(B).
+        latency_target: in seconds.
+        batch: the largest measured size within the latency target; 0 if none is.
+        events_per_second: the throughput of the best size.
+        native: which parts of the native library are in use, in words.
+    """
 
     version: str
     device: str
@@ -84,34 +98,51 @@ class BenchReport:
 
 
 def bench(
-    model: Annotated[str, typer.Argument(help="A package folder, or a version: REPOSITORY:TAG.", show_default=False)],
-    config: Annotated[Path | None, typer.Option(help="Take device, backend, batching from this configuration.")] = None,
+    model: Annotated[str, typer.Argument(help="A package folder, or a version, REPOSITORY:TAG.", show_default=False)],
+    config: Annotated[Path | None, typer.Option(help="A configuration, for device, backend and batching.")] = None,
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what a model costs here, by batch size, and what a scorer reaches with it. Needs no broker."""
+    """Measure the time of a model by batch size and the throughput of a scorer on this machine. Needs no broker."""
     report = measure(*settings_for(model, config, flags or []))
-    print_data(as_json, asdict(report), lambda: shown(report))
+    print_data(as_json, asdict(report), lambda: as_tables(report))
 
 
 def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple[Settings, Package | None]:
-    """The settings to measure under, and the package where `model` is a folder; else it is a reference, with a tag or a digest.
-    Raises SettingsError, RegistryError, and Fatal where the reference names no version."""
+    """Return the settings of the benchmark, and the package if `model` is a folder.
+
+    Args:
+        model: a package folder, or a reference with a tag or a digest.
+        config: a configuration; None for defaults.
+        flags: `--set` flags.
+
+    Raises:
+        SettingsError: The configuration is not valid.
+        RegistryError: The reference is not valid.
+        Fatal: The reference has neither tag nor digest.
+    """
     folder = Path(model)
     if folder.is_dir():
-        found = package.read(folder, name=folder.resolve().name, version="0", digest=from_bytes(str(folder.resolve()).encode()))
-        named = {"source": "oci:."}
+        path = folder.resolve()
+        model_package = package.read(folder, name=path.name, version="0", digest=from_bytes(str(path).encode()))
+        overrides = {"source": "oci:."}
     else:
-        found, ref = None, reference.parse(model)
+        model_package = None
+        ref = reference.parse(model)
         if not (version := ref.tag or ref.digest):
-            raise Fatal(f"{model} names no version", "add a tag, such as :1.4.0 or :prod, or name a package folder", USAGE)
-        named = {"source": str(ref.bare()), "tag": version}
-    flags = [*flags, *(f"model.{key}={value}" for key, value in named.items())]
-    return load(config or BASIS, flags).settings, found
+            raise Fatal(f"{model} has no version", "add a tag, such as :1.4.0 or :prod, or give a package folder", USAGE)
+        overrides = {"source": str(ref.bare()), "tag": version}
+    flags = [*flags, *(f"model.{key}={value}" for key, value in overrides.items())]
+    return load(config or BASIS, flags).settings, model_package
 
 
 def measure(settings: Settings, folder: Package | None) -> BenchReport:
-    """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
+    """Measure a package, or the version that the settings name.
+
+    Raises:
+        Fatal: The version is rejected.
+        RegistryError: The version cannot be pulled.
+    """
     try:
         found = folder or pull_version(settings)[0]
         parsed = found.signature is None or field_sources.inside(found.signature).fields or settings.output.carry
@@ -121,7 +152,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
             found, Resolution(found.digest, found.version, 0), tried_loader(settings, remember=folder is None), settings
         )
     except ModelRefused as error:
-        raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"the version is rejected: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()
@@ -156,7 +187,7 @@ def _measured(
 
 
 def _line(points: Sequence[BatchCost]) -> tuple[float, float]:
-    """a and b of T(B) = a + b B by least squares of the relative errors, neither negative."""
+    """Fit a and b of T(B) = a + b B by least squares of the relative errors; neither is negative."""
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
     sizes, seconds = (np.array(column, np.float64) for column in zip(*((p.size, p.loop) for p in points), strict=True))
@@ -177,8 +208,8 @@ def _batch(topic: str, events: list[WrittenRecord]) -> Batch:
     )
 
 
-def shown(report: BenchReport) -> Group:
-    """The curve, then what follows from it. Times are drawn by their logarithm, throughput as it is."""
+def as_tables(report: BenchReport) -> Group:
+    """Return the table of costs and its conclusions. Bars of times are logarithmic, bars of throughput linear."""
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
         table.add_column(column, justify="right", no_wrap=True, min_width=7)
@@ -202,14 +233,14 @@ def shown(report: BenchReport) -> Group:
 
 def _lines(report: BenchReport) -> list[str]:
     buckets = _list(report.buckets)
-    own = f"The model runs in buckets of {buckets}" if buckets else "The model runs each batch at its own size"
+    padding = f"The model pads batches to {buckets}" if buckets else "The model does not pad batches"
     target = report.latency_target * 1e3
     return [
-        f"With the loop a batch takes {report.fixed * 1e3:.3f} ms + {report.per_event * 1e6:.2f} us an event.",
-        f"{own}; worth their padding are {_list(report.worthwhile)}.",
-        f"Batches of up to {report.batch:,} meet the latency target of {target:g} ms.",
-        f"One process reaches {report.events_per_second:,.0f} events/s, the time of Kafka's clients not counted.",
-        f"The native part: {report.native}.",
+        f"A batch takes {report.fixed * 1e3:.3f} ms + {report.per_event * 1e6:.2f} us per event, with decoding and encoding.",
+        f"{padding}; the measured costs suggest the sizes {_list(report.worthwhile)}.",
+        f"Batches of up to {report.batch:,} events meet the latency target of {target:g} ms.",
+        f"One process scores {report.events_per_second:,.0f} events/s, without the time of the Kafka clients.",
+        f"Native library: {report.native}.",
     ]
 
 

@@ -1,4 +1,7 @@
-"""`scorer compare`: a candidate beside the champion on events that are kept. It joins no group and writes nothing."""
+"""`scorer compare`: score retained events with champion and candidate and compare the scores.
+
+It joins no consumer group and writes nothing.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -29,34 +32,35 @@ from scorer.models.loaded_model import LoadedModel
 from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
 
-NEWEST = 100_000  # events, where nobody says which
+NEWEST = 100_000  # events, without --last, --from, --to and --events
 USUAL = Limits()
-SHOWN = 60  # characters of a score, an event or an error
+MAX_TEXT = 60  # characters of a score, an event or an error
 
 
 def compare(
     path: Config,
-    candidate: Annotated[
-        str, typer.Argument(help="A version (a tag or a digest) of model.source, or a package folder.", show_default=False)
-    ],
+    candidate: Annotated[str, typer.Argument(help="A tag or digest in model.source, or a package folder.", show_default=False)],
     flags: Set = None,
     last: Last = None,
     start: From = None,
     end: To = None,
     events: Annotated[
-        int | None, typer.Option(help=f"The newest so many; {NEWEST:,} where no time is given, else all.", min=1)
+        int | None,
+        typer.Option(help=f"Only the newest events, this many. Default: {NEWEST:,} without a time range, else all.", min=1),
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Share of events that only the candidate dead-letters.", parser=share)
+        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=share)
     ] = USUAL.errors,
-    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=share)] = USUAL.flips,
-    max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_flips: Annotated[
+        float, typer.Option(help="Largest share of events with another decision.", parser=share)
+    ] = USUAL.flips,
+    max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_cost: Annotated[
-        float | None, typer.Option(help="Time an event, as a multiple of the champion's.", min=0.0, show_default="any")
+        float | None, typer.Option(help="Largest time per event, as a multiple of the champion's.", min=0.0, show_default="any")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score kept events by the champion and by a candidate, and say what differs. Writes nothing. Exit code 1 beyond limits."""
+    """Score retained events with the champion and a candidate, and compare the scores. Exit code 1 beyond a limit."""
     settings = load(path, flags or []).settings
     window = time_window(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
@@ -66,7 +70,7 @@ def compare(
         progress = opened.enter_context(_progress())
         compared = compare_versions.compare(settings, champion, model, window, newest, progress)
     report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
-    print_data(as_json, report.to_dict(), lambda: shown(report))
+    print_data(as_json, report.to_dict(), lambda: as_tables(report))
     if not as_json:
         talk.print(_verdict(report))
     if not report.passed:
@@ -75,7 +79,7 @@ def compare(
 
 @contextlib.contextmanager
 def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]]:
-    """A version ready to answer, checked as a scorer checks it, and its name. Raises RegistryError, Fatal and Away."""
+    """Load a version with the checks of a scorer; yield its name and the model. Raises RegistryError, Fatal and Away."""
     folder = Path(wanted)
     if folder.is_dir():
         digest = from_bytes(str(folder.resolve()).encode())
@@ -88,106 +92,106 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(found)
     except ModelRefused as error:
-        raise Fatal(f"{name} is refused: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"{name} is rejected: {error}", "push a version that passes", REFUSED) from error
     with contextlib.closing(loaded.model):
         yield name, loaded
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[compare_versions.Progress]:
-    """A bar on stderr, where that is a terminal."""
+    """Show a progress bar on stderr, if that is a terminal."""
     columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
         task = bars.add_task("")
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def shown(report: Comparison) -> Group:
-    """Counts, rules, decisions that flip, what only the candidate dead-letters, and the largest differences."""
+def as_tables(report: Comparison) -> Group:
+    """Return tables of counts, rules, changed decisions, dead letters of the candidate alone, and the largest differences."""
     found = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
     if found.flipped():
         parts.append(_flips(found))
     if found.newly:
-        parts.append(_newly(found))
+        parts.append(_new_dead_letters(found))
     if report.compared.labelled is not None:
         parts += _labelled(report.compared.labelled)
     if found.worst:
-        parts.append(_largest(found))
+        parts.append(_largest_differences(found))
     return Group(*parts)
 
 
 def _table(title: str, *columns: str) -> Table:
-    made = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
-    for column in made.columns[1:]:
+    table = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    for column in table.columns[1:]:
         column.overflow = "fold"
-    return made
+    return table
 
 
 def _counts(report: Comparison) -> Table:
     found, cost = report.compared.differences, report.cost
-    made = _table(f"{found.events:,} events, {found.both:,} scored by both", "", report.champion, report.candidate)
-    made.add_row("dead letters", *(f"{found.dead[side]:,}" for side in ("champion", "candidate")))
-    made.add_row("us an event", *(f"{cost[side]:.2f}" for side in ("champion", "candidate")))
-    return made
+    table = _table(f"{found.events:,} events, {found.both:,} scored by both", "", report.champion, report.candidate)
+    table.add_row("dead letters", *(f"{found.dead[side]:,}" for side in ("champion", "candidate")))
+    table.add_row("us an event", *(f"{cost[side]:.2f}" for side in ("champion", "candidate")))
+    return table
 
 
 def _rules(report: Comparison) -> Table:
-    made = _table("", "rule", "found", "limit")
+    table = _table("", "rule", "found", "limit")
     for rule in report.rules:
         style = "bold red" if rule.beyond else ""
-        made.add_row(rule.name, f"{rule.value:.4g}", f"{rule.limit:.4g}", style=style)
+        table.add_row(rule.name, f"{rule.value:.4g}", f"{rule.limit:.4g}", style=style)
     _, ks = report.compared.differences.drift()
     if ks is not None:
-        made.add_row("ks", f"{ks:.4g}", "any")
+        table.add_row("ks", f"{ks:.4g}", "any")
     if report.rules and report.rules[-1].name != "cost":
-        made.add_row("cost", f"{report.cost['candidate'] / report.cost['champion']:.4g}", "any")
-    return made
+        table.add_row("cost", f"{report.cost['candidate'] / report.cost['champion']:.4g}", "any")
+    return table
 
 
 def _labelled(found: Assessment) -> list[RenderableType]:
-    """The figures of both by label, and what the candidate has more of."""
-    apart = differences(found)
-    made = _table(f"by what came true of {found.labelled:,} events", "", "champion", "candidate", "difference")
+    """Return the metrics of both versions on labelled events, and their differences."""
+    deltas = differences(found)
+    table = _table(f"by the labels of {found.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):
-        if name in apart:
-            made.add_row(title, *(format_figure(getattr(each, name)) for each in found.versions), f"{apart[name]:+.4g}")
-    return [made, f"labels of other events: {found.unmatched:,}; labels that do not count: {found.refused.counts.total():,}"]
+        if name in deltas:
+            table.add_row(title, *(format_figure(getattr(each, name)) for each in found.versions), f"{deltas[name]:+.4g}")
+    return [table, f"labels of other events: {found.unmatched:,}; unusable labels: {found.refused.counts.total():,}"]
 
 
 def _flips(found: Differences) -> Table:
     names = sorted({name for pair in found.flips for name in pair}, key=str)
-    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
+    table = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
     for before in names:
-        made.add_row(str(before), *(f"{found.flips[before, after]:,}" for after in names))
-    return made
+        table.add_row(str(before), *(f"{found.flips[before, after]:,}" for after in names))
+    return table
 
 
-def _newly(found: Differences) -> Table:
-    made = _table("dead letters of the candidate alone", "reason", "events", "first", "")
+def _new_dead_letters(found: Differences) -> Table:
+    table = _table("dead letters of the candidate alone", "reason", "events", "first", "")
     for reason, count in found.newly.most_common():
-        for at, (event, error) in enumerate(found.examples[reason]):
-            head = (str(reason), f"{count:,}") if at == 0 else ("", "")
-            made.add_row(*head, _place(event.partition, event.offset), _short(error.encode()))
-    return made
+        for number, (event, error) in enumerate(found.examples[reason]):
+            head = (str(reason), f"{count:,}") if number == 0 else ("", "")
+            table.add_row(*head, _position(event.partition, event.offset), _short(error.encode()))
+    return table
 
 
-def _largest(found: Differences) -> Table:
-    made = _table(f"largest of {found.changed:,} differences", "", "champion", "candidate", "at", "event")
+def _largest_differences(found: Differences) -> Table:
+    table = _table(f"largest of {found.changed:,} differences", "", "champion", "candidate", "at", "event")
     for each in found.largest():
         event = each.event
         scores = _short(each.champion), _short(each.candidate)
-        made.add_row(f"{each.size:.4g}", *scores, _place(event.partition, event.offset), _short(event.value or b"null"))
-    return made
+        table.add_row(f"{each.size:.4g}", *scores, _position(event.partition, event.offset), _short(event.value or b"null"))
+    return table
 
 
-def _place(partition: tuple[str, int], offset: int) -> str:
+def _position(partition: tuple[str, int], offset: int) -> str:
     return f"{partition[0]}[{partition[1]}]@{offset}"
 
 
 def _short(value: bytes) -> Text:
-    text = value[: 4 * SHOWN].decode("utf-8", "backslashreplace")
-    return Text(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
+    text = value[: 4 * MAX_TEXT].decode("utf-8", "backslashreplace")
+    return Text(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
 
 
 def _verdict(report: Comparison) -> Text:

@@ -1,4 +1,4 @@
-"""`scorer config`: the effective settings, and where each comes from."""
+"""`scorer config`: print the effective settings and their origins."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from scorer.settings import load, registry_properties
 
 
 def config(path: Config, flags: Set = None, as_json: Json = False) -> None:
-    """Show the effective settings and where each comes from."""
+    """Print the effective settings and the origin of each."""
     loaded = load(path, flags or [])
     rows = {
         key: {"value": _shown(key, value), "from": loaded.origins.get(key, "default")}

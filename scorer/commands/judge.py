@@ -1,5 +1,7 @@
-"""`scorer judge`: whether a candidate may be promoted, by events that two versions answered. It joins no group and writes
-nothing."""
+"""`scorer judge`: decide from events scored by both versions whether a candidate may be promoted.
+
+It joins no consumer group and writes nothing.
+"""
 
 import contextlib
 import sys
@@ -33,8 +35,8 @@ from scorer.settings import Settings, load
 
 USUAL = Margins()
 LAST = "1h"
-LOOK_SECONDS = 1.0
-NOBODY = "no records of this time name a champion and a candidate"
+POLL_SECONDS = 1.0
+NO_VERSIONS = "no records of this time name a champion and a candidate"
 STYLES = {CanaryDecision.PROMOTE: "green", CanaryDecision.ROLL_BACK: "bold red", CanaryDecision.HOLD: "yellow"}
 
 
@@ -45,110 +47,121 @@ def judge(
     start: From = None,
     end: To = None,
     champion: Annotated[
-        str | None, typer.Option(help="A version (a tag or a digest).", show_default="of the newest scores")
+        str | None, typer.Option(help="The champion, a tag or a digest.", show_default="of the newest scores")
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(help="A version (a tag or a digest).", show_default="the shadow's newest, or the canary")
+        str | None, typer.Option(help="The candidate, a tag or a digest.", show_default="the shadow's newest, or the canary")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Share of events that the candidate fails, less the champion's.", parser=share)
+        float, typer.Option(help="Margin for the share of failed events, minus the champion's.", parser=share)
     ] = USUAL.errors,
-    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=share)] = USUAL.flips,
-    max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_flips: Annotated[
+        float, typer.Option(help="Margin for the share of events with another decision.", parser=share)
+    ] = USUAL.flips,
+    max_psi: Annotated[float, typer.Option(help="Limit of the population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_brier: Annotated[
-        float | None, typer.Option(help="Squared error by labels, less the champion's.", min=0.0, show_default="not judged")
+        float | None,
+        typer.Option(
+            help="Margin for the Brier score on labelled events, minus the champion's.", min=0.0, show_default="not judged"
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Look each second, until there is a verdict.")] = False,
-    bake: Annotated[str | None, typer.Option(help="With --follow: watch it so long (15m) before it passes.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Repeat every second until there is a verdict.")] = False,
+    bake: Annotated[str | None, typer.Option(help="With --follow: the bake time before a candidate passes (15m).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a candidate by the events that it and the champion both answered, the newest hour where no time is given: promote,
-    roll back, or hold, and why. Writes nothing. Exit code 0 where it may be promoted, else 1."""
+    """Decide whether a candidate may be promoted, from events that both versions scored: promote, roll back or hold, with
+    reasons. The default time is the last hour. Exit code 0 for promote, else 1."""
     if follow and end is not None:
-        raise typer.BadParameter("--follow has no end; leave --to out", param_hint="--to")
-    bake_seconds = _baking(bake, follow)
+        raise typer.BadParameter("--follow has no end time; leave --to out", param_hint="--to")
+    bake_seconds = _bake_seconds(bake, follow)
     few_arenas()
     settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips, max_psi, max_brier)
     if max_brier is not None:
         labels_topic(settings)
     window = time_window(start, end, last if last or start or end else LAST)
     given = [None if wanted is None else contestants.find_version(settings, wanted) for wanted in (champion, candidate)]
-    stretch, rivals = _begun(settings, window, given, follow)
-    if rivals is None:
+    spans, versions = _contestants(settings, window, given, follow)
+    if versions is None:
         if as_json:
-            print_json({"verdict": CanaryDecision.HOLD, "why": [NOBODY], "rules": []})
-        talk.print(Text.assemble(("hold", "yellow"), f": {NOBODY}"))
+            print_json({"verdict": CanaryDecision.HOLD, "why": [NO_VERSIONS], "rules": []})
+        talk.print(Text.assemble(("hold", "yellow"), f": {NO_VERSIONS}"))
         raise typer.Exit(FINDING)
     keep_tidy()
-    with contextlib.closing(CanaryAnalyzer(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
-        found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
+    with contextlib.closing(
+        CanaryAnalyzer(settings, versions.contest, window, spans, labels=max_brier is not None)
+    ) as analyzer:
+        analysis = (
+            _follow(analyzer, versions, margins, bake_seconds, as_json) if follow else _analyse(analyzer, versions, margins)
+        )
     if not (follow and as_json):
-        print_data(as_json, found.to_dict(), lambda: analysis_tables(found.to_dict()))
+        print_data(as_json, analysis.to_dict(), lambda: analysis_tables(analysis.to_dict()))
     if not as_json:
-        talk.print(said(found))
-    if found.verdict.decision is not CanaryDecision.PROMOTE:
+        talk.print(verdict_line(analysis))
+    if analysis.verdict.decision is not CanaryDecision.PROMOTE:
         raise typer.Exit(FINDING)
 
 
-def _baking(bake: str | None, follow: bool) -> int:
-    """Seconds. Raises BadParameter."""
+def _bake_seconds(bake: str | None, follow: bool) -> int:
+    """Return the bake time in seconds. Raises BadParameter."""
     if bake is None:
         return 0
     if not follow:
-        raise typer.BadParameter("its clock runs only with --follow", param_hint="--bake")
+        raise typer.BadParameter("--bake needs --follow", param_hint="--bake")
     try:
         return seconds(bake)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--bake") from None
 
 
-def _begun(
+def _contestants(
     settings: Settings, window: TimeWindow, given: Sequence[ContestVersion | None], follow: bool
 ) -> tuple[dict[Partition, Bounds], Contestants | None]:
-    """What is to be read, and the versions that it names; with `follow` as soon as it names two."""
-    bus = TopicReader(settings.kafka, f"{settings.name}.judge")
+    """Return the offsets to read and the two versions in them; with `follow` wait until there are two."""
+    reader = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:
-        stretch = answer_spans(bus, settings, window)
-        rivals = contestants.find_contestants(bus, settings, stretch, *given)
-        if rivals is not None or not follow:
-            return stretch, rivals
-        time.sleep(LOOK_SECONDS)
+        spans = answer_spans(reader, settings, window)
+        versions = contestants.find_contestants(reader, settings, spans, *given)
+        if versions is not None or not follow:
+            return spans, versions
+        time.sleep(POLL_SECONDS)
 
 
-def _judged(watch: CanaryAnalyzer, rivals: Contestants, margins: Margins) -> AnalysisReport:
-    """By everything that is there."""
-    with talk.status("judging") as status:
-        for left in watch.to_end():
-            status.update(f"judging: {left:,} offsets left")
-    return watch.judged(rivals, _verdict(watch, margins))
+def _analyse(analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins) -> AnalysisReport:
+    """Analyse all records up to the current end."""
+    with talk.status("analysing") as status:
+        for left in analyzer.to_end():
+            status.update(f"analysing: {left:,} offsets left")
+    return analyzer.judged(versions, _verdict(analyzer, margins))
 
 
-def _followed(watch: CanaryAnalyzer, rivals: Contestants, margins: Margins, bake_seconds: int, as_json: bool) -> AnalysisReport:
-    """Look each second, and tell it, until there is a verdict."""
+def _follow(
+    analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins, bake_seconds: int, as_json: bool
+) -> AnalysisReport:
+    """Analyse every second and print the result, until there is a verdict."""
     bake = BakeClock()
     with Live(console=talk, transient=True, auto_refresh=False) as live:
         while True:
-            pace = watch.follow(LOOK_SECONDS)
-            sight = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
-            bake = bake.looked(time.time(), sight)
-            verdict = _verdict(watch, margins, *bake.obstacles(bake_seconds, sight))
-            found = watch.judged(rivals, verdict, pace.behind)
+            pace = analyzer.follow(POLL_SECONDS)
+            conditions = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
+            bake = bake.looked(time.time(), conditions)
+            verdict = _verdict(analyzer, margins, *bake.obstacles(bake_seconds, conditions))
+            analysis = analyzer.judged(versions, verdict, pace.behind)
             if as_json:
-                sys.stdout.buffer.write(printable_json(orjson.dumps(found.to_dict())) + b"\n")
+                sys.stdout.buffer.write(printable_json(orjson.dumps(analysis.to_dict())) + b"\n")
                 sys.stdout.flush()
             elif live.console.is_terminal:
-                live.update(Group(analysis_tables(found.to_dict()), said(found)), refresh=True)
+                live.update(Group(analysis_tables(analysis.to_dict()), verdict_line(analysis)), refresh=True)
             if verdict.decision is not CanaryDecision.HOLD:
-                return found
+                return analysis
 
 
-def _verdict(watch: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
-    rules = margins.rules(decided=watch.tally.decided)
-    cells = watch.cells(time.monotonic())
-    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(watch.sample)], reasons=watch.reasons())
+def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
+    rules = margins.rules(decided=analyzer.tally.decided)
+    cells = analyzer.cells(time.monotonic())
+    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(analyzer.sample)], reasons=analyzer.reasons())
 
 
-def said(found: AnalysisReport) -> Text:
-    """The verdict, and why."""
-    verdict = found.verdict
+def verdict_line(analysis: AnalysisReport) -> Text:
+    """Return the verdict with its reasons."""
+    verdict = analysis.verdict
     return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")

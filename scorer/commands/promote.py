@@ -1,5 +1,7 @@
-"""The commands `scorer promote` and `scorer rollback`: move the channel that a configuration follows, tell its scorers at once,
-and wait until they have flipped or refused. `model-registry promote` moves the tag alone."""
+"""`scorer promote` and `scorer rollback`: move the channel of a configuration and notify its scorers.
+
+With --wait they wait until every scorer has flipped or refused. `model-registry promote` moves the channel only.
+"""
 
 import contextlib
 import time
@@ -37,8 +39,10 @@ from scorer.rollout.fleet_status import FLIPPED, WAITING, MoveProgress
 from scorer.rollout.status_topic import StatusTopic, notify
 from scorer.settings import load
 
-Wait = Annotated[bool, typer.Option("--wait", help="Until every scorer has flipped; exit code 3 refused, 1 not in time.")]
-WaitSeconds = Annotated[float, typer.Option(help="How long --wait waits.", min=0.1)]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until every scorer has flipped. Exit code 3 if one refused, 1 on a timeout.")
+]
+WaitSeconds = Annotated[float, typer.Option(help="The timeout of --wait, in seconds.", min=0.1)]
 
 
 def promote(
@@ -56,14 +60,14 @@ def promote(
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
-    """Move the channel that the scorers follow (model.tag) to a version, or add it as a canary, and tell them at once."""
+    """Move the scorers' channel (model.tag) to a version, or add it as a canary or shadow, and notify the scorers."""
     share = canary_share(canary, shadow)
     request = move_request(reason, key, password_file, expect_digest, expect_revision)
 
     def move(store: Store, tag: str, request: MoveRequest) -> ChannelMove:
         return channel.promote(store, tag, to, request, canary=share, shadow=shadow)
 
-    _carry_out(config, settings, move, request, wait_seconds if wait else None, json)
+    _move(config, settings, move, request, wait_seconds if wait else None, json)
 
 
 def rollback(
@@ -78,37 +82,35 @@ def rollback(
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
-    """Move the channel that the scorers follow (model.tag) back to what it served before, and tell them at once."""
+    """Move the scorers' channel (model.tag) back to an earlier revision, and notify the scorers."""
     request = move_request(reason, key, password_file, expect_revision=expect_revision)
-    _carry_out(
-        config, settings, partial(channel.rollback, to_revision=to_revision), request, wait_seconds if wait else None, json
-    )
+    _move(config, settings, partial(channel.rollback, to_revision=to_revision), request, wait_seconds if wait else None, json)
 
 
-def _carry_out(
+def _move(
     config: Path,
     flags: list[str] | None,
-    move: Callable[[Store, str, MoveRequest], ChannelMove],
+    make_move: Callable[[Store, str, MoveRequest], ChannelMove],
     request: MoveRequest,
     wait_seconds: float | None,
     json: bool,
 ) -> None:
-    """Make a move, tell the scorers, wait for them and print it all. Ends with 1 (not in time) or 3 (refused)."""
+    """Move the channel, notify the scorers, wait for them and print the result. Raises Exit with 1 (timeout) or 3 (refused)."""
     settings = load(config, flags or []).settings
     if request.key is None:
         request = replace(request, key=move_key(settings))
     store = open_source(settings)
-    with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: a broker that does not answer moves nothing
-        made = move(store, settings.model.tag, replace(request, time=datetime.now(UTC)))
+    with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: without a broker nothing is moved
+        move = make_move(store, settings.model.tag, replace(request, time=datetime.now(UTC)))
         if not json:
-            typer.echo(output.move_line(made))
+            typer.echo(output.move_line(move))
         began = time.monotonic()
         try:
-            notify(settings, made, store.repository)
-        except Fatal as error:  # the move is made: a notice that is lost costs the scorers one poll
+            notify(settings, move, store.repository)
+        except Fatal as error:  # the channel has moved: without the notice the scorers see it at their next poll
             output.talk(f"warning: {error}; the scorers see the move at their next poll")
-        verdict = None if wait_seconds is None else topic.follow(made, wait_seconds, _told())
-    value = output.move(made)
+        verdict = None if wait_seconds is None else topic.follow(move, wait_seconds, _print_outcomes())
+    value = output.move(move)
     if verdict is None:
         if json:
             output.show(json, value, "")
@@ -118,24 +120,24 @@ def _carry_out(
     rollout = {
         "outcome": summary,
         "seconds": seconds,
-        "scorers": [asdict(standing) for standing in verdict.scorers],
+        "scorers": [asdict(scorer) for scorer in verdict.scorers],
         "missing_partitions": [{"topic": topic, "partition": number} for topic, number in verdict.missing],
     }
-    output.show(json, value | {"rollout": rollout}, _line(verdict, seconds))
+    output.show(json, value | {"rollout": rollout}, _summary(verdict, seconds))
     if verdict.outcome != FLIPPED:
         raise typer.Exit(REFUSED if _refusals(verdict) else FINDING)
 
 
-def _told() -> Callable[[MoveProgress], None]:
-    """Says on stderr, once for each scorer, that it has flipped or refused."""
-    told: set[tuple[str, str]] = set()
+def _print_outcomes() -> Callable[[MoveProgress], None]:
+    """Return a callback that prints on stderr, once per scorer, that it has flipped or refused."""
+    printed: set[tuple[str, str]] = set()
 
     def changed(verdict: MoveProgress) -> None:
-        for standing in verdict.scorers:
-            if (standing.scorer, standing.outcome) not in told and standing.outcome != WAITING:
-                told.add((standing.scorer, standing.outcome))
-                reason = f": {standing.reason}" if standing.reason else f", {standing.partitions} partitions"
-                output.talk(f"{standing.scorer} has {standing.outcome}{reason}")
+        for scorer in verdict.scorers:
+            if (scorer.scorer, scorer.outcome) not in printed and scorer.outcome != WAITING:
+                printed.add((scorer.scorer, scorer.outcome))
+                reason = f": {scorer.reason}" if scorer.reason else f", {scorer.partitions} partitions"
+                output.talk(f"{scorer.scorer} has {scorer.outcome}{reason}")
 
     return changed
 
@@ -144,15 +146,15 @@ def _refusals(verdict: MoveProgress) -> list[str]:
     return [f"{s.scorer}: {s.reason}" for s in verdict.scorers if s.outcome == fleet_status.REFUSED]
 
 
-def _line(verdict: MoveProgress, seconds: float) -> str:
+def _summary(verdict: MoveProgress, seconds: float) -> str:
     scorers = len(verdict.scorers)
     if verdict.outcome == FLIPPED:
-        partitions = sum(standing.partitions for standing in verdict.scorers)
+        partitions = sum(scorer.partitions for scorer in verdict.scorers)
         return f"flipped: {scorers} scorers, {partitions} partitions, after {seconds:.2f} s"
     if refusals := _refusals(verdict):
         return output.plain(f"refused after {seconds:.2f} s by {'; '.join(refusals)}")
     if not scorers:
         return f"timed out after {seconds:.0f} s: no live scorer follows this channel"
-    late = [standing.scorer for standing in verdict.scorers if standing.outcome == WAITING]
+    late = [scorer.scorer for scorer in verdict.scorers if scorer.outcome == WAITING]
     orphans = in_ranges(verdict.missing)
     return output.plain(f"timed out after {seconds:.0f} s, waiting for {', '.join([*late, *filter(None, [orphans])])}")

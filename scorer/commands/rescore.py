@@ -1,4 +1,4 @@
-"""`scorer rescore`: corrections of score records that are wrong. See scorer/rescore/job.py."""
+"""`scorer rescore`: write corrections of wrong score records. See scorer/rescore/job.py."""
 
 import contextlib
 import re
@@ -28,40 +28,44 @@ NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 def rescore(
     path: Config,
     flags: Set = None,
-    digest: Annotated[str | None, typer.Option(help="Scores of the version with this digest.")] = None,
+    digest: Annotated[str | None, typer.Option(help="Select the scores of the version with this digest.")] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Scores of this status (scored, fallback, expired); repeatable.")
+        list[str] | None, typer.Option(help="Select the scores with this status (scored, fallback, expired). Repeatable.")
     ] = None,
     start: From = None,
     end: To = None,
     version: Annotated[
-        str | None, typer.Option("--with", help="The version that scores, a tag or a digest.", show_default="the channel's")
+        str | None,
+        typer.Option("--with", help="The version that scores again, a tag or a digest.", show_default="the channel's"),
     ] = None,
     job: Annotated[
-        str | None, typer.Option(help="A name: the same job goes on where it was.", show_default="made of the selection")
+        str | None,
+        typer.Option(
+            help="The name of the job. A job with the same name continues.", show_default="derived from the selection"
+        ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Scores a second at most.", min=0.001)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored again; write nothing.")] = False,
+    rate: Annotated[float | None, typer.Option(help="Largest number of scores per second.", min=0.001)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be scored again; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Score events again whose scores are wrong, and write each correction once, to OUTPUT.corrections.
+    """Score events with wrong scores again, and write each correction once to OUTPUT.corrections.
 
-    The window is that of the scores' scored_ms. Exit code 1 where a selected score has no correction."""
+    --from and --to select by the scores' scored_ms. Exit code 1 if a selected score cannot be corrected."""
     settings = load(path, flags or []).settings
     selection = _selection(digest, status or [], start, end)
     name = job or selection.name()
     if not NAME.fullmatch(name):
-        raise typer.BadParameter(f"{name!r} is no name; use letters, digits, '.', '_' and '-'", param_hint="--job")
+        raise typer.BadParameter(f"{name!r} is not a name; use letters, digits, '.', '_' and '-'", param_hint="--job")
     if dry_run:
         wanted = _resolved(settings, version) if version else None
         with cli_view.progress() as progress:
             summary = jobs.preview(settings, Job(name, selection, wanted), progress)
-        print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: shown(summary, "to correct"))
+        print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: as_table(summary, "to correct"))
         return
     servable = _loaded(settings, version)
     if servable.digest == selection.digest:
-        hint = "promote another version first, or name one with --with"
-        raise Fatal(f"{servable.label} is the very version whose scores are to be corrected", hint, REFUSED)
+        hint = "promote another version first, or give one with --with"
+        raise Fatal(f"{servable.label} is the version whose scores are to be corrected", hint, REFUSED)
     with contextlib.closing(servable.loaded.model):
         wanted = servable.digest if version else None
         summary = Summary()
@@ -71,7 +75,7 @@ def rescore(
 
         with counted(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
             jobs.rescore(settings, Job(name, selection, wanted), servable, summary, interruption, rate, progress)
-    print_data(as_json, counts(), lambda: shown(summary, "corrected"))
+    print_data(as_json, counts(), lambda: as_table(summary, "corrected"))
     for line in summary.findings.lines():
         talk.print(f"not corrected: {line}", markup=False)
     if summary.total.uncorrected or summary.total.unread:
@@ -79,38 +83,42 @@ def rescore(
 
 
 def _selection(digest: str | None, statuses: list[str], start: str | None, end: str | None) -> Selection:
-    """Raises BadParameter."""
+    """Return the selection. Raises BadParameter."""
     if digest is None and not statuses:
-        raise typer.BadParameter("say which scores are wrong: --digest, --status, or both")
+        raise typer.BadParameter("select the wrong scores with --digest, --status, or both")
     if digest is not None and not DIGEST.fullmatch(digest):
-        raise typer.BadParameter(f"{digest!r} is no digest; a score has it: sha256:...", param_hint="--digest")
+        raise typer.BadParameter(
+            f"{digest!r} is not a digest, such as the field digest of a score: sha256:...", param_hint="--digest"
+        )
     for name in statuses:
         if name not in STATUSES:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(STATUSES)}", param_hint="--status")
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(STATUSES)}", param_hint="--status")
     return Selection(digest, tuple(sorted(set(statuses))) or USUAL, time_window(start, end))
 
 
-def _tagged(settings: Settings, version: str | None) -> Settings:
+def _with_version(settings: Settings, version: str | None) -> Settings:
     if version is None:
         return settings
     return settings.model_copy(update={"model": settings.model.model_copy(update={"tag": version})})
 
 
 def _resolved(settings: Settings, version: str) -> str:
-    return pull_version(_tagged(settings, version))[1].digest
+    return pull_version(_with_version(settings, version))[1].digest
 
 
 def _loaded(settings: Settings, version: str | None) -> Servable:
-    """The version, checked as a scorer checks it; its records are for the topic of corrections. Raises RegistryError, Fatal."""
-    package, resolution = pull_version(_tagged(settings, version))
+    """Load the version with the checks of a scorer, to write corrections. Raises RegistryError, Fatal."""
+    package, resolution = pull_version(_with_version(settings, version))
     try:
         return make(package, resolution, tried_loader(settings), jobs.correcting_settings(settings))
     except ModelRefused as error:
-        raise Fatal(f"{package.name}:{resolution.version} is refused: {error}", "name another with --with", REFUSED) from error
+        raise Fatal(
+            f"{package.name}:{resolution.version} is rejected: {error}", "give another version with --with", REFUSED
+        ) from error
 
 
-def shown(summary: Summary, done: str) -> Table:
-    """Counts of this run and of the whole job."""
+def as_table(summary: Summary, done: str) -> Table:
+    """Return the counts of this run and of the whole job."""
     run, total = summary.run, summary.total
     rows = [
         (done, run.corrected, total.corrected),

@@ -1,4 +1,4 @@
-"""`scorer rollout`: a candidate, step by step, by a plan. See scorer/rollout/controller/."""
+"""`scorer rollout`: take a candidate through the steps of a plan. See scorer/rollout/controller/."""
 
 import time
 from pathlib import Path
@@ -23,10 +23,10 @@ from scorer.rollout.controller.rollout_tables import rollout_document, rollout_t
 from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
-Reason = Annotated[str, typer.Option(help="Why; it stands in the log.")]
-Name = Annotated[str | None, typer.Option("--rollout", help="An older one, by its id.", show_default="the newest")]
+Reason = Annotated[str, typer.Option(help="The reason, for the log.")]
+Name = Annotated[str | None, typer.Option("--rollout", help="The id of an older rollout.", show_default="the newest")]
 app = typer.Typer(
-    help="Take a candidate through a plan: compared, shadowed, a canary, promoted, or rolled back; each decision recorded.",
+    help="Roll out a candidate by a plan: compare, shadow, canary, promote or roll back. Every decision is logged.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,66 +41,68 @@ def start(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Begin a rollout. A controller (`scorer rollout run`) does the rest. Exit code 3 where another one runs."""
+    """Start a rollout, which a controller (`scorer rollout run`) carries out. Exit code 3 if another rollout is running."""
     settings, wanted = load(path, flags or []).settings, plans.read(plan)
     name, rivals = preconditions.start(settings, wanted, options.actor(), reason)
-    text = f"{name}: {rivals.candidate.version} beside {rivals.champion.version}, in {len(wanted.steps)} steps"
+    text = f"{name}: candidate {rivals.candidate.version}, champion {rivals.champion.version}, {len(wanted.steps)} steps"
     print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
 
 
 @app.command()
 def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = False) -> None:
-    """Show a rollout: its steps, what it waits for, its rules, and its log."""
+    """Print a rollout: its steps, what it waits for, its analysis and its log."""
     settings = load(path, flags or []).settings
     with log_topic.open_log(settings) as ledger:
-        rollout = _found(ledger, name)
+        rollout = _select(ledger, name)
         print_data(as_json, rollout_document(rollout), lambda: rollout_tables(rollout, time.time()))
 
 
-def _found(ledger: RolloutLog, name: str | None) -> Rollout:
-    """Raises Fatal (2) where there is none."""
-    found = ledger.newest if name is None else ledger.rollouts.get(name)
-    if found is None:
-        known = ", ".join(ledger.rollouts) or "none"
+def _select(ledger: RolloutLog, name: str | None) -> Rollout:
+    """Return the rollout with this id, or the newest. Raises Fatal (2) if there is none."""
+    rollout = ledger.newest if name is None else ledger.rollouts.get(name)
+    if rollout is None:
+        ids = ", ".join(ledger.rollouts) or "none"
         raise Fatal(
-            f"no rollout {name!r}" if name else "no rollout yet", f"rollouts: {known}; begin one: scorer rollout start", USAGE
+            f"there is no rollout {name!r}" if name else "there is no rollout yet",
+            f"rollouts: {ids}; scorer rollout start starts one",
+            USAGE,
         )
-    return found
+    return rollout
 
 
 @app.command()
 def pause(path: Config, flags: Set = None, reason: Reason = "") -> None:
-    """Promote nothing until `resume`. What is worse is rolled back all the same."""
-    _ask(path, flags, Verb.PAUSE, reason)
+    """Pause promotions until `resume`. Automatic rollback stays active."""
+    _request(path, flags, Verb.PAUSE, reason)
 
 
 @app.command()
 def resume(path: Config, flags: Set = None, reason: Reason = "") -> None:
-    """Go on after `pause`."""
-    _ask(path, flags, Verb.RESUME, reason)
+    """Resume promotions after `pause`."""
+    _request(path, flags, Verb.RESUME, reason)
 
 
 @app.command()
 def approve(path: Config, flags: Set = None, reason: Reason = "") -> None:
-    """Let the step that it is at pass, whatever is missing. What is worse is rolled back all the same."""
-    _ask(path, flags, Verb.APPROVE, reason)
+    """Pass the current step, even if its conditions are not met. Automatic rollback stays active."""
+    _request(path, flags, Verb.APPROVE, reason)
 
 
 @app.command()
 def abort(path: Config, flags: Set = None, reason: Reason = "") -> None:
-    """End it, and go back to where the channel was before."""
-    _ask(path, flags, Verb.ABORT, reason)
+    """End the rollout and restore the channel."""
+    _request(path, flags, Verb.ABORT, reason)
 
 
-def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
+def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
     settings = load(path, flags or []).settings
     with log_topic.open_log(settings, writes=True) as ledger:
-        rollout = _found(ledger, None)
+        rollout = _select(ledger, None)
     if rollout.outcome is not None:
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
     log_topic.ask(settings, rollout, verb, options.actor(), reason)
     step = rollout.at()
-    talk.print(f"asked to {verb} {rollout.id}" + ("" if step is None else f", which is at the step {step}"), markup=False)
+    talk.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
     if warning := silence_warning(rollout, time.time()):
         talk.print(warning, markup=False)
 
@@ -108,32 +110,32 @@ def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
 @app.command()
 def verify(
     path: Config,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The number of an entry in the log.", min=0, show_default=False)],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The number of a log entry.", min=0, show_default=False)],
     flags: Set = None,
     name: Name = None,
     as_json: Json = False,
 ) -> None:
-    """Make a decision again from the topics, bit for bit. Exit code 1 where it differs."""
+    """Reproduce a logged decision from the topics, bit for bit. Exit code 1 if it differs."""
     settings = load(path, flags or []).settings
     with log_topic.open_log(settings) as ledger:
-        rollout = _found(ledger, name)
-    found = reproduce_verdict.verify(settings, rollout, seq)
-    print_data(as_json, found.to_dict(), lambda: _verified(found))
-    if found.differs:
+        rollout = _select(ledger, name)
+    verification = reproduce_verdict.verify(settings, rollout, seq)
+    print_data(as_json, verification.to_dict(), lambda: _verification_lines(verification))
+    if verification.differs:
         raise typer.Exit(FINDING)
 
 
-def _verified(found: Verification) -> Group:
-    kept = "" if found.evidence is None else f"; the registry keeps it with revision {found.evidence}"
-    if found.differs:
-        return Group(*(Text.assemble(("differs", "red"), f": {line}") for line in found.differs))
-    why = "; ".join(found.entry.why)
-    return Group(Text.assemble(("the same", "green"), f": {why}, from {found.pairs:,} pairs{kept}"))
+def _verification_lines(verification: Verification) -> Group:
+    attached = "" if verification.evidence is None else f"; the registry holds it with revision {verification.evidence}"
+    if verification.differs:
+        return Group(*(Text.assemble(("differs", "red"), f": {line}") for line in verification.differs))
+    reasons = "; ".join(verification.entry.why)
+    return Group(Text.assemble(("the same", "green"), f": {reasons}, from {verification.pairs:,} pairs{attached}"))
 
 
 @app.command()
 def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
-    """Take rollouts through their plans until SIGTERM. Of several such processes one acts, and another takes over."""
+    """Run the controller of rollouts until SIGTERM. Of several controllers one leads, and another takes over if it ends."""
     from scorer.rollout.controller import process
 
     process.run(load(path, flags or []).settings, path, flags or [], log_level.upper())
@@ -143,10 +145,10 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
 def step(
     path: Config,
     flags: Set = None,
-    seconds: Annotated[float, typer.Option(help="For so long at most.", min=1.0)] = 600.0,
+    seconds: Annotated[float, typer.Option(help="The time limit, in seconds.", min=1.0)] = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Look once, and do what is to be done, as `run` does: for a CronJob. Exit code 3 where a `run` is there."""
+    """Run one step of the controller, for a CronJob. Exit code 3 if a controller is running."""
     settings = load(path, flags or []).settings
     name = f"{settings.name}.rollout.step"
     controller.check_access(settings, name)
@@ -154,16 +156,16 @@ def step(
     with answered("try again"):
         members = asked.members(settings.rollout_group)
     if members:
-        raise Fatal(f"a controller runs: {', '.join(members)}", "leave it to that one", REFUSED)
+        raise Fatal(f"a controller is running: {', '.join(members)}", "it takes the step by itself", REFUSED)
     try:
-        found = controller.run_once(settings, path, flags or [], seconds)
+        action = controller.run_once(settings, path, flags or [], seconds)
     except Aborted as error:
-        raise Fatal(f"another controller has taken over: {error}", "leave it to that one", REFUSED) from error
+        raise Fatal(f"another controller has taken over: {error}", "it takes the step by itself", REFUSED) from error
     if as_json:
-        print_json({"act": None if found is None else found.act, "why": [] if found is None else found.why})
+        print_json({"act": None if action is None else action.act, "why": [] if action is None else action.why})
     else:
-        talk.print(_said(found), markup=False)
+        talk.print(_action_line(action), markup=False)
 
 
-def _said(found: NextAction | None) -> str:
-    return "no rollout runs" if found is None else f"{found.act}: {'; '.join(found.why)}"
+def _action_line(action: NextAction | None) -> str:
+    return "no rollout is running" if action is None else f"{action.act}: {'; '.join(action.why)}"

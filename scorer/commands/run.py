@@ -1,4 +1,4 @@
-"""`scorer run`: scores events until SIGTERM, for those who read scores or, as a shadow, for those who compare versions."""
+"""`scorer run`: score events until SIGTERM, as scorers or as a shadow."""
 
 import os
 from functools import partial
@@ -15,25 +15,26 @@ def run(
     flags: Set = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes in the consumer group; default: one for each allowed core, or for each GPU used.", min=1),
+        typer.Option(help="Worker processes. Default: one per available CPU core, or one per GPU.", min=1),
     ] = None,
     shadow: Annotated[
-        bool, typer.Option("--shadow", help="Score unseen, by the version that does not answer, to <output>.shadow.")
+        bool, typer.Option("--shadow", help="Score with the candidate in the shadow; write to <output>.shadow.")
     ] = False,
     share: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="With --shadow: of so many of the keys (20%); default: shadow.share.")
+        str | None,
+        typer.Option(metavar="SHARE", help="With --shadow: the share of the keys to score (20%). Default: shadow.share."),
     ] = None,
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Score events until SIGTERM. With --shadow nobody is answered: a group of its own compares versions."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
+    """Score events until SIGTERM. With --shadow a separate group scores with the candidate, for comparison only."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read at the import of numpy, whose threads a scorer does not use
     from publisher.runtime import logs
     from scorer.service import cpu_limit, gpu_assignment, shadow_worker_main, supervisor, worker_main
     from scorer.settings import load
     from scorer.settings.shadow_worker import ShadowWorkerSettings
 
     if share is not None and not shadow:
-        raise Fatal(f"--share {share} is a share of what a shadow scores", "say --shadow, or leave it out", USAGE)
+        raise Fatal(f"--share {share} needs --shadow", "add --shadow, or leave --share out", USAGE)
     sampled = [] if share is None else [f"shadow.share={share.strip().removesuffix('%').rstrip()}"]
     settings = load(path, [*(flags or []), *sampled]).settings
     if shadow:

@@ -1,4 +1,4 @@
-"""`scorer schema`: what a model version asks of producers, as a schema, and what another version would break."""
+"""`scorer schema`: print the event schema of a version, or the events that a newer version would reject."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -32,20 +32,22 @@ def schema(
     format_: Annotated[
         Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The kind of schema.")
     ] = "json-schema",
-    id_field: Annotated[str | None, typer.Option("--id", help="The path of the id (input.id), to stand in it.")] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Say which events for OLD would be bad for NEW; 1 if any.")] = False,
+    id_field: Annotated[str | None, typer.Option("--id", help="The path of the id (input.id), to include it.")] = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="List the events for OLD that NEW would reject. Exit code 1 if there are any.")
+    ] = False,
     positional: Annotated[
-        bool, typer.Option("--positional", help="With --diff: for json-array, json-envelope, float32: the order counts.")
+        bool, typer.Option("--positional", help="With --diff: the order of fields counts (json-array, json-envelope, float32).")
     ] = False,
     scores: Annotated[
-        bool, typer.Option("--scores", help="The schema of score records (output.format avro or protobuf); takes no REF.")
+        bool, typer.Option("--scores", help="Print the schema of score records (avro, protobuf). Takes no REF.")
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="With --scores: the configuration whose output.carry stands in the records.")
+        Path | None, typer.Option(help="With --scores: the configuration with the carried fields (output.carry).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the schema of the events that a version takes, or (--diff) which events a newer version would refuse."""
+    """Print the schema of a version's events, or with --diff the events that a newer version would reject."""
     refs = refs or []
     if len(refs) != (2 if diff else 0 if scores else 1):
         wanted = "OLD and NEW with --diff" if diff else "no REF with --scores" if scores else "one REF; two are for --diff"
@@ -74,7 +76,9 @@ def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, st
 
 def _score_schema(format_: str, config: Path | None) -> str:
     if format_ == "json-schema":
-        raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
+        raise typer.BadParameter(
+            "score records have a schema in avro and protobuf only: add --format avro or --format protobuf"
+        )
     carry = load(config).settings.output.carry if config else []
     try:
         check_record(carry, format_)
@@ -84,19 +88,26 @@ def _score_schema(format_: str, config: Path | None) -> str:
 
 
 def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
-    found = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
+    changes = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
     if as_json:
-        print_json({"compatible": not found, "breaks": [asdict(one) for one in found]})
+        print_json({"compatible": not changes, "breaks": [asdict(one) for one in changes]})
     else:
-        lines = [printable(f"{one.field}: {one.change}") for one in found]
+        lines = [printable(f"{one.field}: {one.change}") for one in changes]
         print("\n".join(lines) or printable(f"events for {old} are valid for {new}"))
-    if found:
+    if changes:
         raise typer.Exit(FINDING)
 
 
 def signature_of(ref: str) -> tuple[str, Signature]:
-    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder. Raises
-    RegistryError, Fatal where it has no signature."""
+    """Return the name and signature of a version in a registry, or of a package folder.
+
+    Args:
+        ref: a reference, with the channel `prod` as its default tag, or a folder.
+
+    Raises:
+        RegistryError: The version does not exist or cannot be read.
+        Fatal: The version has no signature.
+    """
     if (Path(ref) / package.MODEL).is_file():
         name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
     else:
@@ -105,5 +116,5 @@ def signature_of(ref: str) -> tuple[str, Signature]:
         version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
         name, signature = version.name, package.signature_of(store, version)
     if signature is None:
-        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: model_registry/docs/signature.md describes it", REFUSED)
+        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one; model_registry/docs/signature.md describes it", REFUSED)
     return name, signature

@@ -1,4 +1,4 @@
-"""`scorer status`: the scorers, by what they tell on the bus."""
+"""`scorer status`: print the scorers from their status topic."""
 
 import time
 from collections.abc import Sequence
@@ -24,90 +24,93 @@ from scorer.observability.output_topics import read_to_end
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")
-COLUMNS = (*FIRST, "dead", "refused", "heard", "region", "digest", "revision", "events", "assigned", "why refused")
+COLUMNS = (*FIRST, "dead", "refused", "last seen", "region", "digest", "revision", "events", "assigned", "refusal")
 NUMBERS = {"partitions", "lag", "dead", "revision", "events"}
 
 
 def status(
     path: Config,
     flags: Set = None,
-    wide: Annotated[bool, typer.Option("--wide", help="Every column, on lines as long as they get.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, without folding.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the scorers: who runs, which version, how far behind."""
+    """Print the scorers: state, partitions, lag and version."""
     settings = load(path, flags or []).settings
     now = time.time()
-    found = last_states(read_to_end(settings, settings.status_topic), now)
+    scorers = last_states(read_to_end(settings, settings.status_topic), now)
     foreign = foreign_members(settings)
-    rows = [msgspec.to_builtins(heard.status) | {"state": heard.state(now)} for heard in found]
+    rows = [msgspec.to_builtins(each.status) | {"state": each.state(now)} for each in scorers]
     value = {"scorers": rows, "foreign_members": None if foreign is None else [member._asdict() for member in foreign]}
-    print_data(as_json, value, lambda: table(settings.name, found, now, wide=wide), wide=wide)
+    print_data(as_json, value, lambda: table(settings.name, scorers, now, wide=wide), wide=wide)
     if foreign:
         talk.print(f"warning: {in_words(foreign, settings.name)}", markup=False)
         talk.print(f"hint: {HINT}", markup=False)
 
 
 def foreign_members(settings: Settings) -> list[GroupMember] | None:
-    """Return the members of the consumer group that are not scorers; None if the broker does not tell them to this client."""
+    """Return the members of the consumer group that are not scorers; None if this client may not list them."""
     try:
         return foreign(described(kafka.admin(settings.kafka, f"{settings.name}.status"), settings.name), settings.name)
     except KafkaException:
         return None
 
 
-def table(name: str, found: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
-    """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns. A
-    scorer of the group `name` is called by its replica. `dead` counts the dead letters since a scorer began."""
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    told = {
+def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
+    """Return a table with one line of 80 characters per scorer; with `wide` all columns.
+
+    A scorer of the group `name` is printed as its replica. `dead` counts the dead letters since the scorer started. `now` is in
+    Unix seconds.
+    """
+    scorer_table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    relevant = {
         *FIRST,
-        *(("dead",) if any(_dead_letters(heard) for heard in found) else ()),
-        *(("refused",) if any(heard.status.refused for heard in found) else ()),
+        *(("dead",) if any(_dead_letters(each) for each in scorers) else ()),
+        *(("refused",) if any(each.status.refused for each in scorers) else ()),
     }
-    columns = [column for column in COLUMNS if wide or column in told]
+    columns = [column for column in COLUMNS if wide or column in relevant]
     for column in columns:
         justify: JustifyMethod = "right" if column in NUMBERS else "left"
-        shown.add_column(column, overflow="fold", no_wrap=column != "scorer", justify=justify)
-    for heard in found:
-        row = dict(zip(COLUMNS, _row(name, heard, now), strict=True))
-        shown.add_row(*(Text(row[column]) for column in columns))
-    return shown
+        scorer_table.add_column(column, overflow="fold", no_wrap=column != "scorer", justify=justify)
+    for each in scorers:
+        row = dict(zip(COLUMNS, _row(name, each, now), strict=True))
+        scorer_table.add_row(*(Text(row[column]) for column in columns))
+    return scorer_table
 
 
-def _row(name: str, heard: ScorerState, now: float) -> tuple[str, ...]:
-    scorer = heard.status
-    champion = heard.champion
-    state, age = heard.state(now), _short(int(max(0.0, now - heard.last_seen)))
+def _row(name: str, scorer: ScorerState, now: float) -> tuple[str, ...]:
+    status = scorer.status
+    champion = scorer.champion
+    state, age = scorer.state(now), _short(int(max(0.0, now - scorer.last_seen)))
     return (
-        scorer.scorer.removeprefix(f"{name}."),
+        status.scorer.removeprefix(f"{name}."),
         state if state == RUNNING else f"{state} {age}",
-        str(len(scorer.partitions)),
-        f"{heard.lag:,}",
-        _versions(heard),
-        f"{_dead_letters(heard):,}",
-        " ".join(scorer.refused),
+        str(len(status.partitions)),
+        f"{scorer.lag:,}",
+        _versions(scorer),
+        f"{_dead_letters(scorer):,}",
+        " ".join(status.refused),
         f"{age} ago",
-        scorer.region,
+        status.region,
         short(champion.digest) or "-",
         str(champion.revision) if champion.version else "-",
-        f"{scorer.counters.get('events', 0):,}",
-        in_ranges((p.topic, p.partition) for p in scorer.partitions),
-        "; ".join(f"{version}: {reason}" for version, reason in scorer.refused.items()),
+        f"{status.counters.get('events', 0):,}",
+        in_ranges((p.topic, p.partition) for p in status.partitions),
+        "; ".join(f"{version}: {reason}" for version, reason in status.refused.items()),
     )
 
 
-def _versions(heard: ScorerState) -> str:
-    """The champion's version, and the candidate's beside it."""
-    beside = [f", {role} {version.version}" for role, version in heard.status.versions.items() if role != CHAMPION]
-    return (heard.champion.version or "-") + "".join(beside)
+def _versions(scorer: ScorerState) -> str:
+    """Return the champion's version, followed by the versions of other roles."""
+    others = [f", {role} {version.version}" for role, version in scorer.status.versions.items() if role != CHAMPION]
+    return (scorer.champion.version or "-") + "".join(others)
 
 
-def _dead_letters(heard: ScorerState) -> int:
-    return heard.status.counters.get("dead_letters", 0)
+def _dead_letters(scorer: ScorerState) -> int:
+    return scorer.status.counters.get("dead_letters", 0)
 
 
 def _short(seconds: int) -> str:
-    """`42 s`, `7 min`, `30 h`, `12 d`: two digits or so."""
+    """Format a duration as `42 s`, `7 min`, `30 h` or `12 d`."""
     for limit, size, unit in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
         if seconds < limit:
             return f"{seconds // size} {unit}"

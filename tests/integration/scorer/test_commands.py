@@ -52,7 +52,7 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
         assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
-    assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]
+    assert "'name'; their position is the id" in checks(rig, "--set", "input.id=name", code=1)["ids"]
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
     assert "no Kafka broker" in checks(rig, *nowhere, code=1)["broker"]
@@ -81,17 +81,17 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
     rig.promote("1.0.0")
     told = said()
-    assert told["model"].endswith("loads, and answers its golden examples (1)")
-    assert told["native"].startswith("the native part: ")
-    assert told["rights"].endswith("none of: topics that exist, group")
+    assert told["model"].endswith("loads and passes its golden examples (1)")
+    assert told["native"].startswith("native library: ")
+    assert told["rights"].endswith("allows: existing topics, group")
     assert told["sample"].endswith("it is empty")
-    assert "optional" not in told, "--create makes them"
+    assert "optional" not in told, "--create creates them"
     rig.promote("2.0.0")
     rig.produce(None, key=b"k")
     told = said("--set", "delivery=exactly-once")
-    assert told["model"].endswith("loads, and brings no golden examples: no score of it was compared")
-    assert told["rights"].endswith("none of: topics that exist, group, transactions")
-    assert "no event came of its newest 1 offsets" in told["sample"]
+    assert told["model"].endswith("loads and has no golden examples to compare with")
+    assert told["rights"].endswith("allows: existing topics, group, transactions")
+    assert "its newest 1 offsets hold no event" in told["sample"]
 
 
 def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:

@@ -64,7 +64,7 @@ def test_a_version_is_measured_as_the_configuration_says(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["oci:./registry/linear"], 2, "names no version"),
+        (["oci:./registry/linear"], 2, "has no version"),
         (["nowhere"], 2, "neither oci:FOLDER nor HOST/PATH"),
         (["linear", "--set", "model.device=cuda"], 2, "CUDAExecutionProvider"),
         (["linear", "--set", "model.device=tensorrt"], 2, "TensorrtExecutionProvider"),

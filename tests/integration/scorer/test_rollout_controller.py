@@ -199,7 +199,7 @@ def test_people_have_the_last_word(rig: Rig) -> None:
     assert_bad_plans_are_refused(rig)
     steps: list[dict[str, Any]] = [{"canary": "30%", "approve": True}, {"promote": True}]
     begin(rig, "2.0.0", steps)
-    assert "asked to pause" in commands(rig, "pause")
+    assert "requested to pause" in commands(rig, "pause")
     assert "runs" in commands(rig, "start", str(plan(rig, "3.0.0", steps)), code=3)
     controller = Controller(rig).ready()
     waits(rig, "paused")
@@ -251,14 +251,14 @@ def test_another_controller_takes_over_and_a_step_needs_none(rig: Rig, protocol:
     assert told == [[1, 1, 1, 2], [0, 0, 0, 0]]
     first.kill()
     until(lambda: status(rig)["state"]["controller"].endswith(".two"), "the second to act")
-    assert "a controller runs" in commands(rig, "step", code=3)
+    assert "a controller is running" in commands(rig, "step", code=3)
     assert second.stop() == 0
     commands(rig, "approve")
-    until(lambda: "a controller runs" not in commands(rig, "step", code=None), "the group without members")
+    until(lambda: "a controller is running" not in commands(rig, "step", code=None), "the group without members")
     assert status(rig)["outcome"] == "completed"
     assert [move["revision"] for move in history(rig)] == [1, 2, 3]
     assert len({move["evidence"] for move in history(rig)}) == 3
-    assert "no rollout runs" in commands(rig, "step")
+    assert "no rollout is running" in commands(rig, "step")
 
 
 def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig: Rig) -> None:

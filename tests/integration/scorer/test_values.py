@@ -126,7 +126,7 @@ def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> No
     said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
     for line in ("image: the bytes of uint8[192] from value", "store: float32 from header:store", "at: int64 from time"):
         assert line in said
-    assert "One process reaches" in rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8").stdout
+    assert "One process scores" in rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8").stdout
     schema = json.loads(rig.run("scorer", "schema", "./images").stdout)
     assert schema["description"].startswith(
         "Elsewhere in the record: image (bytes of uint8) from value, price (float32) from key"
