@@ -28,7 +28,7 @@ SOON_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class DescribedTopic:
     """What the broker says of a topic. `max_bytes` is the largest record batch it takes; Apache Kafka's default where it was
     not `told`, because the right to describe the topic's configuration is missing."""
 
@@ -38,7 +38,7 @@ class Topic:
     told: bool = True
 
 
-def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, Topic]:
+def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
     """The topics that exist, of those named in `needed`, with what is to be done with each. Raises Fatal: 3 where the broker
     does not allow that, 4 where it does not answer. A topic that nothing is to be done with is left out where it may not be
     seen."""
@@ -47,7 +47,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
         found = asked.allowed(needed)
         limits = {name: config.get("max.message.bytes") for name, config in asked.configs(found).items()}
     return {
-        name: Topic(name, found[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
+        name: DescribedTopic(name, found[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
         for name in needed
         if name in found
     }
@@ -89,7 +89,7 @@ def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
     return []
 
 
-def check_present(settings: Settings, admin: AdminClient, found: Mapping[str, Topic], needed: Iterable[str]) -> None:
+def check_present(settings: Settings, admin: AdminClient, found: Mapping[str, DescribedTopic], needed: Iterable[str]) -> None:
     """Raise Fatal (2), with a topic of a similar name, if a needed topic is missing."""
     if absent := [name for name in needed if name not in found]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
@@ -103,7 +103,7 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
     return [f"topic {name} does not exist" + (f": {question}" if question else "") for name, question in questions.items()]
 
 
-def faults(settings: Settings, found: Mapping[str, Topic], existing: Iterable[str] = ()) -> list[str]:
+def faults(settings: Settings, found: Mapping[str, DescribedTopic], existing: Iterable[str] = ()) -> list[str]:
     """Return what is wrong with the topics, a line each. Pure.
 
     Args:
@@ -128,7 +128,7 @@ def faults(settings: Settings, found: Mapping[str, Topic], existing: Iterable[st
     return lines
 
 
-def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> list[NewTopic]:
+def missing(settings: Settings, found: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
     """What `--create` makes: inputs with `partitions`, labels, outputs and dead letters like the widest input. Pure."""
     inputs = [found[name] for name in settings.input.topics if name in found]
     width = max([topic.partitions for topic in inputs], default=partitions)

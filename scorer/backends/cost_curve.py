@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 LONGEST_SECONDS = 2.0  # a size that can be expected to take longer is left out, with all that are larger
 
 
-def measured(
+def measure_cost_curve(
     sizes: Iterable[int],
     run: Callable[[int], object],
     *,

@@ -26,15 +26,15 @@ from model_registry.package import Package, field_sources
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
 from scorer.backends.base import ModelRefused
-from scorer.backends.cost_curve import measured
+from scorer.backends.cost_curve import measure_cost_curve
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.batch import Batch
-from scorer.decoding.record_metadata import BatchParts
+from scorer.decoding.record_metadata import BatchMetadata
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import in_words
-from scorer.schema_export.example_records import WrittenRecord, example_event, record
+from scorer.schema_export.example_records import ExampleRecord, create_example_record, example_event
 from scorer.settings import Settings, load
 from scorer.worker.score_batch import Scoring
 from scorer.worker.score_records import Target
@@ -157,7 +157,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()
     events = [example.event for example in found.golden] or [example_event(signature)]
-    curve, points = _measured(settings, servable, [record(signature, event) for event in events], sizes)
+    curve, points = _measured(settings, servable, [create_example_record(signature, event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
     return BenchReport(
         f"{found.name}:{found.version}",
@@ -174,15 +174,15 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
 
 
 def _measured(
-    settings: Settings, servable: Servable, events: Sequence[WrittenRecord], sizes: Sequence[int]
+    settings: Settings, servable: Servable, events: Sequence[ExampleRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
     decoder = servable.loaded.decoder
-    decoded = {size: decoder.decode(b.values, BatchParts(b, range(size))).tensors for size, b in batches.items()}
-    curve = measured(sizes, lambda size: servable.loaded.run(decoded[size]), rounds=ROUNDS)
-    loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
+    decoded = {size: decoder.decode(b.values, BatchMetadata(b, range(size))).tensors for size, b in batches.items()}
+    curve = measure_cost_curve(sizes, lambda size: servable.loaded.run(decoded[size]), rounds=ROUNDS)
+    loop = measure_cost_curve(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
     return curve, tuple(BatchCost(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 
 
@@ -195,7 +195,7 @@ def _line(points: Sequence[BatchCost]) -> tuple[float, float]:
     return max(0.0, float(a)), max(0.0, float(b))
 
 
-def _batch(topic: str, events: list[WrittenRecord]) -> Batch:
+def _batch(topic: str, events: list[ExampleRecord]) -> Batch:
     count = len(events)
     return Batch(
         topics=[topic] * count,

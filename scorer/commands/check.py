@@ -27,8 +27,8 @@ from publisher.transactions.transactional_ids import initialised
 from scorer import topics
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
-from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import decode_patiently
+from scorer.decoding.record_metadata import ListedMetadata
+from scorer.decoding.types import decode_after_look_ups
 from scorer.evaluation.class_names import Classes
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
@@ -38,7 +38,7 @@ from scorer.native.librdkafka import in_words
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
-from scorer.topics import Topic
+from scorer.topics import DescribedTopic
 
 BEGIN_SECONDS = 60.0  # for a first transaction, which may wait for its coordinator to load
 RETRY_SECONDS = 0.1
@@ -60,7 +60,7 @@ def check(
 
 def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
     """Yield the result of each check. A check that depends on a failed one is skipped."""
-    described: dict[str, topics.Topic] = {}
+    described: dict[str, topics.DescribedTopic] = {}
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")
     except Fatal as error:
@@ -89,7 +89,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
 
 def _broker(
     settings: Settings, admin: AdminClient, create: bool, partitions: int
-) -> Generator[Finding, None, dict[str, Topic]]:
+) -> Generator[Finding, None, dict[str, DescribedTopic]]:
     """Check topics, rights and group settings; return the topics that this client may use."""
     try:
         described = topics.describe(admin, settings.kafka, topics.known(settings))
@@ -140,7 +140,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
     return Finding("members", True, f"consumer group {settings.name} has only scorers as members")
 
 
-def _topics(settings: Settings, described: dict[str, topics.Topic], existing: list[str]) -> Iterator[Finding]:
+def _topics(settings: Settings, described: dict[str, topics.DescribedTopic], existing: list[str]) -> Iterator[Finding]:
     faults = topics.faults(settings, described, existing)
     for fault in faults:
         yield Finding("topic", False, fault, "--create creates missing topics")
@@ -169,7 +169,7 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     return Finding("group protocol", True, f"consumer, session {session} ms")
 
 
-def _samples(settings: Settings, servable: Servable, described: dict[str, topics.Topic]) -> Iterator[Finding]:
+def _samples(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
     for name in settings.input.topics:
         if name not in described:
             continue
@@ -177,7 +177,7 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
         if settings.input.tombstones == "skip":
             messages = [message for message in messages if message.value() is not None]
         values = [message.value() for message in messages]
-        decoded = decode_patiently(servable.loaded.decoder, values, ListedParts.of(messages))
+        decoded = decode_after_look_ups(servable.loaded.decoder, values, ListedMetadata.of(messages))
         decodable = len(decoded.rows)
         if not values:
             why_none = f"its newest {offsets} offsets hold no event" if offsets else "it is empty"
@@ -199,7 +199,7 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
 
 
-def _labels(settings: Settings, topic: str, described: dict[str, topics.Topic]) -> Finding:
+def _labels(settings: Settings, topic: str, described: dict[str, topics.DescribedTopic]) -> Finding:
     """Check that the newest labels have an id and an outcome."""
     if topic not in described:
         return Finding("labels", False, f"topic {topic} does not exist or is not visible", "--create creates missing topics")

@@ -8,8 +8,8 @@ from publisher.runtime.command_line import Config, From, Json, Set, To, print_da
 from publisher.runtime.configuration import nearest
 from publisher.runtime.interruption import counted
 from scorer.dead_letters.reasons import Reason
-from scorer.replay.dead_letter import Selection
-from scorer.replay.replay import Summary
+from scorer.replay.dead_letter import DeadLetterSelection
+from scorer.replay.replay import ReplaySummary
 from scorer.replay.replay import replay as replay_dead_letters
 from scorer.settings import load
 
@@ -26,8 +26,8 @@ def replay(
 ) -> None:
     """Write dead letters back to their input topics, each once. They arrive after newer events of the same key."""
     settings = load(path, flags or []).settings
-    selection = Selection(_check_reasons(reason or []), time_window(start, end))
-    summary = Summary(dry_run)
+    selection = DeadLetterSelection(_check_reasons(reason or []), time_window(start, end))
+    summary = ReplaySummary(dry_run)
     with counted(as_json, summary.to_dict, summary.progress) as interruption:
         replay_dead_letters(settings, selection, summary, interruption, rate)
     columns = ["reason", "would be replayed" if dry_run else "replayed"]

@@ -14,8 +14,8 @@ from model_registry.stores.open import open_store
 from model_registry.untrusted_input.text import printable
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, print_json
-from scorer.decoding.types import Unsuited
-from scorer.schema_export.compatibility import breaks
+from scorer.decoding.types import FormatMismatch
+from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.generate import GENERATORS
 from scorer.scores import formats
 from scorer.settings import load
@@ -70,7 +70,7 @@ def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, st
     name, signature = signature_of(ref)
     try:
         return name, GENERATORS[format_](signature, name, id_field)
-    except Unsuited as error:
+    except FormatMismatch as error:
         raise Fatal(str(error), "change the name or the path, or use --format json-schema", USAGE) from error
 
 
@@ -88,7 +88,7 @@ def _score_schema(format_: str, config: Path | None) -> str:
 
 
 def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
-    changes = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
+    changes = find_incompatible_changes(signature_of(old)[1], signature_of(new)[1], positional=positional)
     if as_json:
         print_json({"compatible": not changes, "breaks": [asdict(one) for one in changes]})
     else:

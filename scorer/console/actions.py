@@ -22,7 +22,7 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.state import Action, ConsoleState
 from scorer.models.registry_access import move_key
 from scorer.replay import replay
-from scorer.replay.dead_letter import Selection
+from scorer.replay.dead_letter import DeadLetterSelection
 from scorer.rollout.controller import log_topic
 from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import Verb
@@ -75,9 +75,9 @@ class ActionRunner:
         """Replay the dead letters of these reasons, all if none is given; with `dry_run` only count them."""
 
         def work() -> str:
-            summary = replay.Summary(dry_run)
+            summary = replay.ReplaySummary(dry_run)
             try:
-                replay.replay(self._settings, Selection(reasons), summary, Interruption())
+                replay.replay(self._settings, DeadLetterSelection(reasons), summary, Interruption())
             except Fatal as error:
                 raise Fatal(f"{error}; {summary.progress()[0]}", error.hint, error.exit_code) from error
             verb = "would be replayed" if dry_run else "replayed"

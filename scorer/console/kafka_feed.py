@@ -209,8 +209,8 @@ class KafkaFeed:
     def _dead_letter(self, message: Message) -> None:
         unfit = ""
         try:
-            letters.check_target(letters.read(message, NoIdReader(), time.time_ns() // 1_000_000), self._inputs)
-        except letters.Unfit as error:
+            letters.check_target(letters.read_dead_letter(message, NoIdReader(), time.time_ns() // 1_000_000), self._inputs)
+        except letters.NotReplayable as error:
             unfit = str(error)
         self._state.letters.add(records.dead_letter(message, headers_of_one(message) or [], unfit))
 

@@ -89,7 +89,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
     """Return a record of the dead-letter topic for display. Without a time in its headers it has its timestamp."""
-    facts, value = dead_letter_headers.facts(headers), message.value()
+    facts, value = dead_letter_headers.dead_letter_facts(headers), message.value()
     return DeadLetter(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
@@ -97,7 +97,7 @@ def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | Non
         error=facts.get("error", ""),
         source=facts.get("source", ""),
         model=facts.get("model", ""),
-        at_ms=dead_letter_headers.died_ms(facts, message.timestamp()[1]),
+        at_ms=dead_letter_headers.dead_lettered_ms(facts, message.timestamp()[1]),
         key=_text(message.key()),
         value=_text(value),
         cut=len(value or b"") > SHOWN_BYTES,

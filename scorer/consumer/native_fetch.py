@@ -14,7 +14,7 @@ from publisher.errors import MemberLost
 from publisher.kafka.partitions import Partition
 from scorer.consumer.fetch import SHORTEST_WAIT, Failure, Polled, Source
 from scorer.decoding.batch import Batch, End
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.fetch import Columns, Taker
 from scorer.native.librdkafka import Bus, bus
 
@@ -121,7 +121,7 @@ class TakenColumns:
         if columns is None or not self.partitions - without:
             return None
         if self._keep is None and not without & self.partitions:
-            return PackedBatch(columns, end)
+            return ColumnarBatch(columns, end)
         wanted = np.array([place not in without for place in columns.places])[columns.lanes]
         return _listed(columns, np.flatnonzero(wanted & (columns.codes == 0)).tolist(), end)
 
@@ -135,7 +135,7 @@ def _failure(columns: Columns, row: int) -> Failure:
 
 def _listed(columns: Columns, rows: list[int], end: End) -> Batch:
     """Some of the events, as lists."""
-    whole, at = PackedBatch(columns, end), {row: at for at, row in enumerate(rows)}
+    whole, at = ColumnarBatch(columns, end), {row: at for at, row in enumerate(rows)}
     part = Batch(
         topics=[whole.topics[row] for row in rows],
         partitions=[whole.partitions[row] for row in rows],

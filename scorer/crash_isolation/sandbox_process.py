@@ -24,7 +24,7 @@ from publisher.runtime import logs
 from publisher.runtime.dependencies import MODEL, Away
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
-from scorer.decoding.record_metadata import Parts
+from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded
 from scorer.models.loaded_model import LoadedModel, made_ready, with_decoder
 from scorer.settings import Settings
@@ -160,7 +160,7 @@ class Examined:
         self._digest = digest
         self._signature = signature
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         decoded: Decoded = self._examiner.ask("decode", self._digest, list(values), parts and parts.listed())
         return decoded
 

@@ -12,7 +12,7 @@ ERROR_BYTES = 1_000  # longer explanations are cut
 TIME_DIGITS = 18
 NO_REASON = "unknown"
 """What a dead letter without a reason is called, in commands and in the console."""
-NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
+DEAD_LETTER_HEADERS = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
 FIRST = "dead.first"
 
 
@@ -46,12 +46,14 @@ def dead_headers(
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
     """Return the headers that `dead_headers` added behind those of the event."""
     names = [name for name, _ in headers]
-    return list(headers[len(names) - 1 - names[::-1].index(NAMES[0]) :]) if NAMES[0] in names else []
+    return (
+        list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
+    )
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
     """The headers that the event had: without the last mention of each that `dead_headers` adds."""
-    kept, added = [], set(NAMES)
+    kept, added = [], set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):
         if name in added:
             added.discard(name)
@@ -60,16 +62,16 @@ def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> Heade
     return kept[::-1]
 
 
-def facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
+def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
     """What `dead_headers` added, by name without the `dead.`; the last mention of each counts."""
     return {
         name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
         for name, value in headers
-        if name in NAMES
+        if name in DEAD_LETTER_HEADERS
     }
 
 
-def died_ms(said: Mapping[str, str], otherwise: int) -> int:
-    """When the event died, in Unix ms, by `facts`; `otherwise` where they do not say."""
+def dead_lettered_ms(said: Mapping[str, str], otherwise: int) -> int:
+    """When the event died, in Unix ms, by `dead_letter_facts`; `otherwise` where they do not say."""
     at = said.get("at", "")
     return int(at) if at.isascii() and at.isdigit() and len(at) <= TIME_DIGITS else otherwise

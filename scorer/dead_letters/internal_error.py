@@ -12,7 +12,7 @@ MOST_TOLD = 1_000
 log = logging.getLogger(__name__)
 
 
-class InternalErrors:
+class InternalErrorLog:
     """Remembers which it has told: a traceback is logged once for each type of exception and place in our code."""
 
     def __init__(self) -> None:

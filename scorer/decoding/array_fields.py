@@ -17,7 +17,7 @@ from scorer.decoding.integers import is_integral, packed
 SHOWN = 200  # characters of a fault
 
 
-class Shaped:
+class ShapedArrays:
     """The arrays of one field, which has a shape."""
 
     def __init__(self, field: InputField) -> None:

@@ -22,10 +22,10 @@ class UnreadableRange(NamedTuple):
 
 def position_text(place: Place, offset: int) -> bytes:
     """`topic/partition/offset`."""
-    return b"%b%d" % (lane_text(place), offset)
+    return b"%b%d" % (partition_text(place), offset)
 
 
-def lane_text(place: Place) -> bytes:
+def partition_text(place: Place) -> bytes:
     """What the positions of a partition begin with."""
     return b"%b/%d/" % (place[0].encode(), place[1])
 

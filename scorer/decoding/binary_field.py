@@ -15,7 +15,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.native.byte_columns import Texts
 
 
-class RawRows:
+class BinaryField:
     """The bytes of one field."""
 
     def __init__(self, field: InputField) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.decoding.batch import Batch, End, Headers, Place, lane_text
+from scorer.decoding.batch import Batch, End, Headers, Place, partition_text
 from scorer.native.byte_columns import Texts
 from scorer.native.fetch import Columns
 from scorer.native.librdkafka import bus
 from scorer.native.produce_records import Piece, chosen, joined
 
 
-class PackedBatch(Batch):
+class ColumnarBatch(Batch):
     """`columns` has an entry an event, one or more, and no errors."""
 
     def __init__(self, columns: Columns, end: End) -> None:
@@ -58,7 +58,7 @@ class PackedBatch(Batch):
     def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
         if (native := bus()) is None:
             return super().position_texts(rows)
-        lanes = chosen(list(map(lane_text, self.columns.places)), self.columns.lanes[rows])
+        lanes = chosen(list(map(partition_text, self.columns.places)), self.columns.lanes[rows])
         return joined(native, [lanes, Piece(numbers=self.columns.offsets[rows])], len(rows))
 
 

@@ -6,9 +6,9 @@ from typing import Protocol
 from model_registry.package import field_sources
 from model_registry.package.signature import Signature
 from scorer.decoding.batch import Headers
-from scorer.decoding.key_header_fields import ElsewhereDecoder
-from scorer.decoding.passthrough_fields import CarryingDecoder, Path, PathReader
-from scorer.decoding.types import Decoder, Unsuited
+from scorer.decoding.key_header_fields import KeyHeaderDecoder
+from scorer.decoding.passthrough_fields import PassthroughDecoder, Path, PathReader
+from scorer.decoding.types import Decoder, FormatMismatch
 from scorer.settings import Settings
 from scorer.settings.input_formats import INPUT_FORMATS
 
@@ -20,20 +20,22 @@ class IdReader(Protocol):
         """Return the id, or None if the event has none that can be read. `headers` may name the event's schema."""
 
 
-def decoder(settings: Settings, signature: Signature) -> Decoder:
-    """The decoder of `input.format` for one signature, with the fields of `output.carry`.
+def create_decoder(settings: Settings, signature: Signature) -> Decoder:
+    """Return the decoder of `input.format` for one signature, with the fields of `output.carry`.
 
-    Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
+    Raises:
+        FormatMismatch: the format cannot hold the fields of the signature.
+        Fatal: the format's library or its schema is missing.
     """
     inside = field_sources.inside(signature)
     _check_parsed(settings, signature)
     plain = _decoder(settings, inside)
     if inside is not signature:
-        plain = ElsewhereDecoder(plain, signature)
+        plain = KeyHeaderDecoder(plain, signature)
     if not settings.output.carry:
         return plain
     carry = settings.output.carry
-    return CarryingDecoder(plain, path_reader(settings, [field.path for field in carry]), carry, _marks(settings))
+    return PassthroughDecoder(plain, create_path_reader(settings, [field.path for field in carry]), carry, _marks(settings))
 
 
 def _marks(settings: Settings) -> Sequence[bytes]:
@@ -46,20 +48,22 @@ def _marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Raises Unsuited where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
+    """Raises FormatMismatch where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
     whole = next(
         (f for f in field_sources.elsewhere(signature) if f.source == field_sources.VALUE and f.raw and f.dtype != "string"),
         None,
     )
     if whole and not INPUT_FORMATS[settings.input.format].is_binary:
         told = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
-        raise Unsuited(f"{told}, and input.format {settings.input.format} parses values; use bytes")
+        raise FormatMismatch(f"{told}, and input.format {settings.input.format} parses values; use bytes")
 
 
 def _decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
     if not signature.fields and INPUT_FORMATS[settings.input.format].fields == "positional":
-        raise Unsuited(f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes")
+        raise FormatMismatch(
+            f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes"
+        )
     match settings.input.format:
         case "json":
             from scorer.decoding.json.decoder import JsonDecoder
@@ -87,22 +91,22 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
             return SchemaDecoder(signature, settings)
 
 
-def path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
+def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
     """Reads what stands at these paths of events in `input.format`, one with named fields. Raises Fatal."""
     if settings.input.format == "json":
-        from scorer.decoding.json.passthrough import JsonCarried
+        from scorer.decoding.json.passthrough import JsonPassthrough
 
-        return JsonCarried(paths)
-    from scorer.decoding.schema_formats.passthrough import SchemaCarried
+        return JsonPassthrough(paths)
+    from scorer.decoding.schema_formats.passthrough import SchemaPassthrough
 
-    return SchemaCarried(settings, paths)
+    return SchemaPassthrough(settings, paths)
 
 
-def id_reader(settings: Settings) -> IdReader:
-    from scorer.decoding.json.decoder import IdField
+def create_id_reader(settings: Settings) -> IdReader:
+    from scorer.decoding.json.decoder import JsonIdReader
 
     if INPUT_FORMATS[settings.input.format].has_schema and settings.input.id_field:
-        from scorer.decoding.schema_formats.decoder import SchemaIdField
+        from scorer.decoding.schema_formats.decoder import SchemaIdReader
 
-        return SchemaIdField(settings)
-    return IdField(settings.input.id_field)
+        return SchemaIdReader(settings)
+    return JsonIdReader(settings.input.id_field)

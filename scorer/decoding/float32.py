@@ -11,34 +11,39 @@ from model_registry.package import shapes
 from model_registry.package.dtypes import FLOAT_LIMITS
 from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.decoding.record_metadata import Parts
-from scorer.decoding.row_schema import Fields, without_paths
-from scorer.decoding.tensors import Columns, Row, matrix
-from scorer.decoding.types import Decoded, Unsuited
+from scorer.decoding.record_metadata import RecordMetadata
+from scorer.decoding.row_schema import RowSchema, require_no_paths
+from scorer.decoding.tensors import MatrixColumns, Row, to_matrix
+from scorer.decoding.types import Decoded, FormatMismatch
 from scorer.native.byte_columns import Texts
 
 SIZE = 4  # bytes of a number
 
 
 class Float32Decoder:
-    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats, several are beside a length that varies,
-    or a field has a path."""
+    """Decodes rows for one signature.
+
+    Raises:
+        FormatMismatch: a tensor is not of floats, there are several tensors and a length varies, or a field has a path.
+    """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         kinds = {one.tensor: f"bytes of {one.dtype}" if one.fields[0].raw else one.dtype for one in signature.fed}
         floats = all(kind in FLOAT_LIMITS for kind in kinds.values())
         if signature.varies and (len(kinds) > 1 or not floats):
             names = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            raise Unsuited(f"input.format float32 carries a length that varies if one tensor of floats is all, not {names}")
+            raise FormatMismatch(
+                f"input.format float32 carries a length that varies if one tensor of floats is all, not {names}"
+            )
         if not floats:
             others = ", ".join(f"{name} ({kind})" for name, kind in kinds.items() if kind not in FLOAT_LIMITS)
-            raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
-        self._columns = Columns(signature)
+            raise FormatMismatch(f"input.format float32 carries floats only, and the signature has {others}")
+        self._columns = MatrixColumns(signature)
         self._bytes = self._columns.width * SIZE
-        self._fields = Fields(without_paths(signature, "float32"), None, max_event_bytes)
+        self._fields = RowSchema(require_no_paths(signature, "float32"), None, max_event_bytes)
         self._varying = signature.fields[0] if signature.varies else None
 
-    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
         if self._varying is not None:
             return self._fields.singly(values, self._row)
         rows = list(range(len(values)))
@@ -50,7 +55,7 @@ class Float32Decoder:
             rejected = {row: poison for row in rows if (poison := self._fault(values[row]))}
             rows = [row for row in rows if row not in rejected]
             values = [values[row] for row in rows]
-        numbers = matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
+        numbers = to_matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
         return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
 
     def _row(self, value: bytes) -> Row:

@@ -13,7 +13,7 @@ READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HeaderValues:
     """The facts in one event's headers.
 
     `ce_id` and `origin` are None if the header is absent, null or empty: it identifies nothing. `bad_id` names the
@@ -29,7 +29,7 @@ class Facts:
     bad_id: str | None = None
 
     @classmethod
-    def of(cls, headers: Headers) -> "Facts":
+    def of(cls, headers: Headers) -> "HeaderValues":
         """Read the facts of one event; if a header is repeated, the last one counts."""
         values = {name: value for name, value in headers or () if name in READ}
         deadline, bad_deadline = _deadline(values.get("deadline"))
@@ -41,10 +41,10 @@ class Facts:
         return cls(ce_id, origin, deadline, bad_deadline, copied_to, bad_id)
 
 
-NO_FACTS = Facts()
+NO_HEADER_VALUES = HeaderValues()
 
 
-def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
+def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the id: header ce_id, else the configured field, else the position in x-origin, else the event's own position.
 
     `source` is (topic, partition, offset). An empty field counts as absent. An `x-origin` that was forwarded from a copy in
@@ -56,7 +56,7 @@ def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[s
         return str(field)
     if facts.origin and facts.copied_to in (None, f"{source[0]}/{source[1]}"):
         return facts.origin
-    return f"{lane(region, source[0], source[1])}{source[2]}"
+    return f"{partition_prefix(region, source[0], source[1])}{source[2]}"
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
@@ -65,7 +65,7 @@ def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
 
 
 @lru_cache(maxsize=4_096)
-def lane(region: str, topic: str, partition: int) -> str:
+def partition_prefix(region: str, topic: str, partition: int) -> str:
     """The position of an event up to its offset."""
     return str(Position(region, topic, partition, 0)).removesuffix("0")
 

@@ -16,11 +16,11 @@ from model_registry.package.padding import Lengths
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.array_fields import element_type
-from scorer.decoding.binary_field import RawRows
+from scorer.decoding.binary_field import BinaryField
 from scorer.decoding.integers import is_integral
 from scorer.decoding.json import lenient
-from scorer.decoding.record_metadata import ListedParts, Parts
-from scorer.decoding.row_schema import FAULTS, Fields
+from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
+from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import select
 from scorer.decoding.types import Decoded, Decoder
 from scorer.native.byte_columns import Texts
@@ -28,7 +28,7 @@ from scorer.native.byte_columns import Texts
 Columns = Mapping[str, NDArray[Any]]
 
 
-class ElsewhereDecoder:
+class KeyHeaderDecoder:
     """A decoder of what stands in the values, whose events come with the other fields of a signature too."""
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
@@ -37,10 +37,10 @@ class ElsewhereDecoder:
         self._lengths = Lengths(signature) if signature.varies else None
         self._mixed = [tensor for tensor in signature.fed if any(field.source for field in tensor.fields)]
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values, parts)
-        beside = parts or ListedParts.none(len(values))
+        beside = parts or ListedMetadata.none(len(values))
         found = {column.name: column.read(values, beside) for column in self._columns}
         bad: dict[int, Poison] = {}
         for one in found.values():
@@ -65,12 +65,12 @@ class _Column:
         self.name = field.name
         self._field = field
         shape = field.shape if field.varies else None
-        self._fields = Fields(Signature((TensorInput(field.name, field.dtype, (field,), shape),), ()), None, 0)
-        self._raw = RawRows(field) if field.raw else None
+        self._fields = RowSchema(Signature((TensorInput(field.name, field.dtype, (field,), shape),), ()), None, 0)
+        self._raw = BinaryField(field) if field.raw else None
         element = element_type(field.dtype)
         self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
 
-    def read(self, values: Sequence[bytes | None], parts: Parts) -> Decoded:
+    def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes, (B,) of arrays where lengths vary."""
         found = self._found(values, parts)
         if self._raw is not None and isinstance(found, Texts) and (view := self._raw.view(found)) is not None:
@@ -83,7 +83,7 @@ class _Column:
         except FAULTS:
             return self._singly(found)
 
-    def _found(self, values: Sequence[bytes | None], parts: Parts) -> Sequence[Any]:
+    def _found(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
         """What each record has there: bytes, or a time; None for nothing."""
         match self._field.source:
             case field_sources.VALUE:

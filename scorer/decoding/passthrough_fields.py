@@ -7,7 +7,7 @@ from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.json_path import Step
 from scorer.decoding import decimals
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import Parts
+from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded, Decoder
 from scorer.settings.carry import CarriedField, Row
 
@@ -24,7 +24,7 @@ class PathReader(Protocol):
         """
 
 
-class CarryingDecoder:
+class PassthroughDecoder:
     """A decoder whose good events come with their carried fields. `marks` are in the names of headers that name a schema."""
 
     def __init__(
@@ -35,7 +35,7 @@ class CarryingDecoder:
         self._fields = fields
         self._marks = marks
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values, parts)
         events = list(values)
@@ -53,7 +53,7 @@ class CarryingDecoder:
         ]
 
 
-def followed(value: Any, path: Path) -> Any:
+def follow_path(value: Any, path: Path) -> Any:
     """What stands at a path below a value; None where there is nothing, or what has no such parts."""
     try:
         return look_up(value, path)

@@ -9,14 +9,14 @@ from confluent_kafka import Message
 
 from publisher.kafka.headers import headers_of
 from scorer.decoding.batch import Batch, Headers
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.byte_columns import Texts
 
 T = TypeVar("T")
 Text = bytes | None
 
 
-class Parts(Protocol):
+class RecordMetadata(Protocol):
     """The parts of B records, an entry each, None where a record has none."""
 
     def keys(self) -> Sequence[Text]: ...
@@ -30,12 +30,12 @@ class Parts(Protocol):
     def mention(self, marks: Sequence[bytes]) -> bool:
         """Whether one of these strings may be in the name of a header. A few microseconds for a batch without it."""
 
-    def listed(self) -> "ListedParts":
+    def listed(self) -> "ListedMetadata":
         """The same, as it travels from one process to another."""
 
 
 @dataclass(frozen=True, slots=True)
-class ListedParts:
+class ListedMetadata:
     """Parts as lists. `every_header` has each record's headers."""
 
     every_key: Sequence[Text]
@@ -43,13 +43,13 @@ class ListedParts:
     every_header: Sequence[Headers]
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> "ListedParts":
+    def of(cls, messages: Sequence[Message]) -> "ListedMetadata":
         """Those of records as they were read; of headers that cannot be read none."""
         times = [max(0, message.timestamp()[1]) for message in messages]
         return cls([message.key() for message in messages], times, headers_of(messages)[0])
 
     @classmethod
-    def none(cls, count: int) -> "ListedParts":
+    def none(cls, count: int) -> "ListedMetadata":
         """Those of records that are values alone."""
         return cls([None] * count, [0] * count, [None] * count)
 
@@ -65,11 +65,11 @@ class ListedParts:
     def mention(self, marks: Sequence[bytes]) -> bool:
         return _mention(self.every_header, marks)
 
-    def listed(self) -> "ListedParts":
+    def listed(self) -> "ListedMetadata":
         return self
 
 
-class BatchParts:
+class BatchMetadata:
     """Those of some rows of a batch. Nothing is looked at before somebody asks."""
 
     def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
@@ -89,18 +89,18 @@ class BatchParts:
         return [None] * len(self._rows) if column is None else self._picked(column)
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        if isinstance(self._batch, PackedBatch):
+        if isinstance(self._batch, ColumnarBatch):
             headers = self._batch.columns.headers
             return headers is not None and headers.mention(marks)
         return _mention(self._batch.headers, marks)
 
-    def listed(self) -> ListedParts:
-        return ListedParts(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
+    def listed(self) -> ListedMetadata:
+        return ListedMetadata(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
 
     @cached_property
     def _columns(self) -> dict[str, Texts] | None:
         """The headers by name, where all events have the same."""
-        return self._batch.columns.header_columns() if isinstance(self._batch, PackedBatch) else None
+        return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
     def _picked(self, column: Sequence[T]) -> Sequence[T]:
         return column if len(self._rows) == len(self._batch) else [column[row] for row in self._rows]

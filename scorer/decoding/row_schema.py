@@ -21,8 +21,8 @@ from scorer.decoding import decimals
 from scorer.decoding.array_fields import array_type, element_type
 from scorer.decoding.integers import is_integral
 from scorer.decoding.nested_fields import NestedRows
-from scorer.decoding.tensors import BUILD_ERRORS, Row, Tensors
-from scorer.decoding.types import Beyond, Decoded, Unsuited
+from scorer.decoding.tensors import BUILD_ERRORS, Row, TensorBuilder
+from scorer.decoding.types import BeyondFloat, Decoded, FormatMismatch
 from scorer.native.byte_columns import Texts
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -31,19 +31,36 @@ FEWEST_ROWS = 32
 NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 
 
-class Fields:
-    """The fields of one signature. `id_field` is the path of the event field that holds the id, or None.
+class RowSchema:
+    """The fields of one signature, as a msgspec type for whole batches and as checks of single events.
 
-    A row ends with the id, unless there is none or the signature has a field in that place. `id_apart`: the id stands outside
-    the fields. Then the reader of an event puts it at the row's end, and `names`, `struct` and `checked` leave it out.
-    `nested`: some field is not at the top under its name. `id_name` is the id's name at the top, or its path. `tree` is where
-    the fields are. `struct` is an event for msgspec, and `row` makes a row of it. Raises Unsuited where the id cannot stand
-    beside the fields.
+    A row holds one value for each field, and the id at its end unless there is no id or a field of the signature has its path.
+
+    Attributes:
+        names: the names of the values of a row, in their order.
+        types: the msgspec type of each field.
+        nested: whether a field is not at the top of the event under its own name.
+        id_name: the id's name at the top of the event, or its path.
+        tree: the paths of the fields.
+        struct: the msgspec type of an event.
+        row: makes a row from an event of the type `struct`.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
+        """Compile the types.
+
+        Args:
+            signature: the model's signature.
+            id_field: the path of the event field that holds the id; None without one.
+            max_event_bytes: the largest event.
+            id_apart: the id is outside of the fields: the caller appends it to a row, and `names`, `struct` and `checked`
+                do not contain it.
+
+        Raises:
+            FormatMismatch: the path of the id contradicts that of a field.
+        """
         self.signature = signature
-        self.tensors = Tensors(signature)
+        self.tensors = TensorBuilder(signature)
         self._max_bytes = max_event_bytes
         self._slice = max(
             FEWEST_ROWS, SLICE_VALUES // max(1, sum(1 if field.raw else field.array or 1 for field in signature.fields))
@@ -76,7 +93,7 @@ class Fields:
         try:
             self.tree = tree(self._steps.items())
         except ValueError as error:
-            raise Unsuited(f"input.id {id_field!r} does not go with the signature: {error}") from None
+            raise FormatMismatch(f"input.id {id_field!r} does not go with the signature: {error}") from None
         rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
         self.struct, self.row = rows.type, rows.row
 
@@ -201,7 +218,7 @@ class Fields:
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.plain(value, levels=int(field is not None and field.array is not None))
-        if isinstance(value, Beyond):
+        if isinstance(value, BeyondFloat):
             raise Poison(Reason.OUT_OF_RANGE, f"field {self._called(name)}: the number is beyond all floats")
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
@@ -236,7 +253,7 @@ def _first_of_no_number(value: Any) -> Any:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    return str(error).replace(f"`{Beyond.__name__}`", "a number beyond all floats")
+    return str(error).replace(f"`{BeyondFloat.__name__}`", "a number beyond all floats")
 
 
 def _is_text(value: Any) -> bool:
@@ -254,12 +271,12 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def without_paths(signature: Signature, format_: str) -> Signature:
-    """The signature, if its fields have no paths. Raises Unsuited: the format has no names that a path could follow."""
+def require_no_paths(signature: Signature, format_: str) -> Signature:
+    """The signature, if its fields have no paths. Raises FormatMismatch: the format has no names that a path could follow."""
     for field in signature.fields:
         if field.path:
             told = f"the path {json_path.written(field.path)} of field {field.name!r} leads"
-            raise Unsuited(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
+            raise FormatMismatch(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
     return signature
 
 

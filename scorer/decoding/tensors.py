@@ -14,11 +14,11 @@ from model_registry.package.dtypes import held
 from model_registry.package.padding import Lengths
 from model_registry.package.signature import Signature, TensorInput
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
-from scorer.decoding.array_fields import SHOWN, Shaped, array_poison
-from scorer.decoding.binary_field import RawRows
+from scorer.decoding.array_fields import SHOWN, ShapedArrays, array_poison
+from scorer.decoding.binary_field import BinaryField
 from scorer.decoding.integers import converted, fault, row_packer
 from scorer.decoding.types import Decoded, not_finite_rows
-from scorer.decoding.varying import VaryingArrays, not_finite
+from scorer.decoding.varying import VariableLengthArrays, not_finite
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -27,7 +27,7 @@ Row = Sequence[Any]
 """The values of one event: one a field of the signature, in the order of `Signature.fields`; None where there is none."""
 
 
-class Tensors:
+class TensorBuilder:
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
         self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
@@ -69,7 +69,7 @@ class Tensors:
         return select(decoded, [row for row in range(len(decoded.rows)) if row not in bad])
 
 
-class Columns:
+class MatrixColumns:
     """The same tensors, cut from one matrix whose columns are the numbers of an event in the order of `Signature.fields`."""
 
     def __init__(self, signature: Signature) -> None:
@@ -84,10 +84,10 @@ class Columns:
             cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
             self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
 
-    def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def tensors(self, to_matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """(B, width) floats to tensors, contiguous each."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return {name: np.ascontiguousarray(matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
+            return {name: np.ascontiguousarray(to_matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
 
 
 def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
@@ -111,7 +111,7 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
     return select(Decoded(rows, ids, tensors, rejected), order)
 
 
-def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
+def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
     """Rows of `width` numbers each, little-endian, as one (B, width) array."""
     return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
 
@@ -125,10 +125,10 @@ class _Builder:
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
         self._fields = tensor.fields
         self._dtype = np.dtype(held(tensor.dtype))
-        self._raw = RawRows(tensor.fields[0]) if tensor.fields[0].raw else None
+        self._raw = BinaryField(tensor.fields[0]) if tensor.fields[0].raw else None
         self._array = tensor.fields[0].array is not None or self._raw is not None
-        self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
-        self._varying = VaryingArrays(tensor.fields[0]) if tensor.varies else None
+        self._shaped = ShapedArrays(tensor.fields[0]) if tensor.fields[0].shape else None
+        self._varying = VariableLengthArrays(tensor.fields[0]) if tensor.varies else None
         span = slice(columns[0], columns[-1] + 1)
         contiguous = list(columns) == list(range(span.start, span.stop))
         self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
@@ -162,7 +162,7 @@ class _Builder:
         if self._packer is not None:
             pack = self._packer.pack
             try:
-                return matrix([pack(*row) for row in picked], len(self._fields), self._dtype)
+                return to_matrix([pack(*row) for row in picked], len(self._fields), self._dtype)
             except (struct.error, OverflowError):  # a None, or a number that is infinite in the dtype
                 return self._floats(picked)
         if self._integer_packer is not None:
@@ -221,11 +221,11 @@ class _Builder:
         """Rows or arrays of integers, of which some may be written as floats, or absent."""
         width = self._fields[0].array or len(self._fields)
         try:
-            return matrix([pack(*row) for row in picked], width, self._dtype)
+            return to_matrix([pack(*row) for row in picked], width, self._dtype)
         except struct.error:  # a None, a float, or a number beyond the dtype
             rows = [self._filled(row) for row in picked] if self._defaults else picked
         try:
-            return matrix([pack(*row) for row in rows], width, self._dtype)
+            return to_matrix([pack(*row) for row in rows], width, self._dtype)
         except struct.error:
             return converted(rows, self._dtype).reshape(len(picked), width)
 
@@ -241,7 +241,7 @@ class _Builder:
             if self._array_packer is not None:
                 with contextlib.suppress(struct.error, OverflowError):
                     pack = self._array_packer.pack
-                    return matrix([pack(*row) for row in picked], field.array or 0, "<f8").astype(self._dtype)
+                    return to_matrix([pack(*row) for row in picked], field.array or 0, "<f8").astype(self._dtype)
             return np.array(picked, self._dtype).reshape(len(picked), field.array or 0)
 
     def _filled(self, row: Row) -> list[Any]:

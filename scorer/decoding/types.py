@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
 from scorer.dead_letters.reasons import Poison
-from scorer.decoding.record_metadata import Parts
+from scorer.decoding.record_metadata import RecordMetadata
 from scorer.settings.carry import Row
 
 
-class Beyond(float):
+class BeyondFloat(float):
     """An infinity that stands for a number with more digits, or a larger exponent, than any float has."""
 
 
-class Unsuited(Exception):
+class FormatMismatch(Exception):
     """The format cannot carry what the signature names. The message says what."""
 
 
@@ -55,15 +55,15 @@ class Decoded:
 class Decoder(Protocol):
     """One format against one signature."""
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None, /) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
         """Decode a batch; `parts` is what its records have beside their values, None: nothing. Never raises for what producers
         wrote. Raises LookUpsPending while schemas are looked up; Away and Fatal where the schema registry answers nothing."""
 
 
-def decode_patiently(
+def decode_after_look_ups(
     decoder: Decoder,
     values: Sequence[bytes | None],
-    parts: Parts | None = None,
+    parts: RecordMetadata | None = None,
     alive: Callable[[], None] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:

@@ -13,7 +13,7 @@ from model_registry.package.signature import InputField
 from scorer.decoding.array_fields import array_type, as_array, converted_list, element_type
 
 
-class VaryingArrays:
+class VariableLengthArrays:
     """The arrays of one field."""
 
     def __init__(self, field: InputField) -> None:

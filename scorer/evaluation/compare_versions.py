@@ -10,7 +10,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import TimeWindow
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.assessment import Assessment
 from scorer.evaluation.labelled_comparison import BothAnswers
 from scorer.evaluation.score_differences import Differences
@@ -67,7 +67,7 @@ def compare(
     for batch in reader.read(every):
         for offsets, messages in _slices(batch.offsets, batch.messages, settings):
             values = [message.value() for message in messages]
-            parts = ListedParts.of(messages)
+            parts = ListedMetadata.of(messages)
             answered = timed.answers(values, parts)
             found.add(batch.partition, offsets, values, *answered)
             if both is not None:
@@ -87,7 +87,7 @@ class _Timed:
         self._order = list(self._models)
         self.seconds = dict.fromkeys(self._models, 0.0)
 
-    def answers(self, values: Sequence[bytes | None], parts: ListedParts) -> tuple[Answers, Answers]:
+    def answers(self, values: Sequence[bytes | None], parts: ListedMetadata) -> tuple[Answers, Answers]:
         found: dict[str, Answers] = {}
         self._order.reverse()
         for name in self._order:

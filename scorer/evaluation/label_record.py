@@ -11,7 +11,7 @@ from model_registry.package import json_path
 from model_registry.untrusted_input import documents
 from scorer.decoding.batch import Headers
 from scorer.decoding.json.schema_id_prefix import without_prefix
-from scorer.decoding.passthrough_fields import followed
+from scorer.decoding.passthrough_fields import follow_path
 from scorer.settings.labels import HEADER, KEY, LabelSettings
 
 MAX_BYTES = 1 << 20  # of a label's value
@@ -66,8 +66,8 @@ def reader(settings: LabelSettings) -> LabelReader:
         if found is Unusable.NOT_JSON:
             return Unusable.NOT_JSON
         if id_path:
-            id_ = _id(followed(found, id_path))
-        return Unusable.NO_ID if id_ is None else _label(id_, followed(found, path))
+            id_ = _id(follow_path(found, id_path))
+        return Unusable.NO_ID if id_ is None else _label(id_, follow_path(found, path))
 
     return read
 

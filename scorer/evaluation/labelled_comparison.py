@@ -7,8 +7,8 @@ import orjson
 from model_registry.package.signature import Argmax, Decision, Signature
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from scorer.decoding.headers import Facts, event_id
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.headers import HeaderValues, event_id
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation import join_labels
 from scorer.evaluation import score_events as comparison
 from scorer.evaluation.assessment import Assessment, assess_both
@@ -32,14 +32,14 @@ class BothAnswers:
         self,
         partition: Partition,
         offsets: Sequence[int],
-        parts: ListedParts,
+        parts: ListedMetadata,
         champion: comparison.Answers,
         candidate: comparison.Answers,
     ) -> None:
         """Take in the answers of both to some events of a partition."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
-            event_id(Facts.of(parts.every_header[row]), champion.ids[row], self._region, (*partition, offsets[row]))
+            event_id(HeaderValues.of(parts.every_header[row]), champion.ids[row], self._region, (*partition, offsets[row]))
             for row in rows
         ]
         ids, times = hashed(named), [parts.every_time[row] for row in rows]

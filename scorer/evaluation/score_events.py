@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from publisher.errors import Aborted, Fatal, Retriable
 from scorer.backends.base import InferenceFailed
-from scorer.dead_letters.internal_error import InternalErrors
+from scorer.dead_letters.internal_error import InternalErrorLog
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.decoding.record_metadata import Parts
-from scorer.decoding.types import Decoded, decode_patiently
+from scorer.decoding.record_metadata import RecordMetadata
+from scorer.decoding.types import Decoded, decode_after_look_ups
 from scorer.models.loaded_model import LoadedModel
 from scorer.scores.outputs import Scores
 
@@ -39,15 +39,15 @@ class Answers:
         return found
 
 
-def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: Parts) -> Answers:
+def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> Answers:
     """The answers of this version, those of a scorer but for deadlines, which are not minded. Raises Away."""
     found = Answers(len(values))
-    decoded = decode_patiently(loaded.decoder, values, parts)
+    decoded = decode_after_look_ups(loaded.decoder, values, parts)
     found.rejected = dict(decoded.rejected)
     for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
         found.ids[row] = id_
     spans = [(0, len(decoded.rows))] if decoded.rows else []
-    internal = InternalErrors()
+    internal = InternalErrorLog()
     while spans:
         start, stop = spans.pop()
         try:

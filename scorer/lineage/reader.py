@@ -79,7 +79,7 @@ class Explainer:
         self._settings = settings
         self._reader = TopicReader(settings.kafka, f"{settings.name}.lineage")
         self._as_json = formats.as_json(settings)
-        self._ids = event_formats.id_reader(settings)
+        self._ids = event_formats.create_id_reader(settings)
         self._skipped = SkippedRecords(log)
 
     def explain(self, place: Place) -> Explanation:
@@ -146,8 +146,8 @@ class Explainer:
         return _source(record) if record is not None and str(record.get("id")) == wanted else None
 
     def _dead_id(self, message: Message, wanted: str) -> Place | None:
-        with contextlib.suppress(parse.Unfit):
-            found = parse.read(message, self._ids, 0)
+        with contextlib.suppress(parse.NotReplayable):
+            found = parse.read_dead_letter(message, self._ids, 0)
             if found.id == wanted:
                 return Place(found.source.topic, found.source.partition, found.source.offset)
         return None
@@ -231,7 +231,7 @@ class Explainer:
 
     def _as_letter(self, message: Message) -> Answer | None:
         headers = headers_of_one(message) or []
-        source, said = _dead_source(headers), dead_letters.facts(headers)
+        source, said = _dead_source(headers), dead_letters.dead_letter_facts(headers)
         name, _, digest = said.get("model", "").partition("@")
         return None if source is None else Answer(DEAD_LETTER, _at(message), source, said, name.rpartition(":")[2], digest)
 
@@ -281,7 +281,7 @@ def _source(record: Mapping[str, Any]) -> Place | None:
 
 def _dead_source(headers: dead_letters.HeaderList) -> Place | None:
     with contextlib.suppress(ValueError):
-        return Place(*source_position.parse(dead_letters.facts(headers).get("source", ""))[1:])
+        return Place(*source_position.parse(dead_letters.dead_letter_facts(headers).get("source", ""))[1:])
     return None
 
 

@@ -8,7 +8,7 @@ import orjson
 from model_registry.package.golden import agrees
 from publisher.errors import USAGE, Fatal
 from scorer.dead_letters.reasons import Poison
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.score_events import answers
 from scorer.lineage.document import DEAD_LETTER, Answer, Explanation
 from scorer.models.loaded_model import LoadedModel
@@ -36,7 +36,7 @@ def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proo
     if (status := answer.record.get("status", SCORED)) != SCORED:
         raise Fatal(f"{found.place} was answered {status!r}, without a score of the model", "leave --recompute out", USAGE)
     tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
-    again = answers(loaded, [event.value()], ListedParts.of([event]))
+    again = answers(loaded, [event.value()], ListedMetadata.of([event]))
     if poison := again.rejected.get(0):
         return against(answer, poison, None, None, tolerance)
     return against(answer, None, orjson.loads(again.scores[0]), again.decisions[0], tolerance)

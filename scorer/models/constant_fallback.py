@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from scorer.scores.answer import Answer
+from scorer.scores.answer import BatchAnswers
 from scorer.settings.model import FallbackSettings
 
 FALLBACK = "fallback"  # the status of its answers
@@ -23,8 +23,8 @@ class Constant:
     def of(cls, settings: FallbackSettings) -> "Constant | None":
         return None if settings.score is None else cls(orjson.dumps(settings.score), settings.decision)
 
-    def answer(self, events: int) -> Answer:
-        return Answer(FALLBACK, [self.score] * events, [self.decision] * events)
+    def answer(self, events: int) -> BatchAnswers:
+        return BatchAnswers(FALLBACK, [self.score] * events, [self.decision] * events)
 
 
 def unlike(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:

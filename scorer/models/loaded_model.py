@@ -20,10 +20,10 @@ from publisher.errors import Fatal
 from publisher.runtime.dependencies import Away
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, Model, ModelBroken, ModelRefused
-from scorer.backends.cost_curve import measured
+from scorer.backends.cost_curve import measure_cost_curve
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.types import Decoded, Decoder, Unsuited
+from scorer.decoding.types import Decoded, Decoder, FormatMismatch
 from scorer.models.constant_fallback import unlike
 from scorer.models.latency_model import CostModel
 from scorer.models.length_bucketing import Runs
@@ -87,8 +87,8 @@ def with_decoder(backend: Backend, package: Package, settings: Settings) -> tupl
     """A model, and what decodes the events for it. Raises ModelRefused and Away."""
     model = backend.open(package)
     try:
-        return model, decoder_factory.decoder(settings, model.signature())
-    except Unsuited as error:
+        return model, decoder_factory.create_decoder(settings, model.signature())
+    except FormatMismatch as error:
         model.close()
         raise ModelRefused(str(error)) from None
 
@@ -174,7 +174,7 @@ def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
         except InferenceFailed as error:
             raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
 
-    for size, seconds in measured(sizes, run).items():
+    for size, seconds in measure_cost_curve(sizes, run).items():
         loaded.cost.observe(size, seconds)
         loaded.inference.observe(size, seconds)
     return scores[0]

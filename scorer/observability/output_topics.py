@@ -91,7 +91,7 @@ def _score_line(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 
 def dead_letter_line(message: Message) -> bytes:
     """Return a dead letter as JSON: the facts in its headers (source, reason, error), and the event's key and value."""
-    facts = dead_letter_headers.facts(headers_of_one(message) or [])
+    facts = dead_letter_headers.dead_letter_facts(headers_of_one(message) or [])
     return printable_json(orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())}))
 
 

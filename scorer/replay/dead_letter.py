@@ -10,32 +10,32 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.source_position import Position
 from publisher.runtime.time_range import ALWAYS, TimeWindow
 from publisher.transactions.protocol import Record
-from scorer.dead_letters.headers import NO_REASON, died_ms, facts, original_headers
+from scorer.dead_letters.headers import NO_REASON, dead_letter_facts, dead_lettered_ms, original_headers
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader
-from scorer.decoding.headers import Facts, event_id
+from scorer.decoding.headers import HeaderValues, event_id
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value
 ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
 
 
-class Unfit(Exception):
+class NotReplayable(Exception):
     """This dead letter cannot be put back. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DeadLetterSelection:
     """Which dead letters: of these reasons (all where there is none), dead-lettered within this window."""
 
     reasons: Collection[str] = ()
     window: TimeWindow = ALWAYS
 
-    def takes(self, letter: "Letter") -> bool:
+    def takes(self, letter: "ReplayableDeadLetter") -> bool:
         return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ReplayableDeadLetter:
     """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back. `late`:
     the event's deadline has passed, and the record does without it."""
 
@@ -48,7 +48,7 @@ class Letter:
     late: bool
 
 
-def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
+def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> ReplayableDeadLetter:
     """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
 
     The event goes to the partition it was in, with its key, value and headers, and `ce_id` if it had none that can be read. Its
@@ -57,41 +57,41 @@ def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     """
     (found,), unread = headers_of([message])
     headers = found or []
-    said = facts(headers)
+    said = dead_letter_facts(headers)
     try:
         source = source_position.parse(said.get("source", ""))
     except ValueError as error:
-        raise Unfit("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
+        raise NotReplayable("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
     if said.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
-        raise Unfit("no topic took more of the event than its place; it may still be in its input topic")
+        raise NotReplayable("no topic took more of the event than its place; it may still be in its input topic")
     if said.get("reason") == Reason.UNREADABLE_BATCH:
-        raise Unfit("it stands for a batch that cannot be decompressed; its records are still in their input topic")
+        raise NotReplayable("it stands for a batch that cannot be decompressed; its records are still in their input topic")
     originals = original_headers(headers)
-    known = Facts.of(originals)
+    known = HeaderValues.of(originals)
     id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])
     if known.ce_id is None:
         originals = [*((name, held) for name, held in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
     late = known.deadline is not None and known.deadline < now_ms
     if late:
         originals = [(name, held) for name, held in originals if name != DEADLINE_HEADER]
-    return Letter(
+    return ReplayableDeadLetter(
         id=id_,
         source=source,
         reason=said.get("reason") or NO_REASON,
-        at_ms=died_ms(said, message.timestamp()[1]),
+        at_ms=dead_lettered_ms(said, message.timestamp()[1]),
         record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
         size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),
         late=late,
     )
 
 
-def check_target(letter: Letter, topics: Mapping[str, tuple[int, int]]) -> None:
+def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, int]]) -> None:
     """Raises Unfit where the event cannot go back: `topics` has the partitions and the largest record of each input topic."""
     source = letter.source
     if source.topic not in topics:
-        raise Unfit(f"it came from {source.topic}, which is no input topic of this scorer")
+        raise NotReplayable(f"it came from {source.topic}, which is no input topic of this scorer")
     partitions, largest = topics[source.topic]
     if source.partition >= partitions:
-        raise Unfit(f"it came from {source.topic}[{source.partition}], and the topic has {partitions} partitions")
+        raise NotReplayable(f"it came from {source.topic}[{source.partition}], and the topic has {partitions} partitions")
     if letter.size + ID_ROOM > largest:
-        raise Unfit(f"it has {letter.size} bytes with its id, and {source.topic} takes {largest}")
+        raise NotReplayable(f"it has {letter.size} bytes with its id, and {source.topic} takes {largest}")

@@ -32,7 +32,7 @@ from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
 from scorer.decoding import decoder_factory
 from scorer.replay import dead_letter as letters
-from scorer.replay.dead_letter import Letter, Selection, Unfit
+from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, ReplayableDeadLetter
 from scorer.settings import Settings
 
 CHUNK_EVENTS = 500  # of one transaction
@@ -42,7 +42,7 @@ EXAMPLES = 10  # of letters that cannot be put back
 
 
 @dataclass(slots=True)
-class Summary:
+class ReplaySummary:
     """What was done, or would be: `replayed` by reason, `late` of them without their deadline, which has passed; `before` were
     replayed earlier, `others` not asked for. `uncertain` are in a transaction that may have been committed."""
 
@@ -75,14 +75,18 @@ class Summary:
         doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
         return f"{self.replayed.total():,} dead letters were replayed{doubt}", "run it again: it replays the others"
 
-    def add(self, chunk: Sequence["Letter"]) -> None:
+    def add(self, chunk: Sequence["ReplayableDeadLetter"]) -> None:
         """Count letters as replayed."""
         self.replayed.update(letter.reason for letter in chunk)
         self.late += sum(letter.late for letter in chunk)
 
 
 def replay(
-    settings: Settings, selection: Selection, summary: Summary, interruption: Interruption, rate: float | None = None
+    settings: Settings,
+    selection: DeadLetterSelection,
+    summary: ReplaySummary,
+    interruption: Interruption,
+    rate: float | None = None,
 ) -> None:
     """Put back the dead letters that a selection takes, or count them if the summary is that of a dry run.
 
@@ -101,7 +105,7 @@ def replay(
     found = topics.describe(admin, settings.kafka, _needed(settings, dry_run))
     topics.check_present(settings, admin, found, (settings.dead_letter.topic, settings.replayed_topic))
     inputs = {name: (found[name].partitions, found[name].max_bytes) for name in settings.input.topics if name in found}
-    run = _Run(settings, selection, inputs, summary)
+    run = _ReplayRun(settings, selection, inputs, summary)
     if dry_run:
         for chunk in run.chunks(CHUNK_EVENTS):
             summary.add([letter for _, letter in chunk])
@@ -135,7 +139,7 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
 
 
 def _write(
-    session: TransactionSession, settings: Settings, run: "_Run", interruption: Interruption, rate: float | None
+    session: TransactionSession, settings: Settings, run: "_ReplayRun", interruption: Interruption, rate: float | None
 ) -> None:
     most = CHUNK_EVENTS if rate is None else min(CHUNK_EVENTS, max(1, int(rate / CHUNKS_A_SECOND)))
     began, written = time.monotonic(), 0
@@ -156,28 +160,30 @@ def _write(
         written += len(chunk)
 
 
-def _note(settings: Settings, place: Position, letter: Letter) -> Record:
+def _note(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
     """The record that says that the dead letter at `place` was replayed."""
     value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
     return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
 
 
-class _Run:
+class _ReplayRun:
     """Reads what was replayed, then the dead letters, and hands out what is to be put back."""
 
-    def __init__(self, settings: Settings, selection: Selection, inputs: dict[str, tuple[int, int]], summary: Summary) -> None:
+    def __init__(
+        self, settings: Settings, selection: DeadLetterSelection, inputs: dict[str, tuple[int, int]], summary: ReplaySummary
+    ) -> None:
         self.summary = summary
         self._settings = settings
         self._selection = selection
         self._inputs = inputs
         self._reader = TopicReader(settings.kafka, _name(settings))
-        self._ids = decoder_factory.id_reader(settings)
+        self._ids = decoder_factory.create_id_reader(settings)
         self._done: dict[int, Bitmap] = {}
 
-    def chunks(self, most: int) -> Iterator[list[tuple[Position, Letter]]]:
+    def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
         """Up to `most` letters with their places, in the order of each partition of the dead-letter topic."""
         self._read_done()
-        chunk: list[tuple[Position, Letter]] = []
+        chunk: list[tuple[Position, ReplayableDeadLetter]] = []
         size = 0
         for place, message in self._unreplayed():
             letter = self._letter(place, message)
@@ -207,15 +213,15 @@ class _Run:
             else:
                 self.summary.before += 1
 
-    def _letter(self, place: Position, message: Message) -> Letter | None:
+    def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
         """None where it is not asked for, or cannot be put back."""
         try:
-            letter = letters.read(message, self._ids, time.time_ns() // 1_000_000)
+            letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.takes(letter):
                 self.summary.others += 1
                 return None
             letters.check_target(letter, self._inputs)
-        except Unfit as error:
+        except NotReplayable as error:
             self.summary.unfit += 1
             if len(self.summary.examples) < EXAMPLES:
                 self.summary.examples.append(f"{place.topic}[{place.partition}]@{place.offset}: {error}")

@@ -179,7 +179,7 @@ def asked_for(settings: Settings, job: Job, reader: TopicReader) -> dict[str, An
     return definition(job.selection, job.version, output, reader.ids([output]).get(output, ""))
 
 
-def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.Topic]:
+def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.DescribedTopic]:
     """The topics. Raises Fatal (2) where one is missing."""
     admin = connect(settings.kafka, _name(settings))
     found = topics.describe(admin, settings.kafka, needed)

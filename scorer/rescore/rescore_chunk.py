@@ -11,7 +11,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.transactions.protocol import Record
 from scorer.consumer.fetch import batch_of
-from scorer.dead_letters.headers import facts
+from scorer.dead_letters.headers import dead_letter_facts
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
 from scorer.rescore.selection import AsJson, read
@@ -144,7 +144,7 @@ class Correcting:
         self.findings.example(f"{self._place(given)}: {why}")
 
     def _note_refused(self, chunk: Chunk, given: Given, letter: Record) -> None:
-        told = facts(letter[5] or [])
+        told = dead_letter_facts(letter[5] or [])
         tally, reason = chunk.tally(given.partition), told.get("reason", "unknown")
         tally.refused = dict(Counter(tally.refused) + Counter([reason]))
         self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {told.get('error')}")

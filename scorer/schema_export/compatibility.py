@@ -13,23 +13,23 @@ from model_registry.package.signature import InputField, Signature
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class IncompatibleChange:
     """A field, and what makes events that were valid invalid."""
 
     field: str
     change: str
 
 
-def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[Break]:
+def find_incompatible_changes(old: Signature, new: Signature, *, positional: bool = False) -> list[IncompatibleChange]:
     """What keeps an event that is valid for `old` from being valid for `new`; nothing: they all are.
 
     `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
     """
     was = field_sources.predecessors(old)
     events = tree((field.name, field.steps) for field in field_sources.inside(old).fields)
-    found = [Break(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
+    found = [IncompatibleChange(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
     if pair := apart(old, new):
-        found.append(Break(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
+        found.append(IncompatibleChange(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
     return found + (_moved(old, new) if positional else [])
 
 
@@ -76,19 +76,21 @@ def _type_change(old: str, new: str, *, raw: bool) -> str | None:
     return None if inside else changed
 
 
-def _moved(old: Signature, new: Signature) -> list[Break]:
+def _moved(old: Signature, new: Signature) -> list[IncompatibleChange]:
     before = [field.name for field in field_sources.inside(old).fields]
     after = [field.name for field in field_sources.inside(new).fields]
     moved = [
-        Break(field.name, f"has the path {written(field.path)} now: there are no names") for field in new.fields if field.path
+        IncompatibleChange(field.name, f"has the path {written(field.path)} now: there are no names")
+        for field in new.fields
+        if field.path
     ]
     moved += [
-        Break(name, f"is element {at} now, where {before[at]!r} was before")
+        IncompatibleChange(name, f"is element {at} now, where {before[at]!r} was before")
         for at, name in enumerate(after[: len(before)])
         if before[at] != name
     ]
     if len(before) != len(after):
-        moved.append(Break("*", f"an event has {len(after)} fields now, and had {len(before)} before"))
+        moved.append(IncompatibleChange("*", f"an event has {len(after)} fields now, and had {len(before)} before"))
     return moved
 
 

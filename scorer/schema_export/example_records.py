@@ -13,7 +13,7 @@ from model_registry.package.signature import InputField, Signature
 
 
 @dataclass(slots=True)
-class WrittenRecord:
+class ExampleRecord:
     """`time` is Unix ms, 0 for none."""
 
     value: bytes
@@ -22,10 +22,10 @@ class WrittenRecord:
     headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
 
 
-def record(signature: Signature, event: Mapping[str, Any]) -> WrittenRecord:
+def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
     """The record of one event: a JSON object with what comes from elsewhere put there. Where nothing is read of the object, the
     value is what a field takes it for."""
-    found = WrittenRecord(orjson.dumps(event))
+    found = ExampleRecord(orjson.dumps(event))
     alone = not field_sources.inside(signature).fields
     for one in field_sources.elsewhere(signature):
         value = look_up(event, one.steps)

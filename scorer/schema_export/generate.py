@@ -19,7 +19,7 @@ from model_registry.package.event_tree import Tree, is_array, length, tree
 from model_registry.package.json_path import Step, of_object
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import InputField, Signature
-from scorer.decoding.types import Unsuited
+from scorer.decoding.types import FormatMismatch
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 AVRO = {"float16": "float", "float32": "float", "float64": "double", "bool": "boolean", "string": "string"} | {
@@ -32,21 +32,21 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 
 
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
-    """JSON Schema of an event. Raises Unsuited where the id has no place in it."""
+    """JSON Schema of an event. Raises FormatMismatch where the id has no place in it."""
     fields = {field.name: field for field in signature.fields}
     part = _json_part(_events(signature, id_field, first=True), fields)
     return json.dumps({"$schema": DRAFT, "title": name} | _documented("description", signature) | part, indent=2)
 
 
 def avro(signature: Signature, name: str, id_field: str | None) -> str:
-    """Avro schema of an event. Raises Unsuited where a name cannot be one in Avro."""
+    """Avro schema of an event. Raises FormatMismatch where a name cannot be one in Avro."""
     fields = {field.name: field for field in signature.fields}
     record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
     return json.dumps(record | _documented("doc", signature), indent=2)
 
 
 def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
-    """Protobuf schema of an event. Raises Unsuited where a name cannot be one in Protobuf."""
+    """Protobuf schema of an event. Raises FormatMismatch where a name cannot be one in Protobuf."""
     fields = {field.name: field for field in signature.fields}
     body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
     comment = "".join(f"// {text}\n" for text in _documented("", signature).values())
@@ -71,7 +71,7 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
             fields.insert(0 if first else len(fields), ("", id_steps))
         return tree(fields)
     except ValueError as error:
-        raise Unsuited(f"id {id_field!r}: {error}") from None
+        raise FormatMismatch(f"id {id_field!r}: {error}") from None
 
 
 def _documented(key: str, signature: Signature) -> dict[str, str]:
@@ -186,9 +186,9 @@ def _array(items: dict[str, Any], shape: Sequence[int], most: int | None = None)
 
 def _named(name: Step, format_: str) -> str:
     if isinstance(name, int):
-        raise Unsuited(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
+        raise FormatMismatch(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise Unsuited(f"field {name!r} cannot be a name in {format_}: letters, digits and _ only, no digit first")
+        raise FormatMismatch(f"field {name!r} cannot be a name in {format_}: letters, digits and _ only, no digit first")
     return name
 
 

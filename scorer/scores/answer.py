@@ -6,7 +6,7 @@ from functools import cached_property
 from scorer.scores.outputs import Scores
 
 
-class Answer:
+class BatchAnswers:
     """For some rows: encoded scores, decisions, and one status. The lists of `columns` are made when they are asked for."""
 
     def __init__(

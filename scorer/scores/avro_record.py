@@ -8,7 +8,7 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
-from scorer.scores.record import Columns, RecordEncoder, Value, values
+from scorer.scores.record import RecordColumns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
 from scorer.settings.carry import CarriedField, Scalar
 
@@ -26,7 +26,7 @@ class AvroRecordEncoder(RecordEncoder):
         self._header = header
         self._writers = [WRITERS[field.type or ""] for field in carry]
 
-    def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
+    def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
         decided = {decision: b"\0" if decision is None else b"\2" + string(decision) for decision in set(columns.decisions)}
         sources = {(topic, partition): string(topic) + long(partition) for topic, partition in set(columns.places)}
         fallback = b"\0" if self.fallback is None else b"\2" + string(self.fallback)

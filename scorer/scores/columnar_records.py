@@ -13,8 +13,8 @@ import orjson
 from numpy.typing import NDArray
 
 from scorer.decoding.batch import Batch
-from scorer.decoding.columnar_batch import PackedBatch
-from scorer.decoding.headers import field_ids, lane
+from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.decoding.headers import field_ids, partition_prefix
 from scorer.native.byte_columns import Plain, Texts
 from scorer.native.fetch import Columns
 from scorer.native.librdkafka import bus
@@ -31,7 +31,7 @@ QUOTE, COMMA, BRACKET = b'",]'
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VersionScores:
     """What one version answers of a batch: scores for the rows `at` ((n,), ascending), and what encodes them."""
 
     at: NDArray[np.intp]
@@ -42,7 +42,7 @@ class Part:
 def packed(
     batch: Batch,
     ids: FieldIds | Texts,
-    parts: Sequence[Part],
+    parts: Sequence[VersionScores],
     topic: str,
     partitions: int,
     scored_ms: int,
@@ -52,7 +52,7 @@ def packed(
     each row once; `ids` are those of a field, or the texts of a header; `carried` are the events' carried fields, None where
     there are none."""
     native, encoder = bus(), parts[0].encoder
-    if native is None or not isinstance(batch, PackedBatch) or len(batch) < FEWEST:
+    if native is None or not isinstance(batch, ColumnarBatch) or len(batch) < FEWEST:
         return None
     if batch.carried is not None or not encoder.plain:
         return None
@@ -78,7 +78,7 @@ def packed(
     return PackedRecords(native, topic, pieces, out, columns.times, columns.keys)
 
 
-def _scores(parts: Sequence[Part], count: int) -> Texts | None:
+def _scores(parts: Sequence[VersionScores], count: int) -> Texts | None:
     """The scores of all parts by their rows; None where some have no plain form."""
     found: list[Texts] = []
     for part in parts:
@@ -94,7 +94,7 @@ def _scores(parts: Sequence[Part], count: int) -> Texts | None:
     return Texts(np.concatenate([texts.text for texts in found]), starts, ends)
 
 
-def _decisions(parts: Sequence[Part], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+def _decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
     """All decisions that the parts know, and for each row which of them it is."""
     if len(parts) == 1:
         return parts[0].scores.decided()
@@ -107,7 +107,7 @@ def _decisions(parts: Sequence[Part], count: int) -> tuple[Sequence[str | None],
     return names, which
 
 
-def _ends(tails: Sequence[bytes], parts: Sequence[Part], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
+def _ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
     """What stands behind an event's time, of each part, and for each row whose part it is."""
     which = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
@@ -140,7 +140,7 @@ def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | 
         return _named(texts)
     absent = len(columns) if isinstance(ids, Ids) and ids.absent() else list(ids).count(None)
     if absent == len(columns):
-        prefixes = [orjson.dumps(lane(region, *place))[1:-1] for place in columns.places]
+        prefixes = [orjson.dumps(partition_prefix(region, *place))[1:-1] for place in columns.places]
         return [chosen(prefixes, columns.lanes), Piece(numbers=columns.offsets)]
     names = None if absent else field_ids(ids)
     return None if names is None else _listed(names)

@@ -9,7 +9,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from scorer.scores.record import Columns, RecordEncoder, Value, values
+from scorer.scores.record import RecordColumns, RecordEncoder, Value, values
 from scorer.scores.schema import NUMBERS_OF
 from scorer.settings.carry import CarriedField, Scalar
 
@@ -65,7 +65,7 @@ class ProtobufRecordEncoder(RecordEncoder):
         self._header = header
         self._new = message_class(carry)
 
-    def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
+    def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
         last = self._new(**tail).SerializeToString()
         records = []
         rows = zip(*columns._replace(scores=values(columns.scores)), self._ends(last, columns.carried), strict=True)

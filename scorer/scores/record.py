@@ -42,7 +42,7 @@ def _flat(score: list[Any]) -> list[float]:
     return [number for one in score for number in (_flat(one) if isinstance(one, list) else [float(one)])]
 
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     """What differs in the records of a batch, one entry an event, in the order of the schema. `scores` are JSON; `places` are
     the events' topics and partitions; times are Unix ms. `carried` has a value for each field of `output.carry`, or None
     where the event could not be read."""
@@ -106,8 +106,8 @@ class RecordEncoder:
         scored_ms: int,
         carried: Sequence[Row | None] | None = None,
     ) -> list[bytes]:
-        """`Columns` to records. `scored_ms` is Unix ms; `carried` None: of no event."""
-        columns = Columns(ids, scores, decisions, places, offsets, event_ms, carried or [None] * len(ids))
+        """`RecordColumns` to records. `scored_ms` is Unix ms; `carried` None: of no event."""
+        columns = RecordColumns(ids, scores, decisions, places, offsets, event_ms, carried or [None] * len(ids))
         return self._encoded(columns, self._last(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
@@ -121,7 +121,7 @@ class RecordEncoder:
         constant |= {"scored_ms": scored_ms, "arm": arm, "revision": self.revision}
         return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
-    def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
+    def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
         """The records. `tail` has the fields that are the same in each, in the order of the schema."""
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}

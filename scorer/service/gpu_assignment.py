@@ -73,7 +73,7 @@ def _count_apart(device: str) -> int:
 
 def _send_count(device: str, sender: "Connection[int, None]") -> None:
     try:
-        sender.send(gpu.count(device, gpu.load_driver(device)))
+        sender.send(gpu.count_gpus(device, gpu.load_driver(device)))
     except BackendMissing as error:
         log.warning("cannot count the GPUs: %s", error)
         sender.send(0)

@@ -82,7 +82,7 @@ def targets_now(settings: Settings) -> tuple[Target, Target] | None:
     return _as_targets(settings, found) if len(found) == len(names) else None
 
 
-def _as_targets(settings: Settings, found: Mapping[str, topics.Topic]) -> tuple[Target, Target]:
+def _as_targets(settings: Settings, found: Mapping[str, topics.DescribedTopic]) -> tuple[Target, Target]:
     output = found[settings.output.topic]
     dead = found.get(settings.dead_letter.topic, output)  # a shadow writes none
     targets = (settings.output.topic, output), (settings.dead_letter.topic, dead)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRefused
 from publisher.transactions.protocol import Record
-from scorer.dead_letters.headers import facts, own_headers
+from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.worker.batch_metrics import Published
 from scorer.worker.context import Collaborators, now_ms
@@ -125,7 +125,7 @@ class Refusals:
         elif stamp:
             slots[row] = (topic, value, key, partition, 0, headers)
         elif value is not None or len(headers or ()) > len(own_headers(headers or ())):
-            said = facts(headers or ())
+            said = dead_letter_facts(headers or ())
             letter = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
             husk = own_headers(letter[-1] or ()) if letter else []
             kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()

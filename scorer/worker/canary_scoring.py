@@ -16,11 +16,11 @@ from publisher.runtime.dependencies import MODEL, Away
 from scorer.backends.base import InferenceFailed
 from scorer.crash_isolation.sandbox_process import ExaminerDied
 from scorer.dead_letters.reasons import Reason
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import LookUpsPending
 from scorer.models.servable import Servable
 from scorer.scores import columnar_records
-from scorer.scores.columnar_records import Part
+from scorer.scores.columnar_records import VersionScores
 from scorer.worker.canary_routing import AWAY, CRASH, Arms
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bo
 def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms, alive: Callable[[], None]) -> bool:
     """Answer the batch as one, where nothing of it needs a second look. Whether it is answered."""
     batch, rows = work.batch, list(range(len(work.batch)))
-    columns = isinstance(batch, PackedBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
+    columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
     plain = champion.encoder.plain and not work.rejected and not work.scoring.settings.output.headers
     if not (columns and plain) or arms.canary.all() or not arms.alike or work.skipped():
         return False
@@ -109,7 +109,7 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
             scores = servable.loaded.score({name: tensor.take(at, axis=0) for name, tensor in decoded.tensors.items()}, alive)
             if not scores.finite().all():
                 return False
-            parts.append(Part(at, scores, servable.encoder))
+            parts.append(VersionScores(at, scores, servable.encoder))
         inferred_at = time.perf_counter()
         records = work.records.columns(parts)
     except LookUpsPending:

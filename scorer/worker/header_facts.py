@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from publisher.kafka.source_position import ORIGIN
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
-from scorer.decoding.columnar_batch import PackedBatch
-from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_FACTS, Facts, event_id, field_ids
+from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_HEADER_VALUES, HeaderValues, event_id, field_ids
 from scorer.native.byte_columns import Texts
 from scorer.worker.columns import pick, placed
 
@@ -24,8 +24,8 @@ class HeaderFacts:
     def __init__(self, batch: Batch) -> None:
         self.names: Texts | None = None
         self._batch = batch
-        self._facts: list[Facts] | None = None  # None: no event has a header that matters
-        self._columns = batch.columns.header_columns() if isinstance(batch, PackedBatch) else None
+        self._facts: list[HeaderValues] | None = None  # None: no event has a header that matters
+        self._columns = batch.columns.header_columns() if isinstance(batch, ColumnarBatch) else None
 
     @property
     def matter(self) -> bool:
@@ -38,8 +38,8 @@ class HeaderFacts:
         headers = pick(self._batch.headers, rows)
         if not any(headers):
             return rows, [], {}
-        found = [Facts.of(one) if one else NO_FACTS for one in headers]
-        self._facts = placed(self._facts or [NO_FACTS] * len(self._batch), rows, found)
+        found = [HeaderValues.of(one) if one else NO_HEADER_VALUES for one in headers]
+        self._facts = placed(self._facts or [NO_HEADER_VALUES] * len(self._batch), rows, found)
         fresh: list[int] = []
         expired: list[int] = []
         bad: dict[int, Poison] = {}
@@ -59,7 +59,7 @@ class HeaderFacts:
             return [(name or b"").decode() for name in pick(self.names, rows)]
         if self._facts is None and (names := field_ids(fields)) is not None:
             return names
-        facts = pick(self._facts, rows) if self._facts else repeat(NO_FACTS, len(rows))
+        facts = pick(self._facts, rows) if self._facts else repeat(NO_HEADER_VALUES, len(rows))
         places, offsets = pick(self._batch.places, rows), pick(self._batch.offsets, rows)
         return [
             event_id(fact, named, region, (*place, offset))

@@ -20,15 +20,15 @@ from publisher.kafka.source_position import Position
 from publisher.transactions.protocol import Record
 from scorer.backends.base import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
-from scorer.dead_letters.internal_error import InternalErrors
+from scorer.dead_letters.internal_error import InternalErrorLog
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
-from scorer.decoding.record_metadata import BatchParts
-from scorer.decoding.types import Decoded, decode_patiently
+from scorer.decoding.record_metadata import BatchMetadata
+from scorer.decoding.types import Decoded, decode_after_look_ups
 from scorer.models.constant_fallback import FALLBACK, Constant
 from scorer.models.servable import Servable
 from scorer.native.produce_records import PackedRecords
-from scorer.scores.answer import Answer
+from scorer.scores.answer import BatchAnswers
 from scorer.settings import Settings
 from scorer.worker import canary_scoring
 from scorer.worker.canary_routing import AWAY, Arms
@@ -90,7 +90,7 @@ class Scoring:
         self.output = output
         self.dead = dead
         self.look_up_seconds = look_up_seconds
-        self.internal_errors = InternalErrors()
+        self.internal_errors = InternalErrorLog()
         self.fallback = Constant.of(settings.model.fallback)
 
     def narrow(self, output: Target, dead: Target) -> bool:
@@ -233,13 +233,13 @@ class Work:
         if expired:
             self.decode(expired, {}, alive)  # for the ids alone
             count = len(expired)
-            answers.append((expired, Answer("expired", [b"null"] * count, [None] * count)))
+            answers.append((expired, BatchAnswers("expired", [b"null"] * count, [None] * count)))
         made = [self._told(at, answer) for at, answer in answers]
         for at, records, status in made:
             self.place(at, records, status)
         self.timed(began, decoded_at, inferred_at)
 
-    def tell(self, rows: list[int], answer: Answer) -> None:
+    def tell(self, rows: list[int], answer: BatchAnswers) -> None:
         """Records of these rows that say this."""
         self.place(*self._told(rows, answer))
 
@@ -263,20 +263,20 @@ class Work:
 
     def decode(self, rows: list[int], rejected: dict[int, Poison], alive: Callable[[], None]) -> Decoded:
         """The tensors of these rows, as the version that answers reads them; ids and carried fields are kept."""
-        values, parts = pick(self.batch.values, rows), BatchParts(self.batch, rows)
-        decoded = decode_patiently(self.servable.loaded.decoder, values, parts, alive, self.scoring.look_up_seconds)
+        values, parts = pick(self.batch.values, rows), BatchMetadata(self.batch, rows)
+        decoded = decode_after_look_ups(self.servable.loaded.decoder, values, parts, alive, self.scoring.look_up_seconds)
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = list(pick(rows, decoded.rows))
         self.records.learn(decoded)
         return decoded
 
-    def _inferred(self, decoded: Decoded, alive: Callable[[], None]) -> tuple[list[int], Answer]:
+    def _inferred(self, decoded: Decoded, alive: Callable[[], None]) -> tuple[list[int], BatchAnswers]:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
         rows = decoded.rows
         if self.constant is not None:
             return rows, self.constant.answer(len(rows))
         scores = self.servable.loaded.score(decoded.select(0, len(rows)), alive)
-        answer = Answer("scored", columns=scores)
+        answer = BatchAnswers("scored", columns=scores)
         finite = scores.finite()
         if finite.all():
             return rows, answer
@@ -284,10 +284,10 @@ class Work:
             error = f"the model answered {answer.scores[at].decode():.500}, which is not finite"
             self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
         keep = np.flatnonzero(finite).tolist()
-        kept = Answer("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])
+        kept = BatchAnswers("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])
         return [rows[at] for at in keep], kept
 
-    def _told(self, rows: list[int], answer: Answer) -> tuple[list[int], Sequence[Record], str]:
+    def _told(self, rows: list[int], answer: BatchAnswers) -> tuple[list[int], Sequence[Record], str]:
         """Rows, their records and their status; those whose record the output topic would refuse are rejected."""
         kept, records, refused = self.records.of(rows, answer, self.servable.encoder)
         self.rejected |= refused

@@ -12,8 +12,8 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.types import Decoded
 from scorer.native.produce_records import PackedRecords
-from scorer.scores.answer import Answer
-from scorer.scores.columnar_records import Part, packed
+from scorer.scores.answer import BatchAnswers
+from scorer.scores.columnar_records import VersionScores, packed
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.carry import Row
@@ -63,11 +63,11 @@ class ScoreRecords:
         if decoded.carried is not None:
             self._carried = placed(self._carried or [None] * len(self._batch), decoded.rows, decoded.carried)
 
-    def of(self, rows: list[int], answer: Answer, encoder: RecordEncoder) -> Made:
+    def of(self, rows: list[int], answer: BatchAnswers, encoder: RecordEncoder) -> Made:
         """The records of these rows."""
         batch, target = self._batch, self._target
         if answer.columns is not None and len(rows) == len(batch):
-            part = Part(np.arange(len(rows)), answer.columns, encoder)
+            part = VersionScores(np.arange(len(rows)), answer.columns, encoder)
             if (columns := self.columns([part])) is not None:
                 return Made(rows, columns, {})
         partitions, times, keys = pick(batch.partitions, rows), pick(batch.timestamps, rows), pick(batch.keys, rows)
@@ -86,7 +86,7 @@ class ScoreRecords:
             return self._without_oversize(rows, records)
         return Made(rows, records, {})
 
-    def columns(self, parts: Sequence[Part]) -> PackedRecords | None:
+    def columns(self, parts: Sequence[VersionScores]) -> PackedRecords | None:
         """The records of all rows as columns, which these parts make up; None where they are not plain, or one is too large."""
         if self._facts.matter or self._settings.output.headers:
             return None
@@ -95,7 +95,7 @@ class ScoreRecords:
         found = packed(self._batch, names, parts, target.topic, target.partitions, at_ms, carried)
         return found if found is not None and found.largest_record <= self._room else None
 
-    def _encoded(self, rows: list[int], ids: Sequence[str], answer: Answer, encoder: RecordEncoder) -> Sequence[bytes]:
+    def _encoded(self, rows: list[int], ids: Sequence[str], answer: BatchAnswers, encoder: RecordEncoder) -> Sequence[bytes]:
         """The values of score records. One that only what it carries makes too large carries nothing."""
         batch = self._batch
         where = pick(batch.places, rows), pick(batch.offsets, rows), pick(batch.timestamps, rows)

@@ -13,7 +13,7 @@ from model_registry.channels.roles import CANARY, CHAMPION
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch
 from scorer.models.servable import Servable
-from scorer.scores.answer import Answer
+from scorer.scores.answer import BatchAnswers
 from scorer.worker.canary_routing import Arms
 from scorer.worker.canary_scoring import tried
 from scorer.worker.score_batch import UNREAD, Scored, Scoring, Work
@@ -84,4 +84,4 @@ def _tell(work: Work, servable: Servable, rows: list[int]) -> None:
     missing = work.skipped()
     rows = [row for row in rows if row not in missing]
     work.facts.by_deadline(rows, 0)  # for the ids alone
-    work.tell(rows, Answer(FAILED, [b"null"] * len(rows), [None] * len(rows)))
+    work.tell(rows, BatchAnswers(FAILED, [b"null"] * len(rows), [None] * len(rows)))

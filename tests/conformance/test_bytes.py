@@ -18,8 +18,8 @@ from scorer.backends.remote import oip_codec, tf_codec
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import BatchParts, ListedParts
-from scorer.decoding.types import Decoder, Unsuited
+from scorer.decoding.record_metadata import BatchMetadata, ListedMetadata
+from scorer.decoding.types import Decoder, FormatMismatch
 from scorer.native.byte_columns import Texts
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
@@ -85,10 +85,10 @@ def of_bytes(dtype: str, source: str | None, **more: Any) -> Signature:
 def decoded_as(decoder: Decoder, written: Sequence[Written]) -> Any:
     """As lists and, where the values are there, from one buffer too: the same in both."""
     values, keys, headers = (list(column) for column in zip(*written, strict=True))
-    found = decoder.decode(values, ListedParts(keys, [5] * len(values), headers))
+    found = decoder.decode(values, ListedMetadata(keys, [5] * len(values), headers))
     drawn = [(value, key, PLACES[0], 5) for value, key in zip(values, keys, strict=True)]
     for batch in batches(drawn, headers):
-        assert_same(decoder.decode(batch.values, BatchParts(batch, range(len(batch)))), found, len(batch))
+        assert_same(decoder.decode(batch.values, BatchMetadata(batch, range(len(batch)))), found, len(batch))
     return found
 
 
@@ -106,12 +106,12 @@ def numbers(dtype: str) -> np.ndarray[Any, Any]:
 def test_the_same_numbers_come_of_bytes_base64_and_arrays(known: Mapping[str, Any], way: str, dtype: str) -> None:
     configuration, source, write = known[way]
     wanted = numbers(dtype)
-    decoder = decoder_factory.decoder(configuration, of_bytes(dtype, source))
+    decoder = decoder_factory.create_decoder(configuration, of_bytes(dtype, source))
     found = decoded_as(decoder, [write(row.astype(wanted.dtype.newbyteorder("<")).tobytes()) for row in wanted])
     assert (found.rows, found.rejected) == (list(range(5)), {})
     assert found.tensors["x"].dtype == wanted.dtype
     array = signature_of(("x", dtype, [{"name": "v", "array": True, "length": COUNT}]))
-    listed = decoder_factory.decoder(settings_of("json"), array).decode(
+    listed = decoder_factory.create_decoder(settings_of("json"), array).decode(
         [json.dumps({"v": row.tolist()}).encode() for row in wanted]
     )
     np.testing.assert_array_equal(found.tensors["x"], wanted)
@@ -122,10 +122,13 @@ def test_the_same_numbers_come_of_bytes_base64_and_arrays(known: Mapping[str, An
 def test_a_text_comes_of_bytes(known: Mapping[str, Any], way: str) -> None:
     configuration, source, write = known[way]
     found = decoded_as(
-        decoder_factory.decoder(configuration, of_bytes("string", source)), [write(w.encode()) for w in ("", "é", "two words")]
+        decoder_factory.create_decoder(configuration, of_bytes("string", source)),
+        [write(w.encode()) for w in ("", "é", "two words")],
     )
     assert found.tensors["x"].tolist() == [[""], ["é"], ["two words"]]
-    broken = decoded_as(decoder_factory.decoder(configuration, of_bytes("string", source)), [write(b"good"), write(b"a\xff")])
+    broken = decoded_as(
+        decoder_factory.create_decoder(configuration, of_bytes("string", source)), [write(b"good"), write(b"a\xff")]
+    )
     where = f" ({source})" if source else ""
     assert (broken.rows, broken.rejected[1].reason) == ([0], Reason.NOT_UTF8)
     assert str(broken.rejected[1]) == f"field 'v'{where}: 2 bytes are no UTF-8: invalid start byte at byte 1"
@@ -136,7 +139,7 @@ def test_a_text_comes_of_bytes(known: Mapping[str, Any], way: str) -> None:
 @given(data=st.lists(st.binary(min_size=14, max_size=18) | st.binary(max_size=40), min_size=1, max_size=5))
 def test_bytes_of_another_length_are_told_with_both_lengths(known: Mapping[str, Any], way: str, data: list[bytes]) -> None:
     configuration, source, write = known[way]
-    found = decoded_as(decoder_factory.decoder(configuration, of_bytes("int32", source)), [write(one) for one in data])
+    found = decoded_as(decoder_factory.create_decoder(configuration, of_bytes("int32", source)), [write(one) for one in data])
     where = f" ({source})" if source else ""
     assert found.rows == [row for row, one in enumerate(data) if len(one) == 16]
     assert found.tensors["x"].tobytes() == b"".join(one for one in data if len(one) == 16)
@@ -148,7 +151,7 @@ def test_bytes_of_another_length_are_told_with_both_lengths(known: Mapping[str, 
 def test_a_bool_is_zero_or_one(known: Mapping[str, Any]) -> None:
     configuration, source, write = known["value"]
     found = decoded_as(
-        decoder_factory.decoder(configuration, of_bytes("bool", source)), [write(b"\0\1\0\1"), write(b"\0\1\2\0")]
+        decoder_factory.create_decoder(configuration, of_bytes("bool", source)), [write(b"\0\1\0\1"), write(b"\0\1\2\0")]
     )
     assert found.rows == [0]
     assert str(found.rejected[1]) == "field 'v' (value): a byte of a bool is 2, and 0 or 1 was expected"
@@ -157,10 +160,12 @@ def test_a_bool_is_zero_or_one(known: Mapping[str, Any]) -> None:
 def test_floats_of_bytes_are_finite_unless_nan_is_allowed(known: Mapping[str, Any]) -> None:
     configuration, source, write = known["value"]
     rows = [np.array(row, "<f4").tobytes() for row in ([1, 2, 3, 4], [1, math.nan, 3, 4], [1, math.inf, 3, 4])]
-    strict = decoded_as(decoder_factory.decoder(configuration, of_bytes("float32", source)), [write(row) for row in rows])
+    strict = decoded_as(
+        decoder_factory.create_decoder(configuration, of_bytes("float32", source)), [write(row) for row in rows]
+    )
     assert (strict.rows, {poison.reason for poison in strict.rejected.values()}) == ([0], {Reason.NOT_FINITE})
     lenient = decoded_as(
-        decoder_factory.decoder(configuration, of_bytes("float32", source, default="nan")), [write(row) for row in rows]
+        decoder_factory.create_decoder(configuration, of_bytes("float32", source, default="nan")), [write(row) for row in rows]
     )
     assert lenient.rows == [0, 1]
 
@@ -171,7 +176,7 @@ def test_a_model_server_is_sent_the_bytes_as_they_came(known: Mapping[str, Any])
     value, _, _ = write(b"".join(rows))
     bounds = np.arange(len(rows) + 1, dtype=np.int64) * len(rows[0])
     texts = Texts(np.frombuffer(value, np.uint8), bounds[:-1], bounds[1:])
-    (tensor,) = decoder_factory.decoder(configuration, of_bytes("uint16", source)).decode(texts).tensors.values()
+    (tensor,) = decoder_factory.create_decoder(configuration, of_bytes("uint16", source)).decode(texts).tensors.values()
     assert (oip_codec.pack(tensor), oip_codec.describe(tensor)) == (value, "UINT16")
     sent = tf_codec.M["TensorProto"]()
     tf_codec.encode(tensor, sent)
@@ -183,7 +188,7 @@ PADDED = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
 
 @given(data=st.data())
 def test_damaged_base64_is_the_bytes_that_it_says_or_a_dead_letter(known: Mapping[str, Any], data: st.DataObject) -> None:
-    decoder = decoder_factory.decoder(known["json"][0], of_bytes("uint8", None))
+    decoder = decoder_factory.create_decoder(known["json"][0], of_bytes("uint8", None))
     whole = base64.b64encode(data.draw(st.binary(min_size=COUNT, max_size=COUNT)))
     found = data.draw(damaged(whole) | st.text("Aa9+/=-_ \n", max_size=9).map(str.encode))
     value = json.dumps({"v": found.decode("latin-1")}).encode()
@@ -209,6 +214,6 @@ def test_damaged_base64_is_the_bytes_that_it_says_or_a_dead_letter(known: Mappin
     ],
 )
 def test_formats_without_a_place_for_it_refuse(format_: str, source: str | None, message: str) -> None:
-    with pytest.raises(Unsuited) as caught:
-        decoder_factory.decoder(settings_of(format_, id="header:ce_id"), of_bytes("float32", source))
+    with pytest.raises(FormatMismatch) as caught:
+        decoder_factory.create_decoder(settings_of(format_, id="header:ce_id"), of_bytes("float32", source))
     assert message in str(caught.value)

@@ -108,7 +108,7 @@ class Case:
     def __init__(self, found: Settings, encode: Callable[[Mapping[str, Any]], bytes]) -> None:
         self.settings = found
         self.encode = encode
-        self.decoder = decoder_factory.decoder(found, SIGNATURE)
+        self.decoder = decoder_factory.create_decoder(found, SIGNATURE)
         self.as_json = score_formats.as_json(found)
 
     def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> Scored:

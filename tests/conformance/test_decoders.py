@@ -58,7 +58,7 @@ class Case:
     id_of: Callable[[Event], str | int | None]
 
     def __post_init__(self) -> None:
-        self.decoder: Decoder = decoder_factory.decoder(self.settings, self.signature)
+        self.decoder: Decoder = decoder_factory.create_decoder(self.settings, self.signature)
         self.events = number_events if self.signature in (NUMBERS, OPAQUE) else mixed_events
 
 

@@ -20,10 +20,10 @@ from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
-from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.types import Unsuited
+from scorer.decoding.record_metadata import ListedMetadata
+from scorer.decoding.types import FormatMismatch
 from scorer.models.loaded_model import LoadedModel, loader
-from scorer.schema_export.compatibility import breaks
+from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.generate import GENERATORS
 from tests.conformance.test_bytes import WAYS, ways
 from tests.support import images, models
@@ -55,8 +55,8 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
 ) -> None:
     configuration, source, write = known[way]
     values, keys, headers = ([write(one)[at] for one in data] for at in range(3))
-    found = decoder_factory.decoder(configuration, of_files(dtype, source, shape)).decode(
-        values, ListedParts(keys, [5] * len(data), headers)
+    found = decoder_factory.create_decoder(configuration, of_files(dtype, source, shape)).decode(
+        values, ListedMetadata(keys, [5] * len(data), headers)
     )
     step = (2 if len(shape) > 1 else 1) * np.dtype(dtype).itemsize
     fits = [row for row, one in enumerate(data) if len(one) % step == 0 and len(one) <= MOST * step]
@@ -77,9 +77,11 @@ def test_the_rows_are_the_bytes_or_the_bytes_are_told(
 
 
 def test_absent_bytes_may_be_none() -> None:
-    decoder = decoder_factory.decoder(settings_of("json"), of_files("uint8", None, required=False))
+    decoder = decoder_factory.create_decoder(settings_of("json"), of_files("uint8", None, required=False))
     assert [row.tolist() for row in decoder.decode([b'{"v": "AQI="}', b"{}", b'{"v": null}']).tensors["x"]] == [[1, 2], [], []]
-    strict = decoder_factory.decoder(settings_of("json"), of_files("uint8", None)).decode([b"{}", b'{"v": "!"}', b'{"v": [1]}'])
+    strict = decoder_factory.create_decoder(settings_of("json"), of_files("uint8", None)).decode(
+        [b"{}", b'{"v": "!"}', b'{"v": [1]}']
+    )
     assert {row: str(poison) for row, poison in strict.rejected.items()} == {
         0: "required field 'v' is missing or null",
         1: "field 'v': the text is no base64 (standard alphabet, padded)",
@@ -89,8 +91,8 @@ def test_absent_bytes_may_be_none() -> None:
 
 def test_rows_of_float32_have_no_place_for_them() -> None:
     said = r"carries a length that varies if one tensor of floats is all, not x \(bytes of float32\)"
-    with pytest.raises(Unsuited, match=said):
-        decoder_factory.decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
+    with pytest.raises(FormatMismatch, match=said):
+        decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
 
 
 def test_schemas_of_them() -> None:
@@ -109,10 +111,10 @@ def test_what_another_bound_is_for_producers_and_readers() -> None:
     smaller, larger, fixed = (
         of_files("uint8", None, max_length=n) if n else of_files("uint8", None, (4,), max_length=None) for n in (6, 9, 0)
     )
-    assert (breaks(smaller, larger), breaks(fixed, smaller)) == ([], [])
-    (found,) = breaks(larger, smaller)
+    assert (find_incompatible_changes(smaller, larger), find_incompatible_changes(fixed, smaller)) == ([], [])
+    (found,) = find_incompatible_changes(larger, smaller)
     assert found.change == "is the bytes of uint8[-1] up to 6 now, and was the bytes of uint8[-1] up to 9 before"
-    (found,) = breaks(smaller, fixed)
+    (found,) = find_incompatible_changes(smaller, fixed)
     assert found.change == "is bytes of 4 elements now, and was the bytes of uint8[-1] up to 6 before"
 
 

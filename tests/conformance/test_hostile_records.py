@@ -42,7 +42,7 @@ from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.observability import output_topics
 from scorer.observability.status_record import ScorerStatus
 from scorer.replay import dead_letter as dead_letter_parser
-from scorer.replay.dead_letter import Unfit
+from scorer.replay.dead_letter import NotReplayable
 from scorer.rescore import selection
 from scorer.rescore.job_progress import Progress
 from scorer.rollout.canary_analysis import answer_records as judged
@@ -342,14 +342,14 @@ def test_an_own_checkpoint_is_read_or_names_where_it_is(
 
 
 @hostile
-@given(hostile_records.keys(), hostile_records.values(), hostile_records.headers(*dead_letters.NAMES))
+@given(hostile_records.keys(), hostile_records.values(), hostile_records.headers(*dead_letters.DEAD_LETTER_HEADERS))
 def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
     message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
     shown.dead_letter(message, headers)
     judged.read_dead_letter(headers)
     orjson.loads(output_topics.dead_letter_line(message))
-    with contextlib.suppress(Unfit):
-        dead_letter_parser.read(message, NoIds(), 0)
+    with contextlib.suppress(NotReplayable):
+        dead_letter_parser.read_dead_letter(message, NoIds(), 0)
 
 
 class NoIds:

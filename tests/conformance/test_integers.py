@@ -16,7 +16,7 @@ from model_registry.package.signature_schema import parse_signature
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoder
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import by_path, signature_of
@@ -54,7 +54,7 @@ FORMATS: dict[str, tuple[Signature, str, Write]] = {
 @pytest.fixture(params=FORMATS)
 def format_(request: pytest.FixtureRequest) -> tuple[Decoder, Write]:
     signature, name, write = FORMATS[request.param]
-    return decoder_factory.decoder(
+    return decoder_factory.create_decoder(
         settings_of(name, **({"id": "header:ce_id"} if name == "json-array" else {})), signature
     ), write
 
@@ -173,9 +173,9 @@ def test_an_id_is_an_integer_in_the_same_way() -> None:
 
 def test_keys_and_headers_are_integers_in_the_same_way() -> None:
     signature = signature_of(("x", "int64", [{"name": "n", "from": "header:n"}]), ("y", "float32", ["b"]))
-    decoder = decoder_factory.decoder(settings_of("json"), signature)
+    decoder = decoder_factory.create_decoder(settings_of("json"), signature)
     texts = [b"7.0", b"1e3", b"-0.0", b"7.5", b"true", b"9223372036854775808", b"1e19", BEYOND.encode()]
-    parts = ListedParts([None] * len(texts), [1] * len(texts), [[("n", text)] for text in texts])
+    parts = ListedMetadata([None] * len(texts), [1] * len(texts), [[("n", text)] for text in texts])
     found = decoder.decode([b'{"b":1}'] * len(texts), parts)
     assert found.tensors["x"].tolist() == [[7], [1_000], [0]]
     reasons = [one.reason.value for _, one in sorted(found.rejected.items())]
@@ -191,7 +191,7 @@ def test_doubles_of_avro_and_protobuf_are_integers_in_the_same_way(tmp_path: Pat
         ("avro", json.dumps(double), avro_encoder(double)),
         ("protobuf", proto, proto_encoder(proto)),
     ):
-        decoder = decoder_factory.decoder(configured(tmp_path, name, schema, id="header:ce_id"), BOTH)
+        decoder = decoder_factory.create_decoder(configured(tmp_path, name, schema, id="header:ce_id"), BOTH)
         values = [encode({"a": a, "b": 1.0}) for a in (7.0, -0.0, 1e3, 7.5, 1e19)] * count
         found = decoder.decode(values)
         assert found.tensors["x"].tolist() == [[7], [0], [1_000]] * count
@@ -201,7 +201,7 @@ def test_doubles_of_avro_and_protobuf_are_integers_in_the_same_way(tmp_path: Pat
 
 def test_booleans_of_avro_are_no_integers(tmp_path: Path) -> None:
     schema = {"type": "record", "name": "E", "fields": [{"name": "a", "type": "boolean"}, {"name": "b", "type": "float"}]}
-    decoder = decoder_factory.decoder(configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"), BOTH)
+    decoder = decoder_factory.create_decoder(configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"), BOTH)
     found = decoder.decode([avro_encoder(schema)({"a": True, "b": 1.0})] * 20)
     assert {one.reason for one in found.rejected.values()} == {Reason.WRONG_TYPE}
     assert len(found.rejected) == 20

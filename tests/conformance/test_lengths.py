@@ -19,7 +19,7 @@ from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import BackendMissing, ModelRefused
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import Unsuited
+from scorer.decoding.types import FormatMismatch
 from scorer.models.loaded_model import LoadedModel
 from scorer.schema_export.generate import GENERATORS
 from tests.conformance.lengths import LONGEST, TEXT, VOCABULARY, Event, encode, loaded, scores, total
@@ -76,7 +76,7 @@ def test_each_event_has_the_answer_that_it_has_alone(text: LoadedModel, session:
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     signature = parse_signature(json.dumps(TEXT))
     configured, write = encode(request.param, signature, tmp_path_factory.mktemp("schemas"))
-    return decoder_factory.decoder(configured, signature), write
+    return decoder_factory.create_decoder(configured, signature), write
 
 
 @some
@@ -124,7 +124,7 @@ anything = st.recursive(
 def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: list[int], dtype: str, value: Any) -> None:
     tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 3}]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    found = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     if found.rows:
         (row,) = found.tensors["x"]
         assert row.ndim == len(shape)
@@ -144,7 +144,7 @@ def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, va
     tensor = {"tensor": "x", "dtype": "string", "shape": [-1], "fields": [field]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
     schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
-    found = decoder_factory.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    found = decoder_factory.create_decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
     assert (found.rows == [0]) is schema.is_valid({"x": value})
 
 
@@ -223,5 +223,5 @@ def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
     with pytest.raises((ModelRefused, BackendMissing), match="tensorrt"):
         loaded(tmp_path, device="tensorrt")
     signature = parse_signature(json.dumps(TEXT))
-    with pytest.raises(Unsuited, match="carries a length that varies if one tensor of floats is all, not input_ids"):
-        decoder_factory.decoder(settings_of("float32", id="header:ce_id"), signature)
+    with pytest.raises(FormatMismatch, match="carries a length that varies if one tensor of floats is all, not input_ids"):
+        decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), signature)

@@ -40,7 +40,7 @@ def test_frames_come_nested_in_avro_too(tmp_path: Path) -> None:
     configured = settings_of("avro", schema_file=tmp_path / "event.avsc", id="header:ce_id")
     write, good = avro_encoder(schema), [[[1.0, 2.0]], [], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
     bad = [[[1.0, 2.0], [3.0]], [[1.0, 2.0]] * 4]
-    decoded = decoder_factory.decoder(configured, signature).decode([write({"x": frames}) for frames in good + bad])
+    decoded = decoder_factory.create_decoder(configured, signature).decode([write({"x": frames}) for frames in good + bad])
     assert [row.tolist() for row in decoded.tensors["x"]] == good
     assert [str(poison) for poison in decoded.rejected.values()] == [
         "field 'x'[1]: an array of 2 was expected, not of 1 (shape [-1, 2], nested or flat)",
@@ -60,7 +60,7 @@ def test_an_absent_array_may_be_an_empty_one(tmp_path: Path) -> None:
     for format_ in ("json", "avro", "protobuf"):
         configured, write = encode(format_, signature, tmp_path)
         values = [write({"x": [1.0, 2.0]}), write({}), write({"x": []})]
-        decoded = decoder_factory.decoder(configured, signature).decode(values)
+        decoded = decoder_factory.create_decoder(configured, signature).decode(values)
         assert decoded.rejected == {}
         assert scores(model, decoded).tolist() == [5.0, 0.0, 0.0]
 
@@ -79,7 +79,7 @@ def test_numbers_that_are_not_finite_in_an_array(tmp_path: Path) -> None:
 def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multiple: int) -> None:
     tensor = {"tensor": "x", "dtype": "float32", "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 4}]}
     signature = parse_signature(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    decoder = decoder_factory.decoder(settings_of("float32", id="header:ce_id"), signature)
+    decoder = decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), signature)
     rows = [np.arange(length * multiple // 4, dtype="<f4") for length in (0, 1, 4, 5)]
     decoded = decoder.decode([*(row.tobytes() for row in rows), b"123", np.full(multiple // 4, np.nan, "<f4").tobytes(), None])
     assert decoded.rows == [0, 1, 2]

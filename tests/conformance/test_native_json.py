@@ -228,8 +228,8 @@ def test_every_number_that_is_certain_has_the_same_bits() -> None:
 
 @pytest.mark.parametrize("name", [name for name in AWKWARD if name])
 def test_names_that_a_text_may_spell_in_two_ways_are_not_scanned(name: str) -> None:
-    assert native_rows.ScannedRows.of_objects(signature_of([{"name": name}], 0), "id") is None
-    assert native_rows.ScannedRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
+    assert native_rows.NativeRows.of_objects(signature_of([{"name": name}], 0), "id") is None
+    assert native_rows.NativeRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
 
 
 def test_only_float32_of_one_length_is_scanned() -> None:
@@ -238,16 +238,16 @@ def test_only_float32_of_one_length_is_scanned() -> None:
     for dtype, field, shape in (("float64", scalar, {}), ("float64", array, {}), ("float32", varying, {"shape": [-1]})):
         inputs = [{"tensor": "x", "dtype": dtype, **shape, "fields": [field]}]
         signature = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-        assert native_rows.ScannedRows.of_objects(signature, "id") is None
-        assert native_rows.ScannedRows.of_arrays(signature) is None
-    assert native_rows.ScannedRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None
-    assert native_rows.ScannedRows.of_envelopes(signature_of([scalar], 0), "features", "features") is None
-    assert native_rows.ScannedRows.of_objects(signature_of([array], 0), "id") is not None
+        assert native_rows.NativeRows.of_objects(signature, "id") is None
+        assert native_rows.NativeRows.of_arrays(signature) is None
+    assert native_rows.NativeRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None
+    assert native_rows.NativeRows.of_envelopes(signature_of([scalar], 0), "features", "features") is None
+    assert native_rows.NativeRows.of_objects(signature_of([array], 0), "id") is not None
 
 
 def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again() -> None:
     signature = signature_of([{"name": "a"}], 0)
-    objects = native_rows.ScannedRows.of_objects(signature, "id")
+    objects = native_rows.NativeRows.of_objects(signature, "id")
     assert objects is not None
     other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]

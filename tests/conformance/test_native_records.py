@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from model_registry.channels.channel import Resolution
 from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.batch import Batch, Headers
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.json.passthrough import JsonCarried
-from scorer.decoding.passthrough_fields import CarryingDecoder
-from scorer.decoding.record_metadata import Parts
+from scorer.decoding.json.passthrough import JsonPassthrough
+from scorer.decoding.passthrough_fields import PassthroughDecoder
+from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded, Decoder
 from scorer.models.loaded_model import LoadedModel
 from scorer.models.servable import Servable
@@ -84,7 +84,7 @@ class Model:
         self.model = SimpleNamespace(signature=lambda: self.signature)
         self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
         if carry:
-            self.decoder = CarryingDecoder(self.decoder, JsonCarried([field.path for field in carry]), carry)
+            self.decoder = PassthroughDecoder(self.decoder, JsonPassthrough([field.path for field in carry]), carry)
 
     def score(self, tensors: dict[str, NDArray[Any]], _: Any = None) -> Scores:
         x = tensors["x"][:, 0] * self.factor
@@ -134,7 +134,7 @@ def mixed(count: int) -> st.SearchStrategy[list[Headers]]:
 
 
 @st.composite
-def batches_drawn(draw: st.DrawFn) -> "tuple[Batch, PackedBatch]":
+def batches_drawn(draw: st.DrawFn) -> "tuple[Batch, ColumnarBatch]":
     drawn = draw(st.lists(events, min_size=1, max_size=30))
     none: list[Headers] = [None] * len(drawn)
     return batches(drawn, draw(st.just(none) | uniform(len(drawn)) | mixed(len(drawn))))
@@ -149,7 +149,7 @@ def header_columns(headers: list[Headers]) -> HeaderColumns | None:
 
 def batches(
     drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]], headers: list[Headers]
-) -> tuple[Batch, PackedBatch]:
+) -> tuple[Batch, ColumnarBatch]:
     """The same events as lists and as columns."""
     payloads, keys, places, times = (list(column) for column in zip(*drawn, strict=True))
     count = len(drawn)
@@ -166,7 +166,7 @@ def batches(
         keys=texts(keys),
         headers=header_columns(headers),
     )
-    return listed, PackedBatch(columns, "empty")
+    return listed, ColumnarBatch(columns, "empty")
 
 
 def servable_of(model: Model, role: str = "champion") -> Servable:
@@ -186,7 +186,7 @@ def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **ou
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.booleans())
 def test_columns_become_the_records_that_lists_become(
-    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, scans: bool, carries: bool
+    drawn: tuple[Batch, ColumnarBatch], output: str, id_field: str | None, scans: bool, carries: bool
 ) -> None:
     listed, columns = drawn
     model = Model(OUTPUTS[output], id_field, scans=scans, carry=CARRY if carries else ())
@@ -200,7 +200,7 @@ def test_columns_become_the_records_that_lists_become(
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.integers(0, 2**30))
 def test_columns_of_two_versions_become_the_records_that_lists_become(
-    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, carries: bool, keys: int
+    drawn: tuple[Batch, ColumnarBatch], output: str, id_field: str | None, carries: bool, keys: int
 ) -> None:
     listed, columns = drawn
     model, candidate = (Model(OUTPUTS[output], id_field, carry=CARRY if carries else ()) for _ in range(2))
@@ -219,7 +219,7 @@ class Together:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         decoded = self._decoder.decode(values, parts)
         named = [id_.encode() if isinstance(id_, str) else None for id_ in decoded.ids]
         if None not in named:
@@ -229,7 +229,7 @@ class Together:
 
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)))
-def test_ids_that_are_taken_together_change_nothing(drawn: tuple[Batch, PackedBatch], output: str) -> None:
+def test_ids_that_are_taken_together_change_nothing(drawn: tuple[Batch, ColumnarBatch], output: str) -> None:
     listed, columns = drawn
     model, together = (Model(OUTPUTS[output], "id") for _ in range(2))
     together.decoder = Together(together.decoder)
@@ -246,7 +246,7 @@ def test_a_plain_batch_of_two_versions_is_packed() -> None:
 
 
 @given(batches_drawn())
-def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, PackedBatch]) -> None:
+def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, ColumnarBatch]) -> None:
     listed, columns = drawn
     for name in ("topics", "partitions", "offsets", "keys", "timestamps", "headers", "places", "last", "reached"):
         assert getattr(columns, name) == getattr(listed, name)

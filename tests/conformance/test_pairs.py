@@ -16,9 +16,9 @@ from model_registry.commands.prepare import prepare
 from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.models.loaded_model import LoadedModel, loader
-from scorer.schema_export.example_records import example_event, record
+from scorer.schema_export.example_records import create_example_record, example_event
 from tests.support import models
 from tests.unit.scorer.minimal import minimal
 
@@ -63,8 +63,8 @@ def made(folder: Path, answer: Mapping[str, Any], *, alone: bool, **values: Any)
     return loader(minimal(batching={"max_events": 8}, **values))(found)
 
 
-def parts(gains: list[bytes | None]) -> ListedParts:
-    return ListedParts([None] * len(gains), [1] * len(gains), [None if one is None else [("gain", one)] for one in gains])
+def parts(gains: list[bytes | None]) -> ListedMetadata:
+    return ListedMetadata([None] * len(gains), [1] * len(gains), [None if one is None else [("gain", one)] for one in gains])
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -105,9 +105,9 @@ some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
     signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
-    decoder = decoder_factory.decoder(minimal(), signature)
+    decoder = decoder_factory.create_decoder(minimal(), signature)
     keys = [b"\1\0\2\0", b"\1\0", b"\1\0\2"]
-    decoded = decoder.decode([b'{"x": [1, 2]}'] * 3, ListedParts(keys, [1] * 3, [None] * 3))
+    decoded = decoder.decode([b'{"x": [1, 2]}'] * 3, ListedMetadata(keys, [1] * 3, [None] * 3))
     assert decoded.rows == [0]
     assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
         1: "fields 'x' and 'b' have the lengths 2 and 1; one length for both was expected",
@@ -131,10 +131,10 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
     for inputs in ([GAIN, BYTES], shared, [X | {"axis": "x"}, BYTES | {"axis": "b"}, GAIN, LENGTH]):
         signature = parse_signature(json.dumps({**TOP, "inputs": inputs}))
         assert parse_signature(signature.to_json()) == signature
-        decoder = decoder_factory.decoder(minimal(output={"carry": ["x[0]"]}), signature)
+        decoder = decoder_factory.create_decoder(minimal(output={"carry": ["x[0]"]}), signature)
         values, keys, gains = ([event[at] for event in events] for at in range(3))
         headers: list[Headers] = [None if one is None else [("gain", one)] for one in gains]
-        decoded = decoder.decode([one or b"" for one in values], ListedParts(keys, [1] * len(events), headers))
+        decoded = decoder.decode([one or b"" for one in values], ListedMetadata(keys, [1] * len(events), headers))
         assert sorted([*decoded.rows, *decoded.rejected]) == list(range(len(events)))
         assert all(len(tensor) == len(decoded.rows) for tensor in decoded.tensors.values())
 
@@ -142,8 +142,8 @@ def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, b
 def test_examples_of_a_signature_are_events_of_it() -> None:
     signature = parse_signature(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
     event = example_event(signature)
-    written = record(signature, event)
+    written = create_example_record(signature, event)
     assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8
-    found = ListedParts([written.key], [written.time], [written.headers])
-    decoded = decoder_factory.decoder(minimal(), signature).decode([written.value], found)
+    found = ListedMetadata([written.key], [written.time], [written.headers])
+    decoded = decoder_factory.create_decoder(minimal(), signature).decode([written.value], found)
     assert (decoded.rows, decoded.rejected) == ([0], {})

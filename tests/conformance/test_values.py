@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch, Headers
-from scorer.decoding.record_metadata import BatchParts, ListedParts
+from scorer.decoding.record_metadata import BatchMetadata, ListedMetadata
 from scorer.decoding.types import Decoder
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
@@ -50,15 +50,15 @@ def body(
     if request.param == "avro":
         encode = avro_encoder(MIXED_AVRO)
         configuration = configured(folder, "avro", json.dumps(MIXED_AVRO), **by_header)
-        return decoder_factory.decoder(configuration, MIXED), lambda a, b: encode({"a": a, "b": b})
+        return decoder_factory.create_decoder(configuration, MIXED), lambda a, b: encode({"a": a, "b": b})
     if request.param == "protobuf":
         schema = 'syntax = "proto3"; message Event { optional float a = 1; optional string b = 2; }'
         encode = proto_encoder(schema)
-        return decoder_factory.decoder(configured(folder, "protobuf", schema, **by_header), MIXED), lambda a, b: encode(
+        return decoder_factory.create_decoder(configured(folder, "protobuf", schema, **by_header), MIXED), lambda a, b: encode(
             {"a": a, "b": b}
         )
     configuration, write = BODIES[request.param]
-    return decoder_factory.decoder(configuration, MIXED), write
+    return decoder_factory.create_decoder(configuration, MIXED), write
 
 
 def as_number(found: bytes | None, dtype: str) -> Any:
@@ -149,8 +149,8 @@ def test_key_headers_and_time_mean_the_same_in_every_format(
 ) -> None:
     decoder, write = body
     listed, packed = batch_of(write, events)
-    found = decoder.decode(listed.values, BatchParts(listed, range(len(events))))
-    assert_same(decoder.decode(packed.values, BatchParts(packed, range(len(events)))), found, len(events))
+    found = decoder.decode(listed.values, BatchMetadata(listed, range(len(events))))
+    assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(events)))), found, len(events))
     rows = [expected(event) for event in events]
     assert found.rows == [at for at, row in enumerate(rows) if row is not None]
     for name, tensor in found.tensors.items():
@@ -158,16 +158,16 @@ def test_key_headers_and_time_mean_the_same_in_every_format(
         assert tensor.shape == (len(wanted), {"x": 3, "s": 2}.get(name, 1))
         np.testing.assert_array_equal(tensor, np.array(wanted, tensor.dtype).reshape(tensor.shape))
     for row, poison in found.rejected.items():
-        travelled = pickle.loads(pickle.dumps(BatchParts(packed, [row]).listed()))  # as to the process that examines events
+        travelled = pickle.loads(pickle.dumps(BatchMetadata(packed, [row]).listed()))  # as to the process that examines events
         alone = decoder.decode([listed.values[row]], travelled)
         assert (alone.rejected[0].reason, str(alone.rejected[0])) == (poison.reason, str(poison))
         assert "field '" in str(poison) or "tensor '" in str(poison)
 
 
 def test_what_is_absent_is_told_by_name_and_place() -> None:
-    decoder, value = decoder_factory.decoder(settings_of("json"), MIXED), b'{"a": 1, "b": "x"}'
+    decoder, value = decoder_factory.create_decoder(settings_of("json"), MIXED), b'{"a": 1, "b": "x"}'
     store: Headers = [("store", b"1")]
-    parts = ListedParts([b"1", b"1", None, b"1.5", b"1"], [1, 1, 1, 1, 0], [None, [("store", b"x")], store, store, store])
+    parts = ListedMetadata([b"1", b"1", None, b"1.5", b"1"], [1, 1, 1, 1, 0], [None, [("store", b"x")], store, store, store])
     assert {row: (poison.reason, str(poison)) for row, poison in decoder.decode([value] * 5, parts).rejected.items()} == {
         0: (Reason.MISSING_FIELD, "required field 'store' (header:store) is missing or null"),
         1: (Reason.WRONG_TYPE, "field 'store' (header:store): 'x' is no float32"),

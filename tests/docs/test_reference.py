@@ -18,7 +18,7 @@ from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import Report
 from scorer.dead_letters import headers
 from scorer.dead_letters.reasons import Reason
-from scorer.decoding.passthrough_fields import followed
+from scorer.decoding.passthrough_fields import follow_path
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.settings.output import OutputSettings
@@ -73,7 +73,7 @@ def test_every_field_of_an_audits_report_is_told(report: type[Report]) -> None:
 def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
     section = (ROOT / "scorer/docs/dead-letters.md").read_text().partition("\n## ")[0]
     assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)) == {reason.value for reason in Reason}
-    assert {name for name in headers.NAMES if f"`{name}`" not in section} == set()
+    assert {name for name in headers.DEAD_LETTER_HEADERS if f"`{name}`" not in section} == set()
 
 
 def test_the_example_of_a_score_has_the_fields_of_the_record() -> None:
@@ -85,7 +85,7 @@ def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
     output = OutputSettings.model_validate(yaml.safe_load(pages.blocks(READ_SCORES)["carry"])["output"])
     (example,) = re.findall(r'`"carried": (\{.+\})`', (ROOT / READ_SCORES).read_text())
     event = json.loads('{"amount": 12.5, "items": [], "after": {"id": "c-1"}}')
-    found = {one.name: one.fitted(followed(event, one.path)) for one in output.carry}
+    found = {one.name: one.fitted(follow_path(event, one.path)) for one in output.carry}
     assert found == json.loads(example)
     assert f"{LONGEST:,} bytes" in (ROOT / READ_SCORES).read_text()
 

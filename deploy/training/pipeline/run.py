@@ -24,7 +24,7 @@ from model_registry.signing.signatures import TrustedKey
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
-from scorer.decoding.types import Unsuited
+from scorer.decoding.types import FormatMismatch
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
@@ -110,8 +110,8 @@ class Run:
     def joined(self) -> Joined:
         """The labelled rows, read from the records. Raises Fatal (3) if the records have changed since they were copied."""
         try:
-            decoder = decoder_factory.decoder(self.settings, self.signature)
-        except Unsuited as error:
+            decoder = decoder_factory.create_decoder(self.settings, self.signature)
+        except FormatMismatch as error:
             told = f"input.format {self.settings.input.format} does not suit the signature: {error}"
             raise Fatal(told, "name the signature that does: signature", USAGE) from None
         others = [] if self.plan.champion is None else [parse_signature(self.plan.champion)]

@@ -23,8 +23,8 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Headers
-from scorer.decoding.headers import NO_FACTS, Facts, event_id
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.headers import NO_HEADER_VALUES, HeaderValues, event_id
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoder
 from scorer.evaluation import latest_by_id
 from scorer.evaluation.class_names import BINARY, Classes
@@ -194,12 +194,17 @@ class _Events:
         if not usable:
             return
         offsets, times, keys, values, headers = ([column[at] for at in usable] for column in columns.values())
-        decoded = self._decoder.decode(values, ListedParts(keys, times, headers))
+        decoded = self._decoder.decode(values, ListedMetadata(keys, times, headers))
         self._tried += len(values)
         for row, poison in sorted(decoded.rejected.items()):
             self._undecodable.add(poison.reason, 1, f"{Place(partition, offsets[row])}: {poison}")
         named = (
-            event_id(Facts.of(headers[row]) if headers[row] else NO_FACTS, id_, self._region, (*partition, offsets[row]))
+            event_id(
+                HeaderValues.of(headers[row]) if headers[row] else NO_HEADER_VALUES,
+                id_,
+                self._region,
+                (*partition, offsets[row]),
+            )
             for row, id_ in zip(decoded.rows, decoded.ids, strict=True)
         )
         places, moments = np.array(offsets, np.int64)[decoded.rows], np.array(times, np.int64)[decoded.rows]

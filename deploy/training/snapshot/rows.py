@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import ListedParts
+from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.label_columns import Place
 
 
@@ -76,12 +76,12 @@ class Rows:
         values, beside = [self.values[row] for row in found.tolist()], self.beside and self.beside.select(found)
         return Rows(tensors, self.outcomes[found], self.places.select(found), values, beside)
 
-    def parts(self, start: int, stop: int) -> ListedParts:
+    def parts(self, start: int, stop: int) -> ListedMetadata:
         """Return the timestamps of these rows, and their keys and headers if present."""
         times = self.places.time_ms[start:stop].tolist()
         if self.beside is None:
-            return ListedParts([None] * len(times), times, [None] * len(times))
-        return ListedParts(self.beside.keys[start:stop], times, self.beside.headers[start:stop])
+            return ListedMetadata([None] * len(times), times, [None] * len(times))
+        return ListedMetadata(self.beside.keys[start:stop], times, self.beside.headers[start:stop])
 
     def digest(self) -> str:
         """Return `sha256:` of the positions and outcomes of the rows.

@@ -42,7 +42,7 @@ class Gpu:
     capability: str
 
 
-def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
+def find_gpu(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
     """The GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
 
     Raises BackendMissing, naming the library that cannot be loaded, or what the driver says.
@@ -53,7 +53,7 @@ def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL,
     for library in ("libonnxruntime_providers_shared.so", *LIBRARIES[device]):
         _load(device, str(libraries / library), load)
     driver = load_driver(device, load)
-    count(device, driver)
+    count_gpus(device, driver)
     return _described(driver, module)
 
 
@@ -62,7 +62,7 @@ def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
     return _load(device, DRIVER, load)
 
 
-def count(device: str, driver: Any) -> int:
+def count_gpus(device: str, driver: Any) -> int:
     """Initialise the driver and count the GPUs that CUDA_VISIBLE_DEVICES leaves visible, at least 1. Raises BackendMissing."""
     number = ctypes.c_int()
     if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(number))) or not number.value:

@@ -1,6 +1,6 @@
 """A model bound to buckets: for each batch size input and output buffers on the device that never move, filled and run again.
 
-The same code on every device. What only a GPU has (pinned host memory, CUDA graphs) comes in through `Device`.
+The same code on every device. What only a GPU has (pinned host memory, CUDA graphs) comes in through `BufferDevice`.
 """
 
 import threading
@@ -22,7 +22,7 @@ _CAPTURE = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class BufferDevice:
     """`name` is ONNX Runtime's word for where buffers live. `pin` and `unpin` take a host buffer; `graphs`: whether the runs of
     each bucket are captured and replayed."""
 
@@ -32,7 +32,7 @@ class Device:
     unpin: Callable[[NDArray[Any]], object] = lambda _: None
 
 
-def fixed(tensors: Iterable[Tensor]) -> bool:
+def has_fixed_shapes(tensors: Iterable[Tensor]) -> bool:
     """Whether each tensor holds numbers in a shape that only the batch size leaves open: then it can be bound to buffers."""
     return all(
         one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
@@ -41,9 +41,14 @@ def fixed(tensors: Iterable[Tensor]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Unbound:
-    """A session, and what of it is bound. `inputs` and `outputs` are `fixed`; `constants` are inputs that are the same for
-    every batch."""
+class BindableSession:
+    """A session whose tensors can be bound to buffers.
+
+    Attributes:
+        inputs: the inputs that differ from batch to batch, of fixed shapes.
+        outputs: the outputs that are read, of fixed shapes.
+        constants: the inputs that are the same for every batch.
+    """
 
     session: Any
     inputs: Sequence[Tensor]
@@ -51,10 +56,10 @@ class Unbound:
     constants: Tensors = field(default_factory=dict)
 
 
-class Bound:
+class BucketBinding:
     """Runs batches of any size in buckets, whose `sizes` ascend. One thread at a time."""
 
-    def __init__(self, model: Unbound, device: Device, sizes: Sequence[int] = ()) -> None:
+    def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
         self._model, self._device = model, device
         self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
         held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()}
@@ -97,7 +102,7 @@ class Bound:
 class _Bucket:
     """The buffers of one batch size. `constants` are on the device."""
 
-    def __init__(self, model: Unbound, device: Device, size: int, constants: dict[str, Any]) -> None:
+    def __init__(self, model: BindableSession, device: BufferDevice, size: int, constants: dict[str, Any]) -> None:
         self._session, self._device, self._binding = model.session, device, model.session.io_binding()
         self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in model.inputs}
         self._inputs = {one.name: _on_device(one, size, device) for one in model.inputs}
@@ -132,7 +137,7 @@ class _Bucket:
             self._device.unpin(buffer)
 
 
-def _on_device(tensor: Tensor, size: int, device: Device) -> Any:
+def _on_device(tensor: Tensor, size: int, device: BufferDevice) -> Any:
     kind = np.dtype(tensor.dtype).type
     return ort.OrtValue.ortvalue_from_shape_and_type(_shape(tensor, size), kind, device.name, 0)
 

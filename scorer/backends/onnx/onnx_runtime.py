@@ -26,12 +26,12 @@ from model_registry.package.model_inputs import Feeding, neutral_rows
 from model_registry.package.padding import as_row
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends.base import BackendMissing, InferenceFailed, ModelRefused, check_rows
-from scorer.backends.cost_curve import measured
+from scorer.backends.cost_curve import measure_cost_curve
 from scorer.backends.onnx import gpu
 from scorer.backends.onnx.batch_buckets import CANDIDATES
 from scorer.backends.onnx.batch_buckets import choose as choose_buckets
 from scorer.backends.onnx.gpu import Gpu
-from scorer.backends.onnx.run_timeout import RunWatch, cpu_time, wall_time
+from scorer.backends.onnx.run_timeout import RunTimeout, cpu_time, wall_time
 from scorer.settings.model import ModelSettings
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
@@ -42,7 +42,7 @@ except ImportError as error:
         "ONNX Runtime is not installed", f"{install_command('cpu')} (or [gpu] on a machine with an NVIDIA GPU)"
     ) from error
 
-from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
+from scorer.backends.onnx.io_binding import BindableSession, BucketBinding, BufferDevice, has_fixed_shapes
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class OnnxRuntime:
         self._gpu: Gpu | None = None
         if device != "cpu":
             ort.preload_dlls()  # CUDA and cuDNN from the wheels that [gpu] brings: no loader looks there by itself
-            self._gpu = gpu.find(device, Path(ort.__file__).parent / "capi")
+            self._gpu = gpu.find_gpu(device, Path(ort.__file__).parent / "capi")
             log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
 
     def open(self, package: Package) -> "OnnxModel":
@@ -97,7 +97,7 @@ class OnnxRuntime:
         return self._opened(package, library, graphs=False)
 
     def _opened(self, package: Package, library: str | None, *, graphs: bool) -> "OnnxModel":
-        watch = RunWatch(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
+        watch = RunTimeout(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
         model = OnnxModel(self._session(package, library, graphs), package, watch)
         sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
         if not sizes:
@@ -161,17 +161,17 @@ class OnnxRuntime:
             kept[f"trt_profile_{word}_shapes"] = ",".join(shapes)
         return kept
 
-    def _device(self, graphs: bool) -> Device:
+    def _device(self, graphs: bool) -> BufferDevice:
         if self._gpu is None:
-            return Device()
+            return BufferDevice()
         runtime = gpu.runtime_library(ort.cuda_version)
-        return Device("cuda", graphs, lambda buffer: gpu.pin(buffer, runtime), lambda buffer: gpu.unpin(buffer, runtime))
+        return BufferDevice("cuda", graphs, lambda buffer: gpu.pin(buffer, runtime), lambda buffer: gpu.unpin(buffer, runtime))
 
 
 class OnnxModel:
     """An open ONNX model whose inputs and outputs agree with its signature. `watch` ends its runs that take too long."""
 
-    def __init__(self, session: Any, package: Package, watch: RunWatch) -> None:
+    def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
         self._session = session
         inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
         self._signature = package.signature or _derived(inputs, outputs)
@@ -182,24 +182,24 @@ class OnnxModel:
         self._read = [one for one in outputs if one.name in self._outputs]
         self._watch = watch
         self._options = ort.RunOptions()
-        self._bound: Bound | None = None
+        self._bound: BucketBinding | None = None
 
     @property
     def bindable(self) -> bool:
         """Whether buckets can hold its tensors."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
-        return not strings and not self._signature.alone and fixed([*self._batched(), *self._read])
+        return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
         """The batch sizes that are run; none where a batch is run at its own size."""
         return self._bound.sizes if self._bound else ()
 
-    def bind(self, device: Device, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
+    def bind(self, device: BufferDevice, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
         """Run in buckets from now on: in these, or (`choose`) in those of them that find room and are worth it. Each is run
         beforehand, which may take `seconds`. Raises InferenceFailed."""
-        model = Unbound(self._session, self._batched(), self._read, self._feeding.fixed)
-        bound = self._bound = _roomy("its constants", lambda: Bound(model, device))
+        model = BindableSession(self._session, self._batched(), self._read, self._feeding.fixed)
+        bound = self._bound = _roomy("its constants", lambda: BucketBinding(model, device))
         patience, self._watch.seconds = self._watch.seconds, seconds
         row = neutral_rows(self._signature)
 
@@ -207,7 +207,7 @@ class OnnxModel:
             _roomy(f"{size} events", lambda: bound.add(size))
             self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()})
 
-        curve = measured(sizes, run, too_large=(InferenceFailed,) if choose else ())
+        curve = measure_cost_curve(sizes, run, too_large=(InferenceFailed,) if choose else ())
         left_out = [size for size in sizes if size not in curve]
         if choose:
             bound.keep(choose_buckets(curve))

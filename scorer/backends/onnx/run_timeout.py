@@ -28,7 +28,7 @@ def wall_time() -> Clock:
     return time.monotonic
 
 
-class RunWatch:
+class RunTimeout:
     """For the runs of one model, one at a time. `seconds` is how long one may take, by the clock that `clock` gives when it
     begins. Its thread ends with it."""
 
@@ -64,7 +64,7 @@ class RunWatch:
                 self._options.terminate = True
 
 
-def _look_for_ever(found: "weakref.ref[RunWatch]", pause: float) -> None:
+def _look_for_ever(found: "weakref.ref[RunTimeout]", pause: float) -> None:
     while (watch := found()) is not None:
         watch.look()
         del watch

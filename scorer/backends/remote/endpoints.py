@@ -76,7 +76,7 @@ class Endpoints:
 
 
 @dataclass(slots=True)
-class Window:
+class ConcurrencyLimit:
     """`limit` requests at most, whole ones."""
 
     limit: float = FIRST_LIMIT

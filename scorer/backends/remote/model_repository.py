@@ -22,7 +22,7 @@ REMOTE = "remote.json"
 MAX_BYTES = 1 << 16  # of remote.json
 
 
-class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`remote.json`. `version` is the server's own (a whole number at TensorFlow Serving), `label` one that moves there, and
     `signature` the SavedModel's signature that is called."""
 
@@ -32,14 +32,14 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str = "serving_default"
 
 
-def read_remote(package: Package) -> Named:
+def read_remote(package: Package) -> RemoteModelName:
     """What `remote.json` says; the defaults where there is none. Raises ModelRefused."""
     path = package.folder / REMOTE
     if not path.is_file():
-        return Named()
+        return RemoteModelName()
     try:
         with open_regular(path) as stream:
-            found = documents.decode(stream.read(MAX_BYTES + 1), Named, max_bytes=MAX_BYTES)
+            found = documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
     except documents.UnreadableDocument as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if found.version and found.label:
@@ -52,7 +52,7 @@ def fingerprint(package: Package) -> str:
     return hashlib.sha256((package.digest or f"{package.name}:{package.version}").encode()).hexdigest()
 
 
-def place(source: Path, target: Path) -> None:
+def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder; it appears under its name only when it is whole. What is there already has the same content."""
     if target.is_dir():
         return

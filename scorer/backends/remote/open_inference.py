@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from model_registry.package import Package
 from scorer.backends.base import InferenceFailed, ModelRefused
-from scorer.backends.remote.model_repository import Named, fingerprint
+from scorer.backends.remote.model_repository import RemoteModelName, fingerprint
 from scorer.backends.remote.oip_codec import NAMES, M, describe, pack, unpack
-from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, NotReady, Stated, Tensors, explain
-from scorer.backends.remote.remote_model import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, DeclaredTensors, Tensors, VersionNotReady, explain
+from scorer.backends.remote.remote_model import (
+    STATUS_SECONDS,
+    UNLOAD_SECONDS,
+    RemoteBackend,
+    for_each,
+    select_outputs,
+    unary_method,
+)
 
 
 class OpenInference(RemoteBackend):
@@ -25,21 +32,21 @@ class OpenInference(RemoteBackend):
 
     NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
 
-    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
+    def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> "_OipVersion":
         if named.label:
             raise ModelRefused(f"remote.json: label {named.label!r}: this protocol has no labels; name a version")
         model = named.model or package.name
         if folder is None:
-            return _Version(self._channels, model, named.version, None, outputs)
+            return _OipVersion(self._channels, model, named.version, None, outputs)
         target = folder / f"{model}-{fingerprint(package)[:12]}"
-        return _Version(self._channels, target.name, "", target, outputs)
+        return _OipVersion(self._channels, target.name, "", target, outputs)
 
 
-class _Version:
-    """One version on the servers; see flight.Remote."""
+class _OipVersion:
+    """One version on the servers; see `RemoteVersion`."""
 
     def __init__(self, channels: list[grpc.Channel], model: str, version: str, target: Path | None, outputs: list[str]) -> None:
-        self._calls = [_Calls(channel) for channel in channels]
+        self._calls = [_OipCalls(channel) for channel in channels]
         self._model = model
         self._version = version
         self.target = target
@@ -62,23 +69,23 @@ class _Version:
                 found[output.name] = unpack(output, content)
             except (ValueError, UnicodeDecodeError) as error:
                 raise InferenceFailed(f"output {output.name!r} cannot be read: {error}") from error
-        return wanted(found, self._outputs)
+        return select_outputs(found, self._outputs)
 
     def prepare(self, at: int, seconds: float) -> None:
         if self._is_ready(at, min(seconds, STATUS_SECONDS)):
             return
         if self.target is None:
-            raise NotReady(f"the model {self._model} is not ready")
+            raise VersionNotReady(f"the model {self._model} is not ready")
         try:
             self._calls[at].load(M["RepositoryModelLoadRequest"](model_name=self._model), timeout=seconds)
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.NOT_FOUND and error.code() in (*GONE, *OVERLOAD):
                 raise
-            raise NotReady(f"{explain(error)} (does it load from {self.target.parent}?)", final=True) from error
+            raise VersionNotReady(f"{explain(error)} (does it load from {self.target.parent}?)", final=True) from error
         if not self._is_ready(at, seconds):
-            raise NotReady(f"the model {self._model} is loaded, but not ready")
+            raise VersionNotReady(f"the model {self._model} is loaded, but not ready")
 
-    def stated(self, at: int) -> tuple[Stated, Stated]:
+    def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError."""
         reply = self._calls[at].metadata(M["ModelRequest"](name=self._model, version=self._version), timeout=STATUS_SECONDS)
         return _stated(reply.inputs), _stated(reply.outputs)
@@ -101,15 +108,15 @@ class _Version:
         return bool(reply.ready)
 
 
-class _Calls:
+class _OipCalls:
     def __init__(self, channel: grpc.Channel) -> None:
         service = "/inference.GRPCInferenceService"
-        self.infer = method(channel, f"{service}/ModelInfer", M["ModelInferResponse"])
-        self.ready = method(channel, f"{service}/ModelReady", M["ModelReadyResponse"])
-        self.metadata = method(channel, f"{service}/ModelMetadata", M["ModelMetadataResponse"])
-        self.load = method(channel, f"{service}/RepositoryModelLoad", M["Empty"])
-        self.unload = method(channel, f"{service}/RepositoryModelUnload", M["Empty"])
+        self.infer = unary_method(channel, f"{service}/ModelInfer", M["ModelInferResponse"])
+        self.ready = unary_method(channel, f"{service}/ModelReady", M["ModelReadyResponse"])
+        self.metadata = unary_method(channel, f"{service}/ModelMetadata", M["ModelMetadataResponse"])
+        self.load = unary_method(channel, f"{service}/RepositoryModelLoad", M["Empty"])
+        self.unload = unary_method(channel, f"{service}/RepositoryModelUnload", M["Empty"])
 
 
-def _stated(tensors: Any) -> Stated:
+def _stated(tensors: Any) -> DeclaredTensors:
     return {one.name: (NAMES.get(one.datatype, one.datatype), list(one.shape)) for one in tensors}

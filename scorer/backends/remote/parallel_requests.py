@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.backends.base import BackendAway, InferenceFailed, check_rows
-from scorer.backends.remote.endpoints import Endpoints, Window
+from scorer.backends.remote.endpoints import ConcurrencyLimit, Endpoints
 
 Tensors = dict[str, NDArray[Any]]
-Stated = Mapping[str, tuple[str, Sequence[int] | None]]
+DeclaredTensors = Mapping[str, tuple[str, Sequence[int] | None]]
 """Tensor name to dtype (numpy's name, or "string") and shape; -1 is any length, None any shape."""
 
 CHUNK_ROWS = 512  # below about 128 rows the price of a request outweighs that of its rows
@@ -44,7 +44,7 @@ GONE = (
 OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-class Remote(Protocol):
+class RemoteVersion(Protocol):
     """One model version on several servers, by index. `target` is the folder of its files there, None where others keep it."""
 
     target: Path | None
@@ -61,11 +61,11 @@ class Remote(Protocol):
     def prepare(self, at: int, seconds: float) -> None:
         """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
 
-    def stated(self, at: int) -> tuple[Stated, Stated]:
+    def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
 
 
-class NotReady(Exception):
+class VersionNotReady(Exception):
     """The server is there, and does not have the version yet, or cannot load it (`final`)."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
@@ -74,38 +74,38 @@ class NotReady(Exception):
 
 
 @dataclass(slots=True)
-class Chunk:
+class RequestChunk:
     start: int
     stop: int
     tries: int = 0
 
 
 @dataclass(slots=True, frozen=True)
-class Sent:
+class SentRequest:
     """A request on its way, or back. `run` tells the batches apart."""
 
     run: int
-    chunk: Chunk
+    chunk: RequestChunk
     at: int
     sent_at: float
     call: Any
 
 
 @dataclass(slots=True, frozen=True)
-class Probed:
+class ProbeResult:
     """What came of a probe; `why` is None where the server is ready."""
 
     at: int
     why: str | None
 
 
-class Flight:
+class BatchDispatcher:
     """Runs batches of one model version. `deadline` is that of a request, in seconds; `control` one row that may be asked;
     `constants` go with every request."""
 
     def __init__(
         self,
-        remote: Remote,
+        remote: RemoteVersion,
         addresses: Sequence[str],
         deadline: float,
         control: Tensors,
@@ -113,14 +113,14 @@ class Flight:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoints = Endpoints(addresses)
-        self.window = Window()
+        self.window = ConcurrencyLimit()
         self.remote = remote
         self._deadline = deadline
         self._control = control
         self._constants = constants or {}
         self._proven = False
         self._clock = clock
-        self._inbox: queue.SimpleQueue[Sent | Probed] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[SentRequest | ProbeResult] = queue.SimpleQueue()
         self._run = 0
 
     def run(self, tensors: Tensors) -> Tensors:
@@ -129,7 +129,7 @@ class Flight:
         for one in self.endpoints.all:
             one.in_flight = 0
         rows = len(next(iter(tensors.values())))
-        waiting, flying, parts = deque(_chunks(tensors, rows)), dict[int, Sent](), dict[int, Tensors]()
+        waiting, flying, parts = deque(_chunks(tensors, rows)), dict[int, SentRequest](), dict[int, Tensors]()
         patient_until = self._clock() + PATIENCE * self._deadline
         try:
             while waiting or flying:
@@ -158,7 +158,7 @@ class Flight:
     def _send(self, at: int, rows: Tensors, seconds: float) -> Any:
         return self.remote.send(at, rows | self._constants, seconds)
 
-    def _launch(self, tensors: Tensors, waiting: deque[Chunk], flying: dict[int, Sent]) -> None:
+    def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], flying: dict[int, SentRequest]) -> None:
         """Probe who is due, send what there is room for."""
         now = self._clock()
         for at in self.endpoints.due(now):
@@ -171,7 +171,7 @@ class Flight:
             chunk.tries += 1
             rows = {name: tensor[chunk.start : chunk.stop] for name, tensor in tensors.items()}
             call = self._send(to, rows, self._deadline)
-            sent = Sent(self._run, chunk, to, now, call)
+            sent = SentRequest(self._run, chunk, to, now, call)
             flying[chunk.start] = sent
             self.endpoints.all[to].in_flight += 1
             call.add_done_callback(lambda _, sent=sent: self._inbox.put(sent))
@@ -181,11 +181,11 @@ class Flight:
         try:
             self.remote.prepare(at, self._deadline)
             self.warm(at, self._deadline)
-        except (grpc.RpcError, NotReady) as error:
+        except (grpc.RpcError, VersionNotReady) as error:
             why = explain(error)
-        self._inbox.put(Probed(at, why))
+        self._inbox.put(ProbeResult(at, why))
 
-    def _hear(self, waiting: deque[Chunk], flying: dict[int, Sent], parts: dict[int, Tensors]) -> None:
+    def _hear(self, waiting: deque[RequestChunk], flying: dict[int, SentRequest], parts: dict[int, Tensors]) -> None:
         """Take one report. Raises BackendAway where nothing flies and no server is left to hope for."""
         if not flying and not any(one.probing for one in self.endpoints.all):
             raise self._away()
@@ -193,7 +193,7 @@ class Flight:
             report = self._inbox.get(timeout=2 * self._deadline)
         except queue.Empty:
             raise self._away() from None
-        if isinstance(report, Probed):
+        if isinstance(report, ProbeResult):
             self._probed(report)
         elif report.run == self._run:
             del flying[report.chunk.start]
@@ -204,14 +204,14 @@ class Flight:
                 check_rows(outputs, report.chunk.stop - report.chunk.start)
                 parts[report.chunk.start] = outputs
 
-    def _probed(self, report: Probed) -> None:
+    def _probed(self, report: ProbeResult) -> None:
         self.endpoints.all[report.at].probing = False
         if report.why is None:
             self.endpoints.succeeded(report.at)
         else:
             self.endpoints.failed(report.at, self._clock(), report.why)
 
-    def _outcome(self, sent: Sent, in_flight: int) -> Tensors | None:
+    def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
         """The outputs, or None where the chunk is to be sent again. Raises InferenceFailed and BackendAway."""
         try:
             reply = sent.call.result()
@@ -223,7 +223,7 @@ class Flight:
         self.window.answered(in_flight)
         return self.remote.read(reply)
 
-    def _failure(self, sent: Sent, code: grpc.StatusCode, why: str, now: float) -> None:
+    def _failure(self, sent: SentRequest, code: grpc.StatusCode, why: str, now: float) -> None:
         """Return where the chunk is to be sent again."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
@@ -265,8 +265,8 @@ def explain(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _chunks(tensors: Tensors, rows: int) -> list[Chunk]:
+def _chunks(tensors: Tensors, rows: int) -> list[RequestChunk]:
     """At most CHUNK_ROWS rows and about CHUNK_BYTES bytes each; strings count as 64 bytes."""
     row_bytes = sum((64 if t.dtype == object else t.itemsize) * (t.size // max(1, rows)) for t in tensors.values())
     size = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)))
-    return [Chunk(start, min(start + size, rows)) for start in range(0, rows, size)]
+    return [RequestChunk(start, min(start + size, rows)) for start in range(0, rows, size)]

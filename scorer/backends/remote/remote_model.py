@@ -15,8 +15,17 @@ from model_registry.package import Package
 from model_registry.package.model_inputs import Feeding, neutral_rows
 from model_registry.package.signature import Signature
 from scorer.backends.base import BackendAway, BackendMissing, InferenceFailed, ModelRefused
-from scorer.backends.remote.model_repository import Named, place, read_remote
-from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
+from scorer.backends.remote.model_repository import RemoteModelName, copy_folder, read_remote
+from scorer.backends.remote.parallel_requests import (
+    GONE,
+    OVERLOAD,
+    BatchDispatcher,
+    DeclaredTensors,
+    RemoteVersion,
+    Tensors,
+    VersionNotReady,
+    explain,
+)
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -43,7 +52,7 @@ def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> N
     for server in servers:
         try:
             unload(server)
-        except (grpc.RpcError, NotReady) as error:
+        except (grpc.RpcError, VersionNotReady) as error:
             log.info("a server did not unload a version: %s", explain(error))
 
 
@@ -94,27 +103,27 @@ class RemoteBackend(ABC):
         outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
         version = self.version(package, named, folder if files.is_dir() else None, outputs)
         if version.target is not None:
-            place(files, version.target)
+            copy_folder(files, version.target)
         feeding = Feeding(signature)
         control = feeding.rows(neutral_rows(signature))
-        flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, control, feeding.fixed)
+        flight = BatchDispatcher(version, settings.endpoints, settings.deadline_ms / 1_000, control, feeding.fixed)
         open_on_all(flight, settings.load_seconds, signature)
         return RemoteModel(signature, flight, feeding)
 
     @abstractmethod
-    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> Remote:
+    def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
         """The version on `self._channels`. `folder` is the servers' folder where the package brings files. `outputs` are the
         tensors that are asked for. Raises ModelRefused."""
 
 
-def wanted(found: Tensors, outputs: Sequence[str]) -> Tensors:
+def select_outputs(found: Tensors, outputs: Sequence[str]) -> Tensors:
     """The outputs that were asked for. Raises InferenceFailed where one is not in a reply."""
     if missing := [name for name in outputs if name not in found]:
         raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
     return {name: found[name] for name in outputs}
 
 
-def method(channel: grpc.Channel, path: str, reply: Any) -> Any:
+def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
     """A method of a server; `reply` is the class of its answers."""
     return channel.unary_unary(
         path, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
@@ -124,7 +133,7 @@ def method(channel: grpc.Channel, path: str, reply: Any) -> Any:
 class RemoteModel:
     """A version that is ready on at least one server."""
 
-    def __init__(self, signature: Signature, flight: Flight, feeding: Feeding) -> None:
+    def __init__(self, signature: Signature, flight: BatchDispatcher, feeding: Feeding) -> None:
         self._signature = signature
         self._feeding = feeding
         self.flight = flight
@@ -140,7 +149,7 @@ class RemoteModel:
         self.flight.remote.unload()
 
 
-def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> None:
+def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until each server has the version and has answered once, and agrees with the signature.
 
     Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
@@ -157,29 +166,29 @@ def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> No
         raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
 
 
-def _open_until(flight: Flight, until: float, signature: Signature) -> dict[int, grpc.RpcError | NotReady]:
+def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
     """What is wrong with servers that are not ready. Those that load are waited for, those away only until one is ready."""
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:
-        missing: dict[int, grpc.RpcError | NotReady] = {}
+        missing: dict[int, grpc.RpcError | VersionNotReady] = {}
         for at in waiting:
             left = max(AGAIN_SECONDS, until - time.monotonic())
             try:
                 flight.remote.prepare(at, left)
-                check(signature, *flight.remote.stated(at))
+                check_tensors(signature, *flight.remote.stated(at))
                 flight.warm(at, left)
-            except (grpc.RpcError, NotReady) as error:
+            except (grpc.RpcError, VersionNotReady) as error:
                 _refuse_if_final(error)
                 missing[at] = error
         waiting = list(missing)
-        loading = len(missing) == servers or any(isinstance(error, NotReady) for error in missing.values())
+        loading = len(missing) == servers or any(isinstance(error, VersionNotReady) for error in missing.values())
         if not missing or not loading or time.monotonic() >= until:
             return missing
         threading.Event().wait(AGAIN_SECONDS)
 
 
-def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
+def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
     """Raises ModelRefused, naming the tensor and both sides. A server that states nothing is believed."""
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):
@@ -198,8 +207,8 @@ def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
             raise ModelRefused(fault)
 
 
-def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:
-    if isinstance(error, NotReady):
+def _refuse_if_final(error: grpc.RpcError | VersionNotReady) -> None:
+    if isinstance(error, VersionNotReady):
         if error.final:
             raise ModelRefused(f"the server cannot load the version: {error}") from error
     elif error.code() is grpc.StatusCode.UNIMPLEMENTED:

@@ -15,9 +15,16 @@ import grpc
 
 from model_registry.package import Package
 from scorer.backends.base import ModelRefused
-from scorer.backends.remote.model_repository import Named, fingerprint
-from scorer.backends.remote.parallel_requests import NotReady, Stated, Tensors
-from scorer.backends.remote.remote_model import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.remote.model_repository import RemoteModelName, fingerprint
+from scorer.backends.remote.parallel_requests import DeclaredTensors, Tensors, VersionNotReady
+from scorer.backends.remote.remote_model import (
+    STATUS_SECONDS,
+    UNLOAD_SECONDS,
+    RemoteBackend,
+    for_each,
+    select_outputs,
+    unary_method,
+)
 from scorer.backends.remote.tf_codec import NAMES, M, decode, encode
 
 LOADING, AVAILABLE, END = 20, 30, 50  # ModelVersionStatus.State
@@ -29,15 +36,15 @@ class TensorFlowServing(RemoteBackend):
 
     NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
 
-    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
-        return _Version(self._channels, package, named, folder, outputs)
+    def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> "_TfServingVersion":
+        return _TfServingVersion(self._channels, package, named, folder, outputs)
 
 
-class _Version:
-    """One version on the servers; see flight.Remote. `folder` is None where others load it."""
+class _TfServingVersion:
+    """One version on the servers; see `RemoteVersion`. `folder` is None where others load it."""
 
     def __init__(
-        self, channels: list[grpc.Channel], package: Package, named: Named, folder: Path | None, outputs: list[str]
+        self, channels: list[grpc.Channel], package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]
     ) -> None:
         self._outputs = outputs
         self._folder = folder
@@ -51,7 +58,7 @@ class _Version:
         elif named.label:
             self._spec.version_label = named.label
         self.target = folder / self._spec.name / str(self._spec.version.value) if folder else None
-        self._calls = [_Calls(channel) for channel in channels]
+        self._calls = [_TfServingCalls(channel) for channel in channels]
         self._loading = threading.Lock()
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
@@ -61,7 +68,7 @@ class _Version:
         return self._calls[at].predict.future(request, timeout=seconds)
 
     def read(self, reply: Any) -> Tensors:
-        return {name: decode(tensor) for name, tensor in wanted(reply.outputs, self._outputs).items()}
+        return {name: decode(tensor) for name, tensor in select_outputs(reply.outputs, self._outputs).items()}
 
     def prepare(self, at: int, seconds: float) -> None:
         states = self._states(at, min(seconds, STATUS_SECONDS))
@@ -73,12 +80,12 @@ class _Version:
         if state == AVAILABLE:
             return
         if state == END and message:
-            raise NotReady(message, final=True)
+            raise VersionNotReady(message, final=True)
         if self._folder is not None and state not in SERVED:
             self._serve(at, {v for v, (s, _) in states.items() if s in SERVED} | {self._spec.version.value}, seconds)
-        raise NotReady(message or f"the version is in state {state}")
+        raise VersionNotReady(message or f"the version is in state {state}")
 
-    def stated(self, at: int) -> tuple[Stated, Stated]:
+    def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         """Inputs and outputs of the called signature, as the server states them. Raises grpc.RpcError, ModelRefused."""
         request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
         packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
@@ -121,19 +128,19 @@ class _Version:
         with self._loading:
             reply = self._calls[at].reload(request, timeout=seconds)
         if reply.status.error_code:
-            raise NotReady(reply.status.error_message, final=True)
+            raise VersionNotReady(reply.status.error_message, final=True)
 
 
-class _Calls:
+class _TfServingCalls:
     def __init__(self, channel: grpc.Channel) -> None:
         prediction, models = "/tensorflow.serving.PredictionService", "/tensorflow.serving.ModelService"
-        self.predict = method(channel, f"{prediction}/Predict", M["PredictResponse"])
-        self.metadata = method(channel, f"{prediction}/GetModelMetadata", M["GetModelMetadataResponse"])
-        self.status = method(channel, f"{models}/GetModelStatus", M["GetModelStatusResponse"])
-        self.reload = method(channel, f"{models}/HandleReloadConfigRequest", M["ReloadConfigResponse"])
+        self.predict = unary_method(channel, f"{prediction}/Predict", M["PredictResponse"])
+        self.metadata = unary_method(channel, f"{prediction}/GetModelMetadata", M["GetModelMetadataResponse"])
+        self.status = unary_method(channel, f"{models}/GetModelStatus", M["GetModelStatusResponse"])
+        self.reload = unary_method(channel, f"{models}/HandleReloadConfigRequest", M["ReloadConfigResponse"])
 
 
-def _stated(tensors: Any) -> Stated:
+def _stated(tensors: Any) -> DeclaredTensors:
     return {
         name: (
             NAMES.get(info.dtype, f"dtype {info.dtype}"),

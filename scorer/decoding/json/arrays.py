@@ -12,9 +12,9 @@ import msgspec
 from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.json import error_hints
-from scorer.decoding.json.msgspec_rows import JsonRows, an_object
-from scorer.decoding.json.native_rows import ScannedRows
-from scorer.decoding.row_schema import Fields, as_tuple, without_paths
+from scorer.decoding.json.msgspec_rows import MsgspecRows, an_object
+from scorer.decoding.json.native_rows import NativeRows
+from scorer.decoding.row_schema import RowSchema, as_tuple, require_no_paths
 from scorer.decoding.tensors import Row
 
 FEATURES = "features"
@@ -24,7 +24,7 @@ ID_TYPES = (str, int, type(None))
 class _Elements:
     """The msgspec type of an array of one signature, and how such an array becomes a row."""
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: RowSchema) -> None:
         self._fields = fields
         names = list(fields.by_name)
         only = fields.signature.fields[0] if len(names) == 1 else None
@@ -50,28 +50,28 @@ class _Elements:
         return self._fields.checked(dict(zip(names, found, strict=False)))
 
 
-class JsonArrayDecoder(JsonRows):
-    """Decodes `[f0, f1, ...]` for one signature. Raises Unsuited where a field has a path."""
+class JsonArrayDecoder(MsgspecRows):
+    """Decodes `[f0, f1, ...]` for one signature. Raises FormatMismatch where a field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
-        fields = Fields(without_paths(signature, "json-array"), None, max_event_bytes)
+        fields = RowSchema(require_no_paths(signature, "json-array"), None, max_event_bytes)
         self._elements = _Elements(fields)
         super().__init__(fields, self._elements.type, self._elements.row, self._elements.checked)
-        self.scanned = ScannedRows.of_arrays(signature)
+        self.scanned = NativeRows.of_arrays(signature)
 
 
-class JsonEnvelopeDecoder(JsonRows):
+class JsonEnvelopeDecoder(MsgspecRows):
     """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None.
 
-    Raises Unsuited where a field has a path.
+    Raises FormatMismatch where a field has a path.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
-        fields = Fields(without_paths(signature, "json-envelope"), id_field, max_event_bytes, id_apart=True)
+        fields = RowSchema(require_no_paths(signature, "json-envelope"), id_field, max_event_bytes, id_apart=True)
         self._elements = _Elements(fields)
         self._id_field = fields.id_name
         super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
-        self.scanned = ScannedRows.of_envelopes(signature, FEATURES, fields.id_name)
+        self.scanned = NativeRows.of_envelopes(signature, FEATURES, fields.id_name)
 
     def _envelope(self, features: Any) -> type[msgspec.Struct]:
         """An envelope for msgspec, with features of this type."""

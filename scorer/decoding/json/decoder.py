@@ -8,13 +8,13 @@ import msgspec
 from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
-from scorer.decoding.json.msgspec_rows import JsonRows, an_object
-from scorer.decoding.json.native_rows import FEWEST, ScannedRows
+from scorer.decoding.json.msgspec_rows import MsgspecRows, an_object
+from scorer.decoding.json.native_rows import FEWEST, NativeRows
 from scorer.decoding.json.schema_id_prefix import without_prefix
-from scorer.decoding.row_schema import Fields
+from scorer.decoding.row_schema import RowSchema
 
 
-class JsonDecoder(JsonRows):
+class JsonDecoder(MsgspecRows):
     """Decodes JSON objects for one signature. `id_field` is the path of the event field that holds the id, or None.
 
     The native scanner reads batches of `fewest` events and more, and all that are in one buffer; None leaves it out. The
@@ -24,20 +24,20 @@ class JsonDecoder(JsonRows):
     def __init__(
         self, signature: Signature, id_field: str | None, max_event_bytes: int, *, fewest: int | None = FEWEST
     ) -> None:
-        fields = Fields(signature, id_field, max_event_bytes)
+        fields = RowSchema(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
         if fewest is not None and not fields.nested:
-            self.scanned, self.fewest = ScannedRows.of_objects(signature, fields.id_name), fewest
+            self.scanned, self.fewest = NativeRows.of_objects(signature, fields.id_name), fewest
 
 
-class IdField:
+class JsonIdReader:
     """Reads the id at the configured path (None: there is none) out of events that may be anything at all."""
 
     def __init__(self, path: str | None) -> None:
-        fields = Fields(Signature((), ()), path, 0)
+        fields = RowSchema(Signature((), ()), path, 0)
         self._decode = msgspec.json.Decoder(fields.struct).decode
         self._row = fields.row
-        self._read = JsonRows(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event))).row
+        self._read = MsgspecRows(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event))).row
         self._named = path is not None
 
     def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scorer.decoding.types import Beyond
+from scorer.decoding.types import BeyondFloat
 
 MOST_DIGITS = 4_300  # of an int that Python converts
 MOST_LEVELS = 400
@@ -47,8 +47,8 @@ def _shallow(data: bytes) -> bytes:
 
 def _float(text: str) -> float:
     found = float(text)
-    return Beyond(found) if math.isinf(found) else found
+    return BeyondFloat(found) if math.isinf(found) else found
 
 
 def _int(text: str) -> int | float:
-    return int(text) if len(text) <= MOST_DIGITS else Beyond(math.copysign(math.inf, -1 if text[0] == "-" else 1))
+    return int(text) if len(text) <= MOST_DIGITS else BeyondFloat(math.copysign(math.inf, -1 if text[0] == "-" else 1))

@@ -7,32 +7,32 @@ import msgspec
 
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding.json import error_hints, lenient
-from scorer.decoding.json.native_rows import FEWEST, ScannedRows
+from scorer.decoding.json.native_rows import FEWEST, NativeRows
 from scorer.decoding.json.schema_id_prefix import without_prefix, without_prefixes
-from scorer.decoding.record_metadata import Parts
-from scorer.decoding.row_schema import FAULTS, Fields
+from scorer.decoding.record_metadata import RecordMetadata
+from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import Row
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import Texts
 
 
-class JsonRows:
+class MsgspecRows:
     """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
     decoded. `checked` makes one of an event that was read leniently, or raises Poison.
 
     `scanned`, where a format has it, reads batches of `fewest` events and more, and all that are in one buffer.
     """
 
-    scanned: ScannedRows | None = None
+    scanned: NativeRows | None = None
     fewest = FEWEST
 
-    def __init__(self, fields: Fields, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
+    def __init__(self, fields: RowSchema, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode
         self._row = row
         self._checked = checked
 
-    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
         if self._fields.fits(values):
             good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
             return self._scan(good) or self._otherwise(good)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from model_registry.package.signature import InputField, Signature
-from scorer.decoding.tensors import Columns, select
+from scorer.decoding.tensors import MatrixColumns, select
 from scorer.decoding.types import Decoded
 from scorer.native.load import native
 from scorer.native.scanner import UNCERTAIN, Scanned, Scanner, Wanted, plain
@@ -19,11 +19,11 @@ REST = 15
 """Batches that go without the scanner after one that was mostly uncertain: producers write all events in one manner."""
 
 
-class ScannedRows:
+class NativeRows:
     """Decodes batches for one signature."""
 
     def __init__(self, signature: Signature, scanner: Scanner) -> None:
-        self._columns = Columns(signature)
+        self._columns = MatrixColumns(signature)
         self._scanner = scanner
         self._resting = 0
 

@@ -8,10 +8,10 @@ import msgspec
 from scorer.decoding.batch import Headers
 from scorer.decoding.json import lenient
 from scorer.decoding.json.schema_id_prefix import without_prefix
-from scorer.decoding.passthrough_fields import Path, followed
+from scorer.decoding.passthrough_fields import Path, follow_path
 
 
-class JsonCarried:
+class JsonPassthrough:
     """See `PathReader`. A path begins with a name."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -28,7 +28,7 @@ class JsonCarried:
             found = msgspec.structs.astuple(self._decode(event))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._leniently(event)
-        return [followed(found[column], path) for column, path in self._below]
+        return [follow_path(found[column], path) for column, path in self._below]
 
     def _leniently(self, event: bytes) -> Sequence[Any]:
         """The same of an event that msgspec rejects, for NaN or numbers beyond all floats."""
@@ -36,4 +36,4 @@ class JsonCarried:
             found = lenient.loads(event)
         except (ValueError, RecursionError):
             found = None
-        return [followed(found, path) for path in self._paths]
+        return [follow_path(found, path) for path in self._paths]

@@ -15,9 +15,17 @@ from fastavro.schema import SchemaParseException, UnknownType
 from model_registry.untrusted_input import documents
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
-from scorer.decoding.passthrough_fields import Path, followed
-from scorer.decoding.row_schema import Fields
-from scorer.decoding.schema_formats.fixed_width_decode import Constant, Item, Layout, Number, Text, Varint, layout
+from scorer.decoding.passthrough_fields import Path, follow_path
+from scorer.decoding.row_schema import RowSchema
+from scorer.decoding.schema_formats.fixed_width_decode import (
+    ConstantBytes,
+    FixedLayout,
+    FixedNumbers,
+    Item,
+    PrefixedBytes,
+    VarintNumber,
+    create_layout,
+)
 from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
 from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
@@ -41,7 +49,7 @@ NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 class AvroReader:
     """Reads records of one writer's schema. Raises BadSchema."""
 
-    def __init__(self, schema: Schema, fields: Fields, id_field: str | None) -> None:
+    def __init__(self, schema: Schema, fields: RowSchema, id_field: str | None) -> None:
         try:
             document = _document(schema.text)
             references = _named(map(_document, dict.fromkeys(text for _, text in schema.references)))
@@ -49,7 +57,7 @@ class AvroReader:
             self._read = python_reader if _nests_in_itself(self._schema, named, frozenset(), set()) else schemaless_reader
             lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
-            self.layout: Layout | None = layout(items, fields, id_field)
+            self.layout: FixedLayout | None = create_layout(items, fields, id_field)
         except UnknownType as error:
             raise BadSchema(f"no Avro schema: the type {error.name!r} is neither in it nor in its references") from error
         except (ValueError, TypeError, KeyError, SchemaParseException, RecursionError) as error:
@@ -63,7 +71,7 @@ class AvroReader:
     def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
         def values(value: bytes, start: int) -> list[Any]:
             event = self._record(value, start)
-            return [followed(event, path) for path in paths]
+            return [follow_path(event, path) for path in paths]
 
         return values
 
@@ -231,11 +239,11 @@ def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[
     elif isinstance(type_, dict):
         yield from _compound(type_, name, wanted)
     elif type_ in NUMBERS:
-        yield Number(name, NUMBERS[type_])
+        yield FixedNumbers(name, NUMBERS[type_])
     elif type_ in ("string", "bytes"):
-        yield Text(name, zigzag=True, raw=type_ == "bytes")
+        yield PrefixedBytes(name, zigzag=True, raw=type_ == "bytes")
     elif type_ in ("int", "long"):
-        yield Varint(name, zigzag=True)
+        yield VarintNumber(name, zigzag=True)
     elif type_ != "null":
         yield None
 
@@ -247,7 +255,7 @@ def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> It
         yield None
         return
     at, value = values[0]
-    yield Constant(encoded(2 * at))
+    yield ConstantBytes(encoded(2 * at))
     yield from _items(value, name, wanted)
 
 
@@ -255,14 +263,14 @@ def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | No
     """The parts of a type that the schema writes as an object."""
     kind, length = type_["type"], wanted.get(name)
     if kind == "fixed":
-        yield Number(None, "u1", type_["size"])
+        yield FixedNumbers(None, "u1", type_["size"])
     elif kind == "record":
         for one in type_["fields"]:
             yield from _items(one["type"], "", {})
     elif kind == "array" and length and type_["items"] in ("float", "double"):
-        yield Constant(encoded(2 * length))
-        yield Number(name, NUMBERS[type_["items"]], length)
-        yield Constant(b"\0")
+        yield ConstantBytes(encoded(2 * length))
+        yield FixedNumbers(name, NUMBERS[type_["items"]], length)
+        yield ConstantBytes(b"\0")
     elif kind in ("array", "enum", "map"):
         yield None
     else:

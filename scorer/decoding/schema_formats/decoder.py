@@ -11,10 +11,17 @@ from itertools import repeat
 from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import Parts
-from scorer.decoding.row_schema import FAULTS, Fields
+from scorer.decoding.record_metadata import RecordMetadata
+from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.schema_formats.schema_id_headers import MARKS, HeaderFrame
-from scorer.decoding.schema_formats.schema_lookup import ID_BYTES, Key, Reader, Source, source, start_of
+from scorer.decoding.schema_formats.schema_lookup import (
+    ID_BYTES,
+    EventReader,
+    Key,
+    SchemaSource,
+    create_schema_source,
+    start_of,
+)
 from scorer.decoding.tensors import merge
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import Texts
@@ -25,22 +32,23 @@ FEWEST_PREFIX, MOST_PREFIX = 1, 1 << 20
 
 
 class SchemaDecoder:
-    """Decodes for one signature; `schemas` is where readers come from, without it the configured source.
+    """Decodes events of one signature, each by its own schema, from `schemas` or else the configured source.
 
-    Raises Fatal where a schema file is none, or the format's library is missing; Unsuited where the id cannot stand beside the
-    fields.
+    Raises:
+        Fatal: the schema file is invalid, or the format's library is missing.
+        FormatMismatch: the path of the id contradicts that of a field.
     """
 
-    def __init__(self, signature: Signature, settings: Settings, schemas: Source | None = None) -> None:
-        self._fields = Fields(signature, settings.input.id_field, settings.input.max_event_bytes)
+    def __init__(self, signature: Signature, settings: Settings, schemas: SchemaSource | None = None) -> None:
+        self._fields = RowSchema(signature, settings.input.id_field, settings.input.max_event_bytes)
         self._id_field = self._fields.id_name
-        self._source = schemas or source(settings)
-        self._readers: dict[Key, Reader] = {}
+        self._source = schemas or create_schema_source(settings)
+        self._readers: dict[Key, EventReader] = {}
         self._last: bytes | None = None
         if settings.input.schema_file:  # what is wrong with it shows at the start
             self._readers[b""] = self._source.reader(b"", self._fields, self._id_field)
 
-    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         if parts is not None and self._source.reads_headers and parts.mention(MARKS):
             return self._sorted(values, parts.listed().every_header)
@@ -90,7 +98,7 @@ class SchemaDecoder:
                 self._last = key if isinstance(key, bytes) else self._last
         return groups, rejected
 
-    def _reader(self, key: Key) -> Reader:
+    def _reader(self, key: Key) -> EventReader:
         if key not in self._readers:
             self._readers[key] = self._source.reader(key, self._fields, self._id_field)
         return self._readers[key]
@@ -137,7 +145,7 @@ class SchemaDecoder:
         rest = self._rows(reader, start, [values[row] for row in others])
         return merge([(range(len(values)), found), (others, rest)])
 
-    def _rows(self, reader: Reader, start: int, values: Sequence[bytes]) -> Decoded:
+    def _rows(self, reader: EventReader, start: int, values: Sequence[bytes]) -> Decoded:
         try:
             return self._fields.decoded(reader.row(value, start) for value in values)
         except (Poison, *FAULTS):
@@ -150,14 +158,14 @@ def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
     return all(map(bytes.startswith, values, repeat(header)))
 
 
-class SchemaIdField:
+class SchemaIdReader:
     """Reads the configured id field by the schema of each event; `schemas` as above."""
 
-    def __init__(self, settings: Settings, schemas: Source | None = None) -> None:
-        self._fields = Fields(Signature((), ()), settings.input.id_field, settings.input.max_event_bytes)
+    def __init__(self, settings: Settings, schemas: SchemaSource | None = None) -> None:
+        self._fields = RowSchema(Signature((), ()), settings.input.id_field, settings.input.max_event_bytes)
         self._name = self._fields.id_name
-        self._source = schemas or source(settings)
-        self._readers: dict[Key, Reader] = {}
+        self._source = schemas or create_schema_source(settings)
+        self._readers: dict[Key, EventReader] = {}
 
     def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:
         """Return the id, or None if the event has none that can be read."""

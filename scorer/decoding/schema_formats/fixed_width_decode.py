@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.dtypes import INTEGER_LIMITS
 from model_registry.package.signature import TensorInput
-from scorer.decoding.row_schema import Fields
+from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats.varints import varints
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import Plain, Texts
@@ -25,14 +25,14 @@ LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantBytes:
     """These bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class FixedNumbers:
     """`count` numbers of a dtype (`<f4`, `<f8` or `?`): an array field where there are several. `field` None: not asked for."""
 
     field: str | None
@@ -41,7 +41,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PrefixedBytes:
     """A length as a varint (twice the length where `zigzag`), and so many bytes of UTF-8, or of anything if `raw`."""
 
     field: str | None
@@ -50,7 +50,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Varint:
+class VarintNumber:
     """A whole number of a field (None: not asked for) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
 
     field: str | None
@@ -58,11 +58,11 @@ class Varint:
     limit: int = 1 << 63
 
 
-Item = Constant | Number | Text | Varint
+Item = ConstantBytes | FixedNumbers | PrefixedBytes | VarintNumber
 
 
 @dataclass(slots=True)
-class _Cuts:
+class _EventSlices:
     """The events that have the shape's size: their places, where their parts begin and end in `buffer`, and their numbers."""
 
     buffer: NDArray[np.uint8]
@@ -79,7 +79,7 @@ class _Cuts:
 
 
 @dataclass(slots=True)
-class _Parts:
+class _SlicedFields:
     """What was cut from the events of the shape: (events, width) fixed bytes, and by field the strings and whole numbers."""
 
     matrix: NDArray[np.uint8]
@@ -87,25 +87,25 @@ class _Parts:
     whole: dict[str | None, NDArray[np.int64]]
 
 
-class Layout:
-    """The shape of an event for the fields of one signature. Made by `layout`."""
+class FixedLayout:
+    """The shape of an event for the fields of one signature. Made by `create_layout`."""
 
-    def __init__(self, items: Sequence[Item], fields: Fields, id_field: str | None) -> None:
+    def __init__(self, items: Sequence[Item], fields: RowSchema, id_field: str | None) -> None:
         self._signature = fields.signature
         self._id_field = id_field
-        self._variable = [item for item in items if isinstance(item, Text | Varint)]
-        self._texts = [item for item in self._variable if isinstance(item, Text)]
-        self._numbers = [item for item in self._variable if isinstance(item, Varint)]
+        self._variable = [item for item in items if isinstance(item, PrefixedBytes | VarintNumber)]
+        self._texts = [item for item in self._variable if isinstance(item, PrefixedBytes)]
+        self._numbers = [item for item in self._variable if isinstance(item, VarintNumber)]
         self._runs = [0]
         self._places: dict[str, tuple[int, np.dtype[Any]]] = {}
         self._width = 0
         constants: dict[int, int] = {}
         booleans: list[int] = []
         for item in items:
-            if isinstance(item, Text | Varint):
+            if isinstance(item, PrefixedBytes | VarintNumber):
                 self._runs.append(0)
                 continue
-            if isinstance(item, Constant):
+            if isinstance(item, ConstantBytes):
                 constants |= enumerate(item.data, self._width)
                 size = len(item.data)
             else:
@@ -142,9 +142,11 @@ class Layout:
             matrix, rows = matrix[at], rows[at]
             texts = {field: [column[k] for k in at] for field, column in texts.items()}
             whole = {field: numbers[at] for field, numbers in whole.items()}
-        return self._view(rows.tolist(), _Parts(matrix, texts, whole)) if len(rows) else None
+        return self._view(rows.tolist(), _SlicedFields(matrix, texts, whole)) if len(rows) else None
 
-    def _column(self, item: Text, cuts: _Cuts, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Sequence[Any]:
+    def _column(
+        self, item: PrefixedBytes, cuts: _EventSlices, begins: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> Sequence[Any]:
         """The strings of a field. Raises UnicodeDecodeError."""
         together = item.field == self._id_field and len(begins) >= FEWEST
         if together and (plain := Plain.cut(cuts.buffer, begins, ends)) is not None:
@@ -153,7 +155,7 @@ class Layout:
         raw = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return raw if item.raw else list(map(bytes.decode, raw))
 
-    def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
+    def _cut(self, values: Sequence[bytes], start: int) -> "_EventSlices":
         """Where the parts of each event are, of all events at once.
 
         Positions only grow, and the last must be the event's end: so none has reached beyond it.
@@ -166,7 +168,7 @@ class Layout:
         for item, size in zip(self._variable, self._runs[1:], strict=True):
             number, at, fits = varints(buffer, at)
             good &= fits
-            if isinstance(item, Text):
+            if isinstance(item, PrefixedBytes):
                 length = number >> 1 if item.zigzag else number
                 good &= (length <= len(buffer)) & ~(number & item.zigzag).astype(np.bool_)
                 texts.append((at, at + np.minimum(length, len(buffer))))
@@ -182,9 +184,9 @@ class Layout:
             runs = [run[rows] for run in runs]
             texts = [(begin[rows], end[rows]) for begin, end in texts]
             numbers = [number[rows] for number in numbers]
-        return _Cuts(buffer, rows, runs, texts, numbers)
+        return _EventSlices(buffer, rows, runs, texts, numbers)
 
-    def _fixed(self, cuts: "_Cuts") -> NDArray[np.uint8]:
+    def _fixed(self, cuts: "_EventSlices") -> NDArray[np.uint8]:
         """(events, width): what is fixed in each, one behind the other."""
         count = len(cuts.rows)
         parts = []
@@ -202,7 +204,7 @@ class Layout:
             good &= (matrix[:, self._booleans] <= 1).all(axis=1)
         return good
 
-    def _view(self, rows: list[int], parts: _Parts) -> Decoded:
+    def _view(self, rows: list[int], parts: _SlicedFields) -> Decoded:
         tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.fed}
         ids: Sequence[str | int | None] = [None] * len(rows)
         if self._id_field in parts.texts:
@@ -211,7 +213,7 @@ class Layout:
             ids = parts.whole[self._id_field].tolist()
         return Decoded(rows, ids, tensors, {})
 
-    def _tensor(self, tensor: TensorInput, parts: _Parts) -> NDArray[Any]:
+    def _tensor(self, tensor: TensorInput, parts: _SlicedFields) -> NDArray[Any]:
         count = len(parts.matrix)
         if tensor.dtype == "string":
             strings = np.empty((count, tensor.width), object)
@@ -230,7 +232,7 @@ class Layout:
                 return found.astype(tensor.dtype)
         return self._column_by_column(tensor, parts)
 
-    def _column_by_column(self, tensor: TensorInput, parts: _Parts) -> NDArray[Any]:
+    def _column_by_column(self, tensor: TensorInput, parts: _SlicedFields) -> NDArray[Any]:
         count = len(parts.matrix)
         numbers = np.empty((count, tensor.width), tensor.dtype)
         for column, field in enumerate(tensor.fields):
@@ -244,16 +246,16 @@ class Layout:
         return numbers
 
 
-def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -> Layout | None:
+def create_layout(found: Sequence[Item | None], fields: RowSchema, id_field: str | None) -> FixedLayout | None:
     """The layout, or None where it has not all that the signature names, or cannot be told (an item is None)."""
     items = [item for item in found if item is not None]
     if any(field.raw for field in fields.signature.fields):
         return None
-    if len(items) < len(found) or sum(isinstance(item, Text | Varint) for item in items) > MOST_VARIABLE:
+    if len(items) < len(found) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MOST_VARIABLE:
         return None
-    numbers = {item.field: item for item in items if isinstance(item, Number)}
-    whole = {item.field for item in items if isinstance(item, Varint)}
-    texts = {item.field for item in items if isinstance(item, Text) and not item.raw}
+    numbers = {item.field: item for item in items if isinstance(item, FixedNumbers)}
+    whole = {item.field for item in items if isinstance(item, VarintNumber)}
+    texts = {item.field for item in items if isinstance(item, PrefixedBytes) and not item.raw}
     for field in fields.signature.fields:
         if field.dtype == "string":
             if field.array or field.name not in texts:
@@ -266,7 +268,7 @@ def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -
             return None
     if id_field is not None and id_field not in texts | whole:
         return None
-    return Layout(items, fields, id_field)
+    return FixedLayout(items, fields, id_field)
 
 
 def _together(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:

@@ -16,9 +16,17 @@ from google.protobuf.message import DecodeError
 from model_registry.package.event_tree import Tree, is_array, length
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
-from scorer.decoding.passthrough_fields import Path, followed
-from scorer.decoding.row_schema import Fields
-from scorer.decoding.schema_formats.fixed_width_decode import Constant, Item, Layout, Number, Text, Varint, layout
+from scorer.decoding.passthrough_fields import Path, follow_path
+from scorer.decoding.row_schema import RowSchema
+from scorer.decoding.schema_formats.fixed_width_decode import (
+    ConstantBytes,
+    FixedLayout,
+    FixedNumbers,
+    Item,
+    PrefixedBytes,
+    VarintNumber,
+    create_layout,
+)
 from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
 
@@ -47,7 +55,7 @@ VARINTS = {
 
 
 class ProtobufReader:
-    def __init__(self, message: Descriptor, fields: Fields, id_field: str | None) -> None:
+    def __init__(self, message: Descriptor, fields: RowSchema, id_field: str | None) -> None:
         self._type = message
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
@@ -55,7 +63,7 @@ class ProtobufReader:
         self._event = _object(message, fields.tree, texts)
         lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
         items = [None] if fields.nested else list(_items(message, lengths))
-        self.layout: Layout | None = layout(items, fields, id_field)
+        self.layout: FixedLayout | None = create_layout(items, fields, id_field)
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of the message behind the header of `start` bytes. Raises Poison."""
@@ -66,7 +74,7 @@ class ProtobufReader:
 
         def values(value: bytes, start: int) -> list[Any]:
             message = self._message(value, start)
-            return [followed(read(message), path) for read, path in reads]
+            return [follow_path(read(message), path) for read, path in reads]
 
         return values
 
@@ -160,15 +168,15 @@ def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[It
             yield from _packed(field, wanted.get(field.name) or 0)
         elif field.type in FIXED:
             wire, dtype = FIXED[field.type]
-            yield Constant(_tag(field, wire))
-            yield Number(field.name, dtype)
+            yield ConstantBytes(_tag(field, wire))
+            yield FixedNumbers(field.name, dtype)
         elif field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
-            yield Constant(_tag(field, WIRE_BYTES))
-            yield Text(field.name, zigzag=False, raw=field.type == FieldDescriptor.TYPE_BYTES)
+            yield ConstantBytes(_tag(field, WIRE_BYTES))
+            yield PrefixedBytes(field.name, zigzag=False, raw=field.type == FieldDescriptor.TYPE_BYTES)
         elif field.type in VARINTS:
             zigzag, limit = VARINTS[field.type]
-            yield Constant(_tag(field, WIRE_VARINT))
-            yield Varint(field.name, zigzag, limit)
+            yield ConstantBytes(_tag(field, WIRE_VARINT))
+            yield VarintNumber(field.name, zigzag, limit)
         else:
             yield None
 
@@ -179,8 +187,8 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
         yield None
         return
     dtype, size = ("<f4", 4) if field.type == FieldDescriptor.TYPE_FLOAT else ("<f8", 8)
-    yield Constant(_tag(field, WIRE_BYTES) + encoded(length * size))
-    yield Number(field.name, dtype, length)
+    yield ConstantBytes(_tag(field, WIRE_BYTES) + encoded(length * size))
+    yield FixedNumbers(field.name, dtype, length)
 
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:

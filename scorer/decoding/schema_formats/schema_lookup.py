@@ -11,12 +11,12 @@ from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.passthrough_fields import Path
-from scorer.decoding.row_schema import Fields
+from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats import schema_id_headers
 from scorer.decoding.schema_formats import schema_registry as schemas
-from scorer.decoding.schema_formats.fixed_width_decode import Layout
+from scorer.decoding.schema_formats.fixed_width_decode import FixedLayout
 from scorer.decoding.schema_formats.schema_id_headers import HeaderFrame
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Registry, Schema, SchemaId
+from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema, SchemaId, SchemaRegistry
 from scorer.decoding.schema_formats.varints import message_path
 from scorer.decoding.tensors import Row
 from scorer.settings import Settings
@@ -41,10 +41,10 @@ NO_PATH = (
 )
 
 
-class Reader(Protocol):
+class EventReader(Protocol):
     """Reads events of one schema. `layout` is their usual shape, where there is one."""
 
-    layout: Layout | None
+    layout: FixedLayout | None
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of one event behind a header of `start` bytes. Raises Poison."""
@@ -53,7 +53,7 @@ class Reader(Protocol):
         """What reads, of one event as above, what stands at each of these paths: None where there is nothing."""
 
 
-class Source(Protocol):
+class SchemaSource(Protocol):
     """Readers of events. `reads_headers`: headers may name the schema."""
 
     reads_headers: bool
@@ -62,10 +62,13 @@ class Source(Protocol):
         """Return the key of an event. Raises Poison if it has none, or it is unclear which."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Look up the schemas of these keys. Raises LookUpsPending, Away and Fatal as `Registry.look_up`."""
+        """Look up the schemas of these keys. Raises LookUpsPending, Away and Fatal as `SchemaRegistry.look_up`."""
 
-    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:
-        """Return the reader of events with that key. Raises Poison if there is none; Away and Fatal as `Registry.schema`."""
+    def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
+        """Return the reader of events with that key.
+
+        Raises Poison if there is none; Away and Fatal as `SchemaRegistry.schema`.
+        """
 
 
 def start_of(key: Key) -> int:
@@ -73,7 +76,7 @@ def start_of(key: Key) -> int:
     return len(key if isinstance(key, bytes) else key.before)
 
 
-def source(settings: Settings) -> Source:
+def create_schema_source(settings: Settings) -> SchemaSource:
     """The configured one.
 
     Raises:
@@ -85,13 +88,13 @@ def source(settings: Settings) -> Source:
             hint = install_command(wanted.format)
             raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
     if wanted.schema_file is not None:
-        return FileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)
+        return SchemaFileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)
     registry = shared(settings.schema_registry)
     registry.open()
-    return RegistrySource(wanted.format, registry)
+    return SchemaRegistrySource(wanted.format, registry)
 
 
-class FileSource:
+class SchemaFileSource:
     """One schema for all events, which have no header. `name` ends with .avsc, .proto, or else: a descriptor set."""
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
@@ -108,7 +111,7 @@ class FileSource:
     def look_up(self, keys: Iterable[Key]) -> None:
         """Do nothing: the schema is here."""
 
-    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:  # noqa: ARG002
+    def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:  # noqa: ARG002
         """Raises Fatal where the file is no schema."""
         described = self._format == "protobuf" and not self._name.endswith(".proto")
         try:
@@ -118,12 +121,12 @@ class FileSource:
             raise Fatal(f"input.schema_file {self._name}: {error}", "give the schema of the events", 2) from error
 
 
-class RegistrySource:
+class SchemaRegistrySource:
     """Schemas by the id in each event's value or headers."""
 
     reads_headers = True
 
-    def __init__(self, format_: str, registry: Registry) -> None:
+    def __init__(self, format_: str, registry: SchemaRegistry) -> None:
         self._format = format_
         self._registry = registry
 
@@ -146,7 +149,7 @@ class RegistrySource:
     def look_up(self, keys: Iterable[Key]) -> None:
         self._registry.look_up(map(_schema_id, keys))
 
-    def reader(self, key: Key, fields: Fields, id_field: str | None) -> Reader:
+    def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         schema_id = _schema_id(key)
         schema = self._registry.schema(schema_id, self._format)
         message: str | list[int] | None = None
@@ -177,7 +180,7 @@ def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
     return frame
 
 
-def _reader(schema: Schema, message: str | list[int] | None, fields: Fields, id_field: str | None) -> Reader:
+def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, id_field: str | None) -> EventReader:
     """`message` is the name of a Protobuf message, or its path. Raises BadSchema."""
     if schema.format == "avro":
         from scorer.decoding.schema_formats.avro import AvroReader
@@ -191,11 +194,11 @@ def _reader(schema: Schema, message: str | list[int] | None, fields: Fields, id_
     return ProtobufReader(found, fields, id_field)
 
 
-def shared(settings: SchemaRegistrySettings) -> Registry:
+def shared(settings: SchemaRegistrySettings) -> SchemaRegistry:
     """The registry of these settings: one for the whole process, so that a new version knows what the last one knew."""
     return _shared(settings.model_dump_json())
 
 
 @functools.lru_cache
-def _shared(settings: str) -> Registry:
-    return Registry(SchemaRegistrySettings.model_validate_json(settings))
+def _shared(settings: str) -> SchemaRegistry:
+    return SchemaRegistry(SchemaRegistrySettings.model_validate_json(settings))

@@ -19,14 +19,14 @@ class Reference(NamedTuple):
     place: tuple[str, ...]
 
 
-class Referenced(NamedTuple):
+class ReferencedSchema(NamedTuple):
     """A schema that is referred to: its text, and its own references."""
 
     text: str
     references: Sequence[Reference]
 
 
-def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Referenced]) -> tuple[tuple[str, str], ...]:
+def resolve(references: Sequence[Reference], fetch: Callable[[Reference], ReferencedSchema]) -> tuple[tuple[str, str], ...]:
     """Fetch references and theirs, each name once, and return names and texts.
 
     What a schema refers to stands before it. If one name is given to several schemas the first one counts, in the order of
@@ -56,7 +56,7 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
     return tuple(texts.items())
 
 
-def _fetched(reference: Reference, fetch: Callable[[Reference], Referenced]) -> Referenced:
+def _fetched(reference: Reference, fetch: Callable[[Reference], ReferencedSchema]) -> ReferencedSchema:
     try:
         return fetch(reference)
     except LookUpFailed as error:

@@ -89,7 +89,7 @@ class LookUpFailed(Exception):
         return self.status in (401, 403)
 
 
-class Client(Protocol):
+class SchemaClient(Protocol):
     """Requests to one registry. Both calls block, and may be made from several threads at once."""
 
     def schema(self, schema_id: SchemaId) -> Schema:
@@ -99,19 +99,19 @@ class Client(Protocol):
         """Ask for something that any registry answers. Raises LookUpFailed if it answers nothing."""
 
 
-class _Running(NamedTuple):
+class _RunningLookUp(NamedTuple):
     schema_id: SchemaId
     since: float
 
 
-class _Probe(NamedTuple):
+class _RegistryProbe(NamedTuple):
     """A running probe, and the failures that happened before it."""
 
     future: "Future[None]"
     failures: dict[SchemaId, LookUpFailed]
 
 
-class Registry:
+class SchemaRegistry:
     """A registry's schemas. `clock` is monotonic seconds.
 
     Look-ups run in threads of their own, LOOK_UPS at once, and go on between two calls. Failures wait for a probe: if it is
@@ -121,7 +121,7 @@ class Registry:
     def __init__(
         self,
         settings: SchemaRegistrySettings,
-        client: Client | None = None,
+        client: SchemaClient | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -130,11 +130,11 @@ class Registry:
         self._lock = threading.Lock()
         self._schemas: dict[SchemaId, Schema] = {}
         self._failed: OrderedDict[SchemaId, tuple[float, str]] = OrderedDict()
-        self._running: dict[Future[Schema], _Running] = {}
+        self._running: dict[Future[Schema], _RunningLookUp] = {}
         self._unexplained: dict[SchemaId, LookUpFailed] = {}
         self._attempts: dict[SchemaId, int] = {}
         self._retry_at: dict[SchemaId, float] = {}
-        self._probe: _Probe | None = None
+        self._probe: _RegistryProbe | None = None
         self._answered = False
 
     def schema(self, schema_id: SchemaId, format_: str) -> Schema:
@@ -204,13 +204,13 @@ class Registry:
         """Start as many look-ups as may run at once, and the probe if failures need one."""
         urgent = any(not failure.unknown for failure in self._unexplained.values())
         if self._unexplained and self._probe is None and (urgent or not waiting):
-            self._probe = _Probe(_in_thread(self._client.probe), self._unexplained)
+            self._probe = _RegistryProbe(_in_thread(self._client.probe), self._unexplained)
             self._unexplained = {}
         if self._probe is not None and any(not failure.unknown for failure in self._probe.failures.values()):
             return  # it may be the registry that fails, and not these ids
         while waiting and len(self._running) < LOOK_UPS:
             schema_id = waiting.popleft()
-            self._running[_in_thread(partial(self._client.schema, schema_id))] = _Running(schema_id, time.monotonic())
+            self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
 
     def _wait(self, seconds: float) -> None:
         """Wait for an answer, or until a look-up is to be repeated, and take in what came."""
@@ -241,7 +241,7 @@ class Registry:
             self._answered = True
             self._attempts.pop(schema_id, None)
 
-    def _explain(self, probe: _Probe) -> None:
+    def _explain(self, probe: _RegistryProbe) -> None:
         """Blame the ids for their failures if the registry answers the probe. Raises Away or Fatal if it does not."""
         try:
             probe.future.result()
@@ -275,12 +275,12 @@ class Registry:
         assert self._client
 
     @property
-    def _client(self) -> Client:
+    def _client(self) -> SchemaClient:
         """The client, made when it is first used: its TLS context alone takes 20 ms."""
         if not self._clients:
-            from scorer.decoding.schema_formats.schema_registry_client import RegistryClient
+            from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 
-            self._clients.append(RegistryClient(self._settings))
+            self._clients.append(SchemaRegistryHttpClient(self._settings))
         return self._clients[0]
 
     @property

@@ -9,7 +9,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from httpx2 import HTTPError, Response
 
 from model_registry.untrusted_input import documents
-from scorer.decoding.schema_formats.schema_references import Reference, Referenced, resolve
+from scorer.decoding.schema_formats.schema_references import Reference, ReferencedSchema, resolve
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId
 from scorer.settings import registry_properties
 from scorer.settings.input import SchemaRegistrySettings
@@ -20,7 +20,7 @@ NATIVE = ("apis/registry/v2", "apis/registry/v3")
 NATIVE_IDS = {"content id": "contentIds", "global id": "globalIds"}
 
 
-class _Session(SchemaRegistryClient):
+class _ConfluentClient(SchemaRegistryClient):
     """Confluent's client, which can also ask for what is no JSON, with the same TLS, credentials and retries."""
 
     def native(self, path: str, content: str = "") -> Response:
@@ -39,14 +39,14 @@ class _Session(SchemaRegistryClient):
         return answer
 
 
-class RegistryClient:
+class SchemaRegistryHttpClient:
     """See `registry.Client`. One session for all requests: connections are reused.
 
     Raises Fatal if the settings do not fit together.
     """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
-        self._session = registry_properties.open_client(_Session, settings.client)
+        self._session = registry_properties.open_client(_ConfluentClient, settings.client)
         self._good: int | None = None  # an id that was answered
 
     def schema(self, schema_id: SchemaId) -> Schema:
@@ -82,11 +82,11 @@ class RegistryClient:
             self._good = value
         return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
 
-    def _version(self, reference: Reference) -> Referenced:
+    def _version(self, reference: Reference) -> ReferencedSchema:
         """Fetch a version of a subject, which may be deleted: events outlive it."""
         subject, version = reference.place
         answer = _asked(lambda: self._session.get_version(subject, int(version), deleted=True))
-        return Referenced(answer.schema.schema_str or "", _references(answer.schema))
+        return ReferencedSchema(answer.schema.schema_str or "", _references(answer.schema))
 
     def _native(self, schema_id: SchemaId) -> Schema:
         """Its own API names no format for the id of a content: the schema is then read as the configured one."""
@@ -94,10 +94,10 @@ class RegistryClient:
         text = self._session.native(path).text
         return Schema("", text, resolve(self._native_references(path), self._native_version))
 
-    def _native_version(self, reference: Reference) -> Referenced:
+    def _native_version(self, reference: Reference) -> ReferencedSchema:
         group, artifact, version = (quote(part, safe="") for part in reference.place)
         path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
-        return _asked(lambda: Referenced(self._session.native(path, "/content").text, self._native_references(path)))
+        return _asked(lambda: ReferencedSchema(self._session.native(path, "/content").text, self._native_references(path)))
 
     def _native_references(self, path: str) -> list[Reference]:
         """Fetch the references of the schema at a path."""

@@ -181,7 +181,7 @@ def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> 
 
 def read_dead_letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, VersionAnswer] | None:
     """Partition and offset of the event of a dead letter, and which version failed. None where its headers do not say."""
-    said = dead_letters.facts(headers)
+    said = dead_letters.dead_letter_facts(headers)
     try:
         source = source_position.parse(said.get("source", ""))
     except ValueError:

@@ -43,7 +43,7 @@ def ways(workload: Workload, count: int, folder: Path) -> Iterator[tuple[str, li
 
 
 def ours(workload: Workload, written: Contents, values: list[bytes]) -> Decode:
-    decoder = decoder_factory.decoder(written.settings(), workload.signature)
+    decoder = decoder_factory.create_decoder(written.settings(), workload.signature)
     return lambda: decoder.decode(values).tensors["x"]
 
 

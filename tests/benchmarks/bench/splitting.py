@@ -19,7 +19,7 @@ import numpy as np
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.models.servable import Canary, Servable, make
 from scorer.models.traffic_split import Split
 from scorer.native.byte_columns import PADDING, Texts
@@ -65,14 +65,16 @@ class Splitting:
         made = make(read, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
         return made.acting(resolution, "", CANARY)
 
-    def _batch(self) -> PackedBatch:
+    def _batch(self) -> ColumnarBatch:
         count = self._events
         each = np.arange(count)
         zeros = np.zeros(count, np.int32)
         lanes = (each % PARTITIONS).astype(np.int32)
         places = [(self._parts.settings.input.topics[0], number) for number in range(PARTITIONS)]
         values, keys = _texts(self._values), _texts(self._keys)
-        return PackedBatch(Columns(places, lanes, each // PARTITIONS, NOW_MS + each, zeros, zeros, values, keys, None), "empty")
+        return ColumnarBatch(
+            Columns(places, lanes, each // PARTITIONS, NOW_MS + each, zeros, zeros, values, keys, None), "empty"
+        )
 
 
 def _texts(values: list[bytes]) -> Texts:

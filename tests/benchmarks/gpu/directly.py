@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from scorer.backends.cost_curve import measured
+from scorer.backends.cost_curve import measure_cost_curve
 from scorer.backends.onnx.onnx_runtime import ORDER
 from tests.benchmarks.gpu.networks import Network
 
@@ -24,7 +24,7 @@ def directly(network: Network, device: str, path: Path, sizes: Sequence[int], se
     random = np.random.default_rng(1)
     dtype = network.stated["dtype"]
     batches = {size: np.stack([network.draw(random).astype(dtype) for _ in range(size)]) for size in sizes}
-    curve = measured(sizes, lambda size: session.run(["y"], {"x": batches[size]}), too_large=(Exception,))
+    curve = measure_cost_curve(sizes, lambda size: session.run(["y"], {"x": batches[size]}), too_large=(Exception,))
     best = max(curve, key=lambda size: size / curve[size])
     rounds, began = 0, time.perf_counter()
     while (passed := time.perf_counter() - began) < seconds:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scorer.backends.cost_curve import measured
+from scorer.backends.cost_curve import measure_cost_curve
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
 from tests.benchmarks.gpu.drain import Drained, Ground, paced
 from tests.benchmarks.gpu.networks import Network, pool
@@ -47,7 +47,7 @@ def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
     """Seconds of each bucket in the session that the loop uses, with the data on the device already."""
     bound: Any = ground.servable.loaded.model
     buckets = bound._bound._buckets
-    return measured(sizes, lambda size: buckets[size].run(), rounds=10)
+    return measure_cost_curve(sizes, lambda size: buckets[size].run(), rounds=10)
 
 
 def _row(ground: Ground, network: Network, size: int, alone: float, limit: float, seconds: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import grpc
 
 from scorer.backends.base import Backend, Model
-from scorer.backends.remote.remote_model import method
+from scorer.backends.remote.remote_model import unary_method
 from scorer.backends.remote.tf_codec import M
 from tests.conformance.backend import Place, same
 from tests.conformance.remote_backend import RemoteConformance
@@ -42,7 +42,7 @@ def assign_label(server: ModelServer, model: str, version: int, label: str) -> N
     one.model_version_policy.all.SetInParent()
     one.version_labels[label] = version
     with grpc.insecure_channel(server.address) as channel:
-        method(channel, "/tensorflow.serving.ModelService/HandleReloadConfigRequest", M["ReloadConfigResponse"])(
+        unary_method(channel, "/tensorflow.serving.ModelService/HandleReloadConfigRequest", M["ReloadConfigResponse"])(
             request, timeout=60
         )
 

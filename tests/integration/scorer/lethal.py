@@ -18,7 +18,7 @@ from scorer import cli
 from scorer.backends import select
 from scorer.backends.base import InferenceFailed, Model
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.record_metadata import Parts
+from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded
 from scorer.settings.model import ModelSettings
 
@@ -76,7 +76,7 @@ class LethalBackend:
         return LethalModel(self._backend.open(package), package.version)
 
 
-def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
     if any(value and b'"kill": "decoder"' in value for value in values):
         KILLS[SEGFAULT]()
     return decode(decoder, values, parts)

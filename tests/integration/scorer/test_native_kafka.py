@@ -16,7 +16,7 @@ from publisher.transactions.rejected_records import RefusedRecords
 from scorer.consumer.fetch import Failure, Pull, Source
 from scorer.consumer.native_fetch import Queued, source_of
 from scorer.decoding.batch import Batch
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.byte_columns import Texts
 from scorer.native.librdkafka import bus
 from scorer.native.produce_records import PackedRecords, Piece, chosen, constant
@@ -101,7 +101,7 @@ def test_events_are_taken_as_the_client_reads_them(broker: Broker, make_topics: 
         with reading(broker, native=native, at=whole) as source:
             batches, failures = taken(source, 6 * len(RECORDS))
         assert failures == []
-        assert all(isinstance(batch, PackedBatch) for batch in batches) is native
+        assert all(isinstance(batch, ColumnarBatch) for batch in batches) is native
         found[native] = columns(batches)
         assert {epoch for batch in batches for epoch in batch.leader_epochs.values()} == {0}
     assert found[True] == found[False]

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from publisher.relay import settings as relay_settings
 from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
-from scorer.topics import DEFAULT_MAX_BYTES, Topic
+from scorer.topics import DEFAULT_MAX_BYTES, DescribedTopic
 from tests.integration.security import rights
 from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
 
@@ -121,7 +121,7 @@ def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
     made = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/cluster"), "KafkaTopic").items()}
     assert set(made) == set(topics.known(found))
     seen = {
-        name: Topic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
+        name: DescribedTopic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
         for name, spec in made.items()
     }
     assert topics.faults(found, seen) == []

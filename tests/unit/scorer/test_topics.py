@@ -19,15 +19,15 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
 @pytest.mark.parametrize(("limit", "told", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
 def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, told: bool, wrong: bool) -> None:
     settings = minimal()
-    found = {name: topics.Topic(name, 1, 1_048_588) for name in topics.required(settings)}
-    found[settings.dead_letter.topic] = topics.Topic(settings.dead_letter.topic, 1, 2_000_000)
-    found[settings.output.topic] = topics.Topic(settings.output.topic, 1, limit, told)
+    found = {name: topics.DescribedTopic(name, 1, 1_048_588) for name in topics.required(settings)}
+    found[settings.dead_letter.topic] = topics.DescribedTopic(settings.dead_letter.topic, 1, 2_000_000)
+    found[settings.output.topic] = topics.DescribedTopic(settings.output.topic, 1, limit, told)
     assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, found)] == [True] * wrong
 
 
 def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_do_not_name() -> None:
     settings = minimal(input={"topics": ["flihgts"]}, output={"topic": "scores"}, dead_letter={"topic": "flihgts.dead"})
-    found = {name: topics.Topic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
+    found = {name: topics.DescribedTopic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
     assert topics.faults(settings, found, ["flights", "flihgts.dead", "scores"]) == [
         "topic flihgts does not exist: did you mean 'flights'?"
     ]

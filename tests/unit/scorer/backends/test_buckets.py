@@ -16,7 +16,7 @@ from model_registry.onnx_tools.tensors import Tensor
 from scorer.backends import select
 from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
-from scorer.backends.onnx.io_binding import Bound, Device, Unbound, fixed
+from scorer.backends.onnx.io_binding import BindableSession, BucketBinding, BufferDevice, has_fixed_shapes
 from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings.model import ModelSettings
 from tests.support import models
@@ -74,19 +74,19 @@ def directly(_: Any, run: Callable[[], None]) -> None:
 
 
 @pytest.fixture(scope="module")
-def bound(tmp_path_factory: pytest.TempPathFactory) -> Bound:
+def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
     """Buckets 1, 4 and 16, on the CPU."""
     path = tmp_path_factory.mktemp("bound") / "model.onnx"
     doubling(path)
     casts = [Tensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
     outputs = [Tensor("y", "float32", ("N", 1)), *casts]
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return Bound(Unbound(session, [Tensor("x", "float32", (None, 2))], outputs), Device(), (1, 4, 16))
+    return BucketBinding(BindableSession(session, [Tensor("x", "float32", (None, 2))], outputs), BufferDevice(), (1, 4, 16))
 
 
 @settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(1, 60))
-def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: Bound, first: int, second: int) -> None:
+def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: BucketBinding, first: int, second: int) -> None:
     given = [np.arange(2 * rows, dtype=np.float32).reshape(rows, 2) + rows for rows in (first, second)]
     found = [bound.run({"x": x}, directly) for x in given]
     for x, outputs in zip(given, found, strict=True):
@@ -100,9 +100,9 @@ def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> Non
     pinned: set[int] = set()
     models.linear(tmp_path / "m.onnx", 1.0)
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    device = Device(pin=lambda b: pinned.add(b.ctypes.data), unpin=lambda b: pinned.discard(b.ctypes.data))
-    model = Unbound(session, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))])
-    bound = Bound(model, device, (1, 8))
+    device = BufferDevice(pin=lambda b: pinned.add(b.ctypes.data), unpin=lambda b: pinned.discard(b.ctypes.data))
+    model = BindableSession(session, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))])
+    bound = BucketBinding(model, device, (1, 8))
     assert len(pinned) == 2
     bound.keep((8,))
     assert (len(pinned), bound.sizes) == (1, (8,))
@@ -111,10 +111,10 @@ def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> Non
 
 
 def test_strings_and_free_shapes_are_not_bound() -> None:
-    assert fixed([Tensor("x", "float32", ("N", 3)), Tensor("y", "int64", ("N",))])
-    assert not fixed([Tensor("s", "string", ("N", 1))])
-    assert not fixed([Tensor("x", "float32", ("N", "M"))])
-    assert not fixed([Tensor("x", "float32", ())])
+    assert has_fixed_shapes([Tensor("x", "float32", ("N", 3)), Tensor("y", "int64", ("N",))])
+    assert not has_fixed_shapes([Tensor("s", "string", ("N", 1))])
+    assert not has_fixed_shapes([Tensor("x", "float32", ("N", "M"))])
+    assert not has_fixed_shapes([Tensor("x", "float32", ())])
 
 
 def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
@@ -163,11 +163,11 @@ def roomy(most: int) -> Callable[[Path], None]:
 
 def test_sizes_that_find_no_room_on_the_device_get_no_bucket(tmp_path: Path) -> None:
     model = opened(tmp_path / "m", roomy(32), [])
-    model.bind(Device(), CANDIDATES, 60.0, choose=True)
+    model.bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
     assert model.buckets
     assert model.buckets[-1] <= 32
     assert model.run({"x": np.ones((300, 2), np.float32)})["y"].tolist() == [[4.0]] * 300
     with pytest.raises(InferenceFailed):
-        opened(tmp_path / "none", roomy(0), []).bind(Device(), CANDIDATES, 60.0, choose=True)
+        opened(tmp_path / "none", roomy(0), []).bind(BufferDevice(), CANDIDATES, 60.0, choose=True)
     with pytest.raises(ModelRefused, match="buckets of 1, 128"):
         opened(tmp_path / "named", roomy(32), [1, 128])

@@ -9,8 +9,8 @@ from scorer.backends.remote.endpoints import (
     LARGEST_LIMIT,
     LONGEST_BACKOFF,
     MISSES,
+    ConcurrencyLimit,
     Endpoints,
-    Window,
 )
 
 
@@ -72,7 +72,7 @@ def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]])
 
 
 def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up_stays() -> None:
-    window = Window(4.0)
+    window = ConcurrencyLimit(4.0)
     window.answered(3)
     assert window.limit == 4.0
     for _ in range(4):
@@ -81,7 +81,7 @@ def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up
 
 
 def test_requests_that_were_already_out_shrink_it_once() -> None:
-    window = Window(8.0)
+    window = ConcurrencyLimit(8.0)
     for sent_at in (1.0, 1.1, 1.2):
         window.missed(sent_at, now=2.0)
     assert window.limit == 4.0
@@ -91,7 +91,7 @@ def test_requests_that_were_already_out_shrink_it_once() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40), st.floats(0, 100), st.floats(0, 5)), max_size=60))
 def test_it_stays_between_one_and_the_largest(reports: list[tuple[bool, int, float, float]]) -> None:
-    window = Window()
+    window = ConcurrencyLimit()
     assert window.limit == FIRST_LIMIT
     for good, in_flight, sent_at, took in reports:
         if good:

@@ -92,5 +92,5 @@ def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, mon
     folder = models.linear_package(tmp_path / "linear", 2.0)
     assert prepare(folder, op_domains=DOMAINS).ran
     model = select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder))
-    decoder = decoder_factory.decoder(settings_of("json"), model.signature())
+    decoder = decoder_factory.create_decoder(settings_of("json"), model.signature())
     assert model.run(decoder.decode([b'{"a": 1, "b": 2}']).tensors)["y"].tolist() == [[6.0]]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends.base import BackendAway, InferenceFailed
-from scorer.backends.remote.parallel_requests import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
+from scorer.backends.remote.parallel_requests import CHUNK_ROWS, BatchDispatcher, DeclaredTensors, Tensors, VersionNotReady
 
 Code = grpc.StatusCode
 
@@ -63,22 +63,22 @@ class Servers:
     def unload(self) -> None:
         raise AssertionError("nothing unloads here")
 
-    def stated(self, at: int) -> tuple[Stated, Stated]:
+    def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         raise AssertionError(f"nobody asks server {at}")
 
     def prepare(self, at: int, seconds: float) -> None:
         assert seconds > 0
         if self.fails(at, np.zeros((1, 1), np.float32)) is not None:
-            raise NotReady("scripted")
+            raise VersionNotReady("scripted")
 
 
 def rows(count: int) -> Tensors:
     return {"x": np.arange(1, count + 1, dtype=np.float32).reshape(count, 1)}
 
 
-def flight(servers: Servers, count: int = 1) -> Flight:
+def flight(servers: Servers, count: int = 1) -> BatchDispatcher:
     addresses = [f"server-{k}:1" for k in range(count)]
-    return Flight(servers, addresses, 0.2, {"x": np.zeros((1, 1), np.float32)})
+    return BatchDispatcher(servers, addresses, 0.2, {"x": np.zeros((1, 1), np.float32)})
 
 
 @given(st.integers(1, 5 * CHUNK_ROWS), st.integers(1, 3))
@@ -137,7 +137,7 @@ def test_a_server_that_is_back_is_probed_and_used_again() -> None:
     away = [False]
     now = [0.0]
     servers = Servers(lambda _at, _x: Code.UNAVAILABLE if away[0] else None)
-    one = Flight(servers, ["a:1"], 0.2, {"x": np.zeros((1, 1), np.float32)}, clock=lambda: now[0])
+    one = BatchDispatcher(servers, ["a:1"], 0.2, {"x": np.zeros((1, 1), np.float32)}, clock=lambda: now[0])
     one.run(rows(1))
     away[0] = True
     with pytest.raises(BackendAway):

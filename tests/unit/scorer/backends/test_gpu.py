@@ -42,9 +42,9 @@ def loader(answers: Any, missing: str = "") -> Callable[[str], Any]:
 
 def test_the_first_device_is_described(tmp_path: Path) -> None:
     version = tmp_path / "version"
-    assert gpu.find("tensorrt", CAPI, loader(driver()), version) == gpu.Gpu("A card", "CUDA-13.1", "9.0")
+    assert gpu.find_gpu("tensorrt", CAPI, loader(driver()), version) == gpu.Gpu("A card", "CUDA-13.1", "9.0")
     version.write_text("580.65.06\n")
-    assert gpu.find("cuda", CAPI, loader(driver()), version).driver == "580.65.06"
+    assert gpu.find_gpu("cuda", CAPI, loader(driver()), version).driver == "580.65.06"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_the_first_device_is_described(tmp_path: Path) -> None:
 )
 def test_what_is_missing_is_named_with_the_way_out(device: str, answers: Any, missing: str, said: str, way_out: str) -> None:
     with pytest.raises(BackendMissing, match=device) as found:
-        gpu.find(device, CAPI, loader(answers, missing))
+        gpu.find_gpu(device, CAPI, loader(answers, missing))
     assert said in str(found.value)
     assert way_out in found.value.hint

@@ -11,8 +11,8 @@ import onnxruntime as ort
 import pytest
 
 from scorer.backends.base import InferenceFailed
-from scorer.backends.cost_curve import LONGEST_SECONDS, measured
-from scorer.backends.onnx.run_timeout import Clock, RunWatch, cpu_time, wall_time
+from scorer.backends.cost_curve import LONGEST_SECONDS, measure_cost_curve
+from scorer.backends.onnx.run_timeout import Clock, RunTimeout, cpu_time, wall_time
 from tests.support import models
 
 FOR_EVER = 1e9
@@ -25,7 +25,7 @@ class Flag:
 
 def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
     now = [0.0]
-    watch, options = RunWatch(FOR_EVER, lambda: lambda: now[0]), Flag()
+    watch, options = RunTimeout(FOR_EVER, lambda: lambda: now[0]), Flag()
 
     def long() -> None:
         watch.look()
@@ -47,7 +47,7 @@ def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
 def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path, clock: Callable[[], Clock]) -> None:
     models.moody(tmp_path / "m.onnx")
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    watch, options = RunWatch(0.2, clock), ort.RunOptions()
+    watch, options = RunTimeout(0.2, clock), ort.RunOptions()
 
     def scored(b: float) -> Callable[[], object]:
         x = np.array([[1, b]], np.float32)
@@ -80,7 +80,7 @@ def test_the_time_of_another_thread_that_waits_does_not_pass() -> None:
 
 def test_the_watch_ends_with_its_owner() -> None:
     before = set(threading.enumerate())
-    watch = RunWatch(0.01, wall_time)
+    watch = RunTimeout(0.01, wall_time)
     (thread,) = set(threading.enumerate()) - before
     del watch
     thread.join(timeout=30)
@@ -94,7 +94,7 @@ def test_a_cost_curve_ends_before_sizes_that_take_too_long() -> None:
         runs.append(size)
         now[0] += 0.1 * size
 
-    curve = measured((1, 4, 16, 64), run, rounds=2, clock=lambda: now[0])
+    curve = measure_cost_curve((1, 4, 16, 64), run, rounds=2, clock=lambda: now[0])
     assert curve == pytest.approx({1: 0.1, 4: 0.4, 16: 1.6})
     assert LONGEST_SECONDS < 0.1 * 64
     assert runs == [1] * 3 + [4] * 3 + [16] * 3
@@ -105,8 +105,8 @@ def test_a_cost_curve_ends_before_sizes_that_are_too_large() -> None:
         if size > 4:
             raise MemoryError
 
-    assert list(measured((1, 4, 16, 64), run, too_large=(MemoryError,))) == [1, 4]
+    assert list(measure_cost_curve((1, 4, 16, 64), run, too_large=(MemoryError,))) == [1, 4]
     with pytest.raises(MemoryError):
-        measured((16, 64), run, too_large=(MemoryError,))
+        measure_cost_curve((16, 64), run, too_large=(MemoryError,))
     with pytest.raises(MemoryError):
-        measured((1, 16), run)
+        measure_cost_curve((1, 16), run)

@@ -16,8 +16,8 @@ from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.types import Unsuited
-from scorer.schema_export.compatibility import breaks
+from scorer.decoding.types import FormatMismatch
+from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.example_records import example_event
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import (
@@ -95,14 +95,16 @@ BREAKS = [
 
 @pytest.mark.parametrize(("old", "new", "said"), BREAKS)
 def test_what_breaks_is_said_and_nothing_else(old: list[Any], new: list[Any], said: str | None) -> None:
-    assert [f"{one.field}: {one.change}" for one in breaks(signature(*old), signature(*new))] == ([said] if said else [])
+    assert [f"{one.field}: {one.change}" for one in find_incompatible_changes(signature(*old), signature(*new))] == (
+        [said] if said else []
+    )
 
 
 def test_without_names_the_order_counts() -> None:
     old, new = signature("a", "b"), signature("b", "a", B | {"name": "c"})
-    assert breaks(old, new) == []
-    assert [one.field for one in breaks(old, new, positional=True)] == ["b", "a", "*"]
-    found = breaks(signature(INNER), signature(INNER), positional=True)
+    assert find_incompatible_changes(old, new) == []
+    assert [one.field for one in find_incompatible_changes(old, new, positional=True)] == ["b", "a", "*"]
+    found = find_incompatible_changes(signature(INNER), signature(INNER), positional=True)
     assert [one.change for one in found] == ["has the path o.a now: there are no names"]
 
 
@@ -146,9 +148,9 @@ def test_where_nothing_breaks_every_event_of_the_old_is_valid_for_the_new(
     event = {field.name: data.draw(VALUES[field.dtype]) for field in old.fields if field.required or data.draw(st.booleans())}
     value = json.dumps(placed((field.steps, event[field.name]) for field in old.fields if field.name in event)).encode()
     assert JsonDecoder(old, None, 10_000).decode([value]).rows == [0]
-    if not breaks(old, new):
+    if not find_incompatible_changes(old, new):
         assert JsonDecoder(new, None, 10_000).decode([value]).rows == [0]
-    if not breaks(old, new, positional=True):
+    if not find_incompatible_changes(old, new, positional=True):
         value = json.dumps([event.get(field.name) for field in old.fields]).encode()
         assert JsonArrayDecoder(new, 10_000).decode([value]).rows == [0]
 
@@ -213,11 +215,11 @@ def test_the_schemas_of_nested_events() -> None:
     avro = json.loads(GENERATORS["avro"](DEEP, "my-model", None))
     assert avro["fields"][0]["type"]["name"] == "MyModel.after"
     for format_ in ("avro", "protobuf"):
-        with pytest.raises(Unsuited, match="place 2 of an array has no type of its own"):
+        with pytest.raises(FormatMismatch, match="place 2 of an array has no type of its own"):
             GENERATORS[format_](NESTED, "m", None)
-    with pytest.raises(Unsuited, match=r"id 'after': field 'a' is read at after.a, and the id at after"):
+    with pytest.raises(FormatMismatch, match=r"id 'after': field 'a' is read at after.a, and the id at after"):
         GENERATORS["json-schema"](NESTED, "m", "after")
-    with pytest.raises(Unsuited, match=r"id 'a\.\.b': 'a\.\.b' is no path"):
+    with pytest.raises(FormatMismatch, match=r"id 'a\.\.b': 'a\.\.b' is no path"):
         GENERATORS["json-schema"](NESTED, "m", "a..b")
 
 
@@ -244,5 +246,5 @@ def test_every_dtype_has_a_type_in_every_format() -> None:
 
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 def test_a_name_that_the_format_cannot_have_is_refused(format_: str) -> None:
-    with pytest.raises(Unsuited, match="seat no"):
+    with pytest.raises(FormatMismatch, match="seat no"):
         GENERATORS[format_](signature("seat no"), "m", None)

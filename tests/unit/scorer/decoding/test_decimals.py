@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model_registry.package.signature_schema import parse_signature
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decimals
-from scorer.decoding.json.decoder import IdField, JsonDecoder
+from scorer.decoding.json.decoder import JsonDecoder, JsonIdReader
 from tests.unit.scorer.decoding.formats import signature_of
 
 SIGNATURE = signature_of(("x", "float64", ["a"]), ("n", "int64", [{"name": "n", "default": 0}]))
@@ -58,7 +58,7 @@ def test_a_decimal_with_its_scale_is_a_number_in_json() -> None:
     assert decoded.tensors["n"].tolist() == [[-7], [0]]
     assert list(decoded.ids) == ["e", 41]
     assert [poison.reason for poison in decoded.rejected.values()] == [Reason.WRONG_TYPE]
-    assert [IdField("id").of(text) for text in texts] == ["e", 41, "f"]
+    assert [JsonIdReader("id").of(text) for text in texts] == ["e", 41, "f"]
 
 
 VECTORS = [

@@ -14,7 +14,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.decoding.types import Decoded, Unsuited
+from scorer.decoding.types import Decoded, FormatMismatch
 from tests.benchmarks.bench import decode, scanner
 from tests.benchmarks.bench.contents import FORMATS
 from tests.unit.scorer.decoding.formats import ARRAY, MIXED, NUMBERS, WIDTH, assert_same, damaged, signature_of, vectors
@@ -214,7 +214,7 @@ def test_a_bad_row_is_named_and_its_neighbours_go_on(value: bytes | None, reason
 
 
 def test_a_signature_that_is_not_of_floats_is_refused() -> None:
-    with pytest.raises(Unsuited, match="int32"):
+    with pytest.raises(FormatMismatch, match="int32"):
         Float32Decoder(MIXED, 1_000)
 
 

@@ -17,7 +17,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.schema_lookup import FileSource
+from scorer.decoding.schema_formats.schema_lookup import SchemaFileSource
 from scorer.decoding.types import Decoded, Decoder
 from scorer.schema_export import generate
 from tests.unit.scorer.decoding.schema_events import settings_of
@@ -169,7 +169,7 @@ def avro(type_: Any, *events: Any) -> Decoded:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"v": event})
         values.append(stream.getvalue())
-    source = FileSource("avro", "e.avsc", json.dumps(schema).encode(), None)
+    source = SchemaFileSource("avro", "e.avsc", json.dumps(schema).encode(), None)
     settings = settings_of("avro").model_copy(deep=True)
     decoder = SchemaDecoder(
         signature(), settings.model_copy(update={"input": settings.input.model_copy(update={"id": "h:x"})}), source

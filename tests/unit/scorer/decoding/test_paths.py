@@ -19,9 +19,9 @@ from scorer.decoding.float32 import Float32Decoder
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.json.error_hints import NO_NAN
-from scorer.decoding.row_schema import Fields
-from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
-from scorer.decoding.types import Decoded, Decoder, Unsuited
+from scorer.decoding.row_schema import RowSchema
+from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
+from scorer.decoding.types import Decoded, Decoder, FormatMismatch
 from tests.unit.scorer.decoding.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, record
 
@@ -234,9 +234,9 @@ def test_wide_arrays_below_the_top() -> None:
 
 def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
     _, encode = avro(tmp_path, SIGNATURE)
-    reader = SchemaIdField(configured(tmp_path, "avro", json.dumps(AVRO), id="after.n"))
+    reader = SchemaIdReader(configured(tmp_path, "avro", json.dumps(AVRO), id="after.n"))
     assert [reader.of(encode(after)) for after in ({"amount": 1, "n": 5}, "x", None)] == [5, None, None]
-    reader = SchemaIdField(configured(tmp_path, "protobuf", PROTO, id="after.n"))
+    reader = SchemaIdReader(configured(tmp_path, "protobuf", PROTO, id="after.n"))
     assert reader.of(proto_encoder(PROTO)({"after": {"n": 5}})) == 5
 
 
@@ -249,8 +249,8 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
     ],
 )
 def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, said: str) -> None:
-    with pytest.raises(Unsuited) as caught:
-        Fields(SIGNATURE, path, 1_000)
+    with pytest.raises(FormatMismatch) as caught:
+        RowSchema(SIGNATURE, path, 1_000)
     assert said in str(caught.value)
 
 
@@ -262,7 +262,7 @@ def test_formats_without_names_refuse_paths() -> None:
         lambda: Float32Decoder(signature, 1_000),
     ]
     for format_, make in zip(("json-array", "json-envelope", "float32"), made, strict=True):
-        with pytest.raises(Unsuited) as caught:
+        with pytest.raises(FormatMismatch) as caught:
             make()
         assert str(caught.value) == (
             f"input.format {format_} has no names, by which the path after.amount of field 'amount' leads; "

@@ -15,9 +15,9 @@ from model_registry.extras import install_command
 from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.schema_formats import proto_files
-from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
-from scorer.decoding.schema_formats.schema_lookup import RegistrySource
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
+from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
+from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId, SchemaRegistry
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.support.environment import ROOT
@@ -45,8 +45,8 @@ class Shelf:
         """Answer."""
 
 
-def registry(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> RegistrySource:
-    return RegistrySource(format_, Registry(SchemaRegistrySettings(url="http://127.0.0.1:1"), shelf, clock))
+def registry(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> SchemaRegistrySource:
+    return SchemaRegistrySource(format_, SchemaRegistry(SchemaRegistrySettings(url="http://127.0.0.1:1"), shelf, clock))
 
 
 def decoder_of(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> SchemaDecoder:
@@ -183,10 +183,10 @@ def test_a_descriptor_set_is_a_schema_too(tmp_path: Path) -> None:
 def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
     schema = record(("id", "string"), ("a", "string"))
     shelf = Shelf({1: Schema("avro", json.dumps(schema))})
-    ids = SchemaIdField(settings_of("avro"), registry(shelf, "avro"))
+    ids = SchemaIdReader(settings_of("avro"), registry(shelf, "avro"))
     body = avro_encoder(schema)({"id": "one", "a": "bad"})
     assert [ids.of(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == ["one", None, None, None]
-    assert SchemaIdField(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
+    assert SchemaIdReader(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
     with pytest.raises(Poison):
         registry(shelf, "protobuf").key(b"\0\0\0\0\1\xff")
 

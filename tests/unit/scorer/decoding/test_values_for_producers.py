@@ -7,9 +7,9 @@ import pytest
 
 from model_registry.package import binary_fields
 from scorer.decoding import decoder_factory
-from scorer.decoding.record_metadata import ListedParts
-from scorer.schema_export.compatibility import breaks
-from scorer.schema_export.example_records import example_event, record
+from scorer.decoding.record_metadata import ListedMetadata
+from scorer.schema_export.compatibility import find_incompatible_changes
+from scorer.schema_export.example_records import create_example_record, example_event
 from scorer.schema_export.generate import GENERATORS
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
@@ -56,7 +56,7 @@ def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.T
     encode = avro_encoder(json.loads(text)) if format_ == "avro" else proto_encoder(text)
     settings = configured(tmp_path_factory.mktemp("schema"), format_, text, id="header:ce_id")
     value = encode({"image": b"\0\1\2\3", "a": 1.5, "note": "é".encode()})
-    found = decoder_factory.decoder(settings, MIXED).decode([value], ListedParts([None], [7], [[("store", b"2")]]))
+    found = decoder_factory.create_decoder(settings, MIXED).decode([value], ListedMetadata([None], [7], [[("store", b"2")]]))
     assert found.rejected == {}
     assert (found.tensors["image"].tolist(), found.tensors["s"].tolist()) == ([[0, 1, 2, 3]], [["é"]])
     assert found.tensors["x"].tolist()[0][:2] == [1.5, 2.0]
@@ -64,11 +64,16 @@ def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.T
 
 def test_an_example_becomes_the_record_that_is_read() -> None:
     for signature, format_ in ((MIXED, "json"), (WHOLE, "bytes")):
-        written = record(signature, example_event(signature))
-        parts = ListedParts([written.key], [written.time], [written.headers])
-        found = decoder_factory.decoder(settings_of(format_, id="header:ce_id"), signature).decode([written.value], parts)
+        written = create_example_record(signature, example_event(signature))
+        parts = ListedMetadata([written.key], [written.time], [written.headers])
+        found = decoder_factory.create_decoder(settings_of(format_, id="header:ce_id"), signature).decode(
+            [written.value], parts
+        )
         assert (found.rows, found.rejected) == ([0], {})
-    assert (record(WHOLE, {"image": "AAECAw==", "s": None}).value, record(WHOLE, {"s": "é"}).headers) == (
+    assert (
+        create_example_record(WHOLE, {"image": "AAECAw==", "s": None}).value,
+        create_example_record(WHOLE, {"s": "é"}).headers,
+    ) == (
         b"\0\1\2\3",
         [("a.b", "é".encode())],
     )
@@ -78,15 +83,24 @@ def test_another_place_or_kind_breaks_events() -> None:
     old = signature_of(("x", "float32", ["a", {"name": "b", "from": "key"}]))
     same = signature_of(("x", "float32", ["a", {"name": "c", "from": "key"}]))
     inside = signature_of(("x", "float32", ["a", "b"]))
-    assert breaks(old, old) == breaks(old, same) == breaks(old, old, positional=True) == []
-    assert [(one.field, one.change) for one in breaks(old, inside)] == [
+    assert (
+        find_incompatible_changes(old, old)
+        == find_incompatible_changes(old, same)
+        == find_incompatible_changes(old, old, positional=True)
+        == []
+    )
+    assert [(one.field, one.change) for one in find_incompatible_changes(old, inside)] == [
         ("b", "comes from the event (b) now, and came from key before")
     ]
-    assert [one.change for one in breaks(old, inside, positional=True)][1:] == ["an event has 2 fields now, and had 1 before"]
+    assert [one.change for one in find_incompatible_changes(old, inside, positional=True)][1:] == [
+        "an event has 2 fields now, and had 1 before"
+    ]
     array = signature_of(("x", "uint8", [{"name": "v", "array": True, "length": 4}]))
     as_bytes, wider = (signature_of(("x", dtype, [{"name": "v", "bytes": True, "length": 4}])) for dtype in ("uint8", "uint16"))
-    assert [one.change for one in breaks(array, as_bytes)] == ["is bytes of 4 elements now, and was an array of 4 before"]
-    assert [one.change for one in breaks(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
+    assert [one.change for one in find_incompatible_changes(array, as_bytes)] == [
+        "is bytes of 4 elements now, and was an array of 4 before"
+    ]
+    assert [one.change for one in find_incompatible_changes(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
 
 
 def test_base64_is_read_as_it_is_written() -> None:

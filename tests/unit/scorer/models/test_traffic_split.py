@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.decoding.batch import Batch, Place
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.models.traffic_split import BUCKETS, Split
 from scorer.native import xxhash
 from scorer.native.byte_columns import Texts
@@ -26,7 +26,7 @@ def batch(keys: list[bytes | None]) -> Batch:
     return Batch(["flights"] * count, [3] * count, offsets, keys, [b"{}"] * count, [0] * count, [None] * count)
 
 
-def packed(keys: list[bytes | None]) -> PackedBatch:
+def packed(keys: list[bytes | None]) -> ColumnarBatch:
     """The same as columns, with other bytes around the keys."""
     count = len(keys)
     bounds = np.cumsum([2, *(len(key or b"") for key in keys)])
@@ -34,7 +34,7 @@ def packed(keys: list[bytes | None]) -> PackedBatch:
     texts = Texts(text, bounds[:-1], bounds[1:], np.array([key is None for key in keys], np.uint8))
     zeros = np.zeros(count, np.int32)
     columns = Columns([("flights", 3)], zeros, np.arange(count), np.zeros(count, np.int64), zeros, zeros, texts, texts, None)
-    return PackedBatch(columns, "empty")
+    return ColumnarBatch(columns, "empty")
 
 
 EVENTS = st.tuples(
@@ -57,9 +57,9 @@ def test_an_event_without_a_key_goes_by_its_position_in_any_partition(
     named = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
     wanted = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
     assert Split(seed, 5_000).canary(lists).tolist() == wanted
-    assert Split(seed, 5_000).canary(PackedBatch(columns, "empty")).tolist() == wanted
+    assert Split(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == wanted
     everywhere = lists.position_texts(np.arange(len(keys)))
-    assert [*PackedBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
+    assert [*ColumnarBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
 
 
 def canary(split: Split, keys: list[bytes | None]) -> list[bool]:

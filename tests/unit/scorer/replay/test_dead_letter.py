@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from publisher.kafka.source_position import Position
 from publisher.runtime.time_range import TimeWindow
-from scorer.dead_letters.headers import dead_headers, facts, original_headers
-from scorer.decoding.headers import Facts, event_id
-from scorer.decoding.json.decoder import IdField
-from scorer.replay.dead_letter import Selection, Unfit, check_target, read
+from scorer.dead_letters.headers import dead_headers, dead_letter_facts, original_headers
+from scorer.decoding.headers import HeaderValues, event_id
+from scorer.decoding.json.decoder import JsonIdReader
+from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, check_target, read_dead_letter
 
 Headers = list[tuple[str, str | bytes | None]]
 SOURCE = Position("eu", "events", 2, 77)
-NO_ID = IdField(None)
+NO_ID = JsonIdReader(None)
 NOW_MS = 10_000
 
 
@@ -25,8 +25,8 @@ def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Header
     return dead_headers(original, source=source, **{**said, **changes})
 
 
-def letter(headers: Headers, value: bytes | None = b"{}", ids: IdField = NO_ID) -> Any:
-    return read(Message("events.dead", 0, 5, b"key", value, headers), ids, NOW_MS)
+def letter(headers: Headers, value: bytes | None = b"{}", ids: JsonIdReader = NO_ID) -> Any:
+    return read_dead_letter(Message("events.dead", 0, 5, b"key", value, headers), ids, NOW_MS)
 
 
 headers_ = st.lists(
@@ -37,12 +37,12 @@ headers_ = st.lists(
 @given(headers_)
 def test_the_original_headers_come_back_whatever_they_were(original: Headers) -> None:
     assert original_headers(dead(original)) == original
-    assert facts(dead(original))["source"] == str(SOURCE)
-    assert facts(dead(dead(original), source=SOURCE._replace(offset=9)))["source"].endswith("/9")
+    assert dead_letter_facts(dead(original))["source"] == str(SOURCE)
+    assert dead_letter_facts(dead(dead(original), source=SOURCE._replace(offset=9)))["source"].endswith("/9")
 
 
 def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
-    back = letter(dead([("trace", b"t")]), b'{"id": "e1"}', IdField("id"))
+    back = letter(dead([("trace", b"t")]), b'{"id": "e1"}', JsonIdReader("id"))
     assert back.record == ("events", b'{"id": "e1"}', b"key", 2, 0, [("trace", b"t"), ("ce_id", b"e1")])
     assert (back.id, back.source, back.reason, back.at_ms) == ("e1", SOURCE, "wrong-type", 1_000)
 
@@ -65,17 +65,17 @@ def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
     ],
 )
 def test_the_id_follows_the_one_rule(headers: Headers, value: bytes | None, field: str | None, expected: str) -> None:
-    back = letter(dead(headers), value, IdField(field))
+    back = letter(dead(headers), value, JsonIdReader(field))
     assert back.id == expected
     names = [name for name, _ in back.record[5]]
     assert names.count("ce_id") == 1
-    assert event_id(Facts.of(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
+    assert event_id(HeaderValues.of(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
 
 
 def test_what_cannot_go_back_is_unfit() -> None:
     nowhere: Headers = [("dead.source", b"nowhere")]
     for headers in ([], nowhere):
-        with pytest.raises(Unfit, match=r"dead\.source"):
+        with pytest.raises(NotReplayable, match=r"dead\.source"):
             letter(headers)
     back = letter(dead([]), b"x" * 1_000)
     check_target(back, {"events": (3, 2_000)})
@@ -84,17 +84,17 @@ def test_what_cannot_go_back_is_unfit() -> None:
         ({"events": (2, 2_000)}, "2 part"),
         ({"events": (3, 1_000)}, "10"),
     ):
-        with pytest.raises(Unfit, match=why):
+        with pytest.raises(NotReplayable, match=why):
             check_target(back, topics)
 
 
 def test_a_selection_takes_by_reason_and_time() -> None:
     back = letter(dead([]))
-    assert Selection().takes(back)
-    assert Selection(["wrong-type"], TimeWindow(1_000, 1_001)).takes(back)
-    assert not Selection(["oversize"]).takes(back)
-    assert not Selection(window=TimeWindow(1_001)).takes(back)
-    assert not Selection(window=TimeWindow(None, 1_000)).takes(back)
+    assert DeadLetterSelection().takes(back)
+    assert DeadLetterSelection(["wrong-type"], TimeWindow(1_000, 1_001)).takes(back)
+    assert not DeadLetterSelection(["oversize"]).takes(back)
+    assert not DeadLetterSelection(window=TimeWindow(1_001)).takes(back)
+    assert not DeadLetterSelection(window=TimeWindow(None, 1_000)).takes(back)
 
 
 @pytest.mark.parametrize(

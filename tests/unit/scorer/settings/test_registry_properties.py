@@ -10,7 +10,7 @@ from publisher.runtime.configuration import SettingsError
 from publisher.runtime.dependencies import silent_registry
 from scorer.decoding.schema_formats import schema_lookup
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, SchemaId
-from scorer.decoding.schema_formats.schema_registry_client import RegistryClient
+from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 from scorer.settings import load, registry_properties
 from scorer.settings.input import SchemaRegistrySettings
 from scorer.settings.registry_properties import ALLOWED, SECRET
@@ -66,7 +66,7 @@ BEARER = {
 @pytest.mark.parametrize("extra", [{}, {"proxy": URL}, BEARER])
 def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str, Any]) -> None:
     settings = SchemaRegistrySettings(url=URL, extra={"max.retries": 0, "timeout": 1, **extra})
-    client = RegistryClient(settings)
+    client = SchemaRegistryHttpClient(settings)
     with pytest.raises(LookUpFailed) as failure:
         client.schema(SchemaId("id", 1))
     assert seen_in(f"{failure.value!r} {silent_registry(settings.url, failure.value)!r}") == []
@@ -88,6 +88,6 @@ def test_only_harmless_properties_are_printed() -> None:
 def test_properties_that_do_not_fit_together_end_a_start_with_their_names(extra: dict[str, str], named: str) -> None:
     changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
     with pytest.raises(Fatal, match=named) as raised:
-        schema_lookup.source(load(merged(STATED, changes)).settings)
+        schema_lookup.create_schema_source(load(merged(STATED, changes)).settings)
     assert raised.value.exit_code == USAGE
     assert seen_in(str(raised.value)) == []

@@ -5,7 +5,7 @@ import pytest
 
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch, Headers
-from scorer.decoding.columnar_batch import PackedBatch
+from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.fetch import Columns, HeaderColumns
 from scorer.worker.header_facts import HeaderFacts
 from tests.unit.scorer.decoding.formats import texts
@@ -19,14 +19,14 @@ def listed(headers: list[Headers]) -> Batch:
     return Batch(["in"] * count, [0] * count, rows, [None] * count, [b"{}"] * count, [1] * count, headers)
 
 
-def packed(headers: list[Headers]) -> PackedBatch:
+def packed(headers: list[Headers]) -> ColumnarBatch:
     count = len(headers)
     counts = np.array([len(own or ()) for own in headers], np.int64)
     every = [one for own in headers for one in own or ()]
     values = [value.encode() if isinstance(value, str) else value for _, value in every]
     columns = HeaderColumns(counts, texts([name.encode() for name, _ in every]), texts(values))
     offsets, zeros, none = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
-    return PackedBatch(
+    return ColumnarBatch(
         Columns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), none, columns), "empty"
     )
 

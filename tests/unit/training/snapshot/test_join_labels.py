@@ -65,7 +65,7 @@ class Bench:
     def joined(self, settings: Training | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
         stated: dict[str, Any] = {"input": {"id": "id"}, "labels": {"topic": LABELS}} | scorer
         made = minimal(**stated)
-        decoder = decoder_factory.decoder(made, signature)
+        decoder = decoder_factory.create_decoder(made, signature)
         return join(self.folder, self.frozen, made, settings or training(), signature, decoder)
 
 

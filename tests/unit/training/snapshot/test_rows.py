@@ -17,7 +17,7 @@ def test_keys_and_headers_are_kept_where_a_version_reads_them(tmp_path: Path) ->
     assert bench.joined().rows.beside is None
     keyed = Signature((TensorInput("key", "string", (InputField("key", "string", source="key"),)),), SIGNATURE.outputs)
     settings = minimal(input={"id": "id"}, labels={"topic": LABELS})
-    decoder = decoder_factory.decoder(settings, SIGNATURE)
+    decoder = decoder_factory.create_decoder(settings, SIGNATURE)
     rows = join(tmp_path, bench.frozen, settings, training(), SIGNATURE, decoder, [keyed]).rows
     assert rows.beside is not None
     assert (rows.beside.keys, rows.parts(0, 1).keys(), rows.parts(1, 2).times()) == ([b"k0", None], [b"k0"], [NOW - 79 * DAY])

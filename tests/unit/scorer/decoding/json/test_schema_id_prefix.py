@@ -9,8 +9,8 @@ import pytest
 from model_registry.package.json_path import parse
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
-from scorer.decoding.json.decoder import IdField, JsonDecoder
-from scorer.decoding.json.passthrough import JsonCarried
+from scorer.decoding.json.decoder import JsonDecoder, JsonIdReader
+from scorer.decoding.json.passthrough import JsonPassthrough
 from scorer.decoding.types import Decoder
 from tests.unit.scorer.decoding.formats import assert_same, signature_of, texts
 
@@ -59,5 +59,5 @@ def test_a_prefix_without_json_is_malformed(value: bytes) -> None:
 
 def test_ids_and_carried_fields_are_read_behind_a_prefix() -> None:
     [value] = objects(1)
-    assert IdField("id").of(PREFIX + value) == "e0"
-    assert JsonCarried([parse("b")]).values(PREFIX + value) == [0.5]
+    assert JsonIdReader("id").of(PREFIX + value) == "e0"
+    assert JsonPassthrough([parse("b")]).values(PREFIX + value) == [0.5]

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from scorer.dead_letters.reasons import Reason
-from scorer.decoding.row_schema import Fields
+from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats.avro import AvroReader
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
@@ -36,7 +36,7 @@ BODY = b"\0\0\x80\x3f" + b"\0\0\0\0\0\0\0\x40"  # a is 1, b is 2
 
 def reader(document: Any, references: Sequence[Any]) -> AvroReader:
     named = tuple((str(number), json.dumps(one)) for number, one in enumerate(references))
-    return AvroReader(Schema("avro", json.dumps(document), named), Fields(A_AND_B, None, 1_000), None)
+    return AvroReader(Schema("avro", json.dumps(document), named), RowSchema(A_AND_B, None, 1_000), None)
 
 
 @pytest.mark.parametrize("references", list(itertools.permutations([INNER, PART, COLOUR])))
@@ -149,7 +149,7 @@ def test_a_change_of_a_row_with_a_reference_is_read() -> None:
     source = {"type": "record", "name": "Source", "namespace": "io.debezium", "fields": [field("lsn", "long")]}
     signature = signature_of(("x", "float64", [{"name": "a", "path": "after.a"}]))
     schema = Schema("avro", json.dumps(document), (("io.debezium.Source", json.dumps(source)),))
-    row = AvroReader(schema, Fields(signature, None, 1_000), None).row(b"\0\2" + BODY[4:] + b"\4", 0)
+    row = AvroReader(schema, RowSchema(signature, None, 1_000), None).row(b"\0\2" + BODY[4:] + b"\4", 0)
     assert tuple(row) == (2,)
 
 

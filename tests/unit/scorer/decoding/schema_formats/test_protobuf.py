@@ -9,12 +9,12 @@ import pytest
 
 from model_registry.package.json_path import parse
 from scorer.dead_letters.reasons import Reason
-from scorer.decoding.row_schema import Fields
+from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.protobuf import ProtobufReader
-from scorer.decoding.schema_formats.schema_lookup import RegistrySource
-from scorer.decoding.schema_formats.schema_registry import Registry, Schema, SchemaId
+from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
+from scorer.decoding.schema_formats.schema_registry import Schema, SchemaId, SchemaRegistry
 from scorer.decoding.types import Decoded
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import configured, proto_class, settings_of
@@ -112,7 +112,7 @@ def test_the_value_of_a_wrapper_may_be_named_by_its_path(tmp_path: Path) -> None
 
 def test_wrappers_and_decimals_are_carried() -> None:
     message = proto_files.message_named(proto_files.compiled(Schema("protobuf", TEXT)), "Row")
-    reader = ProtobufReader(message, Fields(SIGNATURE, None, 1_000), None)
+    reader = ProtobufReader(message, RowSchema(SIGNATURE, None, 1_000), None)
     paths = [parse(path) for path in ("a", "word", "price", "n")]
     values = reader.at(paths)
     assert values(full(proto_class(TEXT, "Row")).SerializeToString(), 0) == [1.5, "w", 12.5, 7]
@@ -179,8 +179,8 @@ class OneSchema:
 def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error: str) -> None:
     names = {"A": "z", "D": "d", "A.C": "c"}
     signature = signature_of(("x", "float64", [{"name": names.get(message, "z"), "default": -1}]))
-    registry = Registry(settings_of("protobuf").schema_registry, OneSchema())
-    decoder = SchemaDecoder(signature, settings_of("protobuf", id="header:ce_id"), RegistrySource("protobuf", registry))
+    registry = SchemaRegistry(settings_of("protobuf").schema_registry, OneSchema())
+    decoder = SchemaDecoder(signature, settings_of("protobuf", id="header:ce_id"), SchemaRegistrySource("protobuf", registry))
     body = b"" if error else b"\x09" + struct.pack("<d", 3)
     decoded = decoder.decode([b"\0\0\0\0\7" + path + body])
     if error:
@@ -201,8 +201,8 @@ def test_the_path_of_a_message_is_read_or_named(path: bytes, message: str, error
 )
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 def test_events_with_another_serialisers_prefix_name_it(format_: str, value: bytes, named: str) -> None:
-    registry = Registry(settings_of(format_).schema_registry, OneSchema())
-    decoder = SchemaDecoder(SIGNATURE, settings_of(format_), RegistrySource(format_, registry))
+    registry = SchemaRegistry(settings_of(format_).schema_registry, OneSchema())
+    decoder = SchemaDecoder(SIGNATURE, settings_of(format_), SchemaRegistrySource(format_, registry))
     poison = decoder.decode([value]).rejected[0]
     assert poison.reason is Reason.MALFORMED
     assert named in str(poison)

@@ -11,11 +11,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
-from scorer.decoding.record_metadata import ListedParts
-from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdField
+from scorer.decoding.record_metadata import ListedMetadata
+from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
 from scorer.decoding.schema_formats.schema_id_headers import frame, reference
-from scorer.decoding.schema_formats.schema_lookup import RegistrySource
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Registry, Schema, SchemaId
+from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
+from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId, SchemaRegistry
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.unit.scorer.decoding.formats import signature_of
@@ -41,14 +41,14 @@ class Shelf:
         """Answer."""
 
 
-def source(schemas: dict[SchemaId, Schema], format_: str = "avro") -> RegistrySource:
-    return RegistrySource(format_, Registry(SchemaRegistrySettings(url="http://127.0.0.1:1"), Shelf(schemas)))
+def source(schemas: dict[SchemaId, Schema], format_: str = "avro") -> SchemaRegistrySource:
+    return SchemaRegistrySource(format_, SchemaRegistry(SchemaRegistrySettings(url="http://127.0.0.1:1"), Shelf(schemas)))
 
 
 def decoded(schemas: dict[SchemaId, Schema], *events: tuple[bytes, Headers], format_: str = "avro") -> Decoded:
     decoder = SchemaDecoder(FLAT, settings_of(format_), source(schemas, format_))
     values, headers = [value for value, _ in events], [headers for _, headers in events]
-    return decoder.decode(values, ListedParts([None] * len(events), [0] * len(events), headers))
+    return decoder.decode(values, ListedMetadata([None] * len(events), [0] * len(events), headers))
 
 
 def confluent(type_: str, indexes: list[int] | None = None) -> Headers:
@@ -87,7 +87,7 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
     assert found.ids == ["e", "e"]
     assert found.tensors["x"].tolist() == [[1.0, 2.0]] * 2
     assert found.rejected[1].reason == "missing-field"
-    assert SchemaIdField(settings_of("avro"), source(schemas)).of(BODY, headers) == "e"
+    assert SchemaIdReader(settings_of("avro"), source(schemas)).of(BODY, headers) == "e"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, Referenced, resolve
+from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, ReferencedSchema, resolve
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed
 
 
@@ -19,11 +19,11 @@ class Subjects:
         self._references = references
         self.fetched: list[Reference] = []
 
-    def fetch(self, reference: Reference) -> Referenced:
+    def fetch(self, reference: Reference) -> ReferencedSchema:
         self.fetched.append(reference)
         if reference.name not in self._references:
             raise LookUpFailed("no such subject", 404)
-        return Referenced(f"{reference.name}@{reference.place[1]}", self._references[reference.name])
+        return ReferencedSchema(f"{reference.name}@{reference.place[1]}", self._references[reference.name])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_reference_that_cannot_be_fetched_is_named() -> None:
 
 
 def test_a_registry_that_never_ends_is_left() -> None:
-    def fetch(reference: Reference) -> Referenced:
-        return Referenced("", [one(f"{reference.name}x")])
+    def fetch(reference: Reference) -> ReferencedSchema:
+        return ReferencedSchema("", [one(f"{reference.name}x")])
 
     with pytest.raises(LookUpFailed, match=f"more than {MOST_REFERENCES} references"):
         resolve([one("x")], fetch)

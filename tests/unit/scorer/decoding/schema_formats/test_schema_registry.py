@@ -15,9 +15,9 @@ from scorer.decoding.schema_formats.schema_registry import (
     LOOK_UPS,
     UNKNOWN_SECONDS,
     LookUpFailed,
-    Registry,
     Schema,
     SchemaId,
+    SchemaRegistry,
 )
 from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
@@ -62,11 +62,11 @@ class Clock:
         return self.now
 
 
-def registry(stub: Stub, clock: Clock | None = None) -> Registry:
-    return Registry(SchemaRegistrySettings(url="http://me:secret@registry:8081"), stub, clock or Clock())
+def registry(stub: Stub, clock: Clock | None = None) -> SchemaRegistry:
+    return SchemaRegistry(SchemaRegistrySettings(url="http://me:secret@registry:8081"), stub, clock or Clock())
 
 
-def error_of(schemas: Registry, number: int) -> str:
+def error_of(schemas: SchemaRegistry, number: int) -> str:
     with pytest.raises(Poison) as caught:
         schemas.schema(of(number), "avro")
     assert caught.value.reason == "unknown-schema"

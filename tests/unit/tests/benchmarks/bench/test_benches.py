@@ -21,7 +21,7 @@ from tests.benchmarks.bench.workload import POOL, Workload
 def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None:
     workload = Workload(5, "minutes_{}", 3)
     written = contents(workload, format_, tmp_path)
-    decoded = decoder_factory.decoder(written.settings(), workload.signature).decode(list(written.events(POOL + 1)))
+    decoded = decoder_factory.create_decoder(written.settings(), workload.signature).decode(list(written.events(POOL + 1)))
     assert not decoded.rejected
     rows = np.array(workload.rows(), np.float32)
     assert np.array_equal(decoded.tensors["x"], np.concatenate([rows, rows[:1]]))
