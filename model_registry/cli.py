@@ -8,9 +8,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from model_registry.commands import channels, options, signing, versions
+from model_registry.cli_common import connection, print_message
+from model_registry.commands import channels, signing, versions
 from model_registry.commands.init import init
-from model_registry.commands.output import talk
 from model_registry.commands.push import push
 from model_registry.errors import RegistryError
 from model_registry.standard_output import INTERRUPTED, accept_any_text, ended_by_closed_pipe
@@ -24,14 +24,14 @@ class Commands(TyperGroup):
             with ended_by_closed_pipe():
                 return super().invoke(ctx)
         except RegistryError as error:
-            talk(f"error: {error}")
+            print_message(f"error: {error}")
             if error.hint:
-                talk(f"hint: {error.hint}")
+                print_message(f"hint: {error.hint}")
             raise typer.Exit(error.exit_code) from None
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
-app.callback()(options.connection)
+app.callback()(connection)
 VERBS: dict[str, Callable[..., None]] = {
     "init": init,
     "push": push,

@@ -1,5 +1,8 @@
 """The request to move a channel: who asks, when and why, and what must hold for the move to take place."""
 
+import getpass
+import os
+import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -44,3 +47,12 @@ class MoveRequest:
     def recorded_time(self) -> datetime:
         """The time in UTC, cut to milliseconds as in the history."""
         return self.time.astimezone(UTC).replace(microsecond=self.time.microsecond // 1_000 * 1_000)
+
+
+def current_actor() -> str:
+    """Return who moves a channel with this process: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # containers run as users that have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -9,37 +9,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands import options, output
-from model_registry.commands.options import Channel, Json, Keys, MoveKey, PasswordFile, Reason, Repo, open_repository
+from model_registry.cli_common import (
+    Canary,
+    Channel,
+    ExpectDigest,
+    ExpectRevision,
+    Json,
+    Keys,
+    MoveKey,
+    PasswordFile,
+    Reason,
+    Repo,
+    Shadow,
+    To,
+    ToRevision,
+    canary_share,
+    format_move,
+    format_table,
+    move_document,
+    move_request,
+    open_repository,
+    print_message,
+    print_result,
+    print_result_line,
+    trusted_keys,
+)
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError
-from model_registry.oci import tags
+from model_registry.oci import digests, tags
 from model_registry.untrusted_input.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from model_registry.channels.history import ChannelMove
-    from model_registry.channels.move_request import MoveRequest
     from model_registry.channels.retention import Removal
     from model_registry.stores.base import Store
 
-To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
-Canary = Annotated[
-    str | None, typer.Option(metavar="SHARE", help="As a canary: answer this share of the keys (5%), and leave the champion.")
-]
-Shadow = Annotated[
-    str | None,
-    typer.Option(
-        metavar="VERSION", help="Have this version score unseen beside it: `scorer run --shadow` does.", show_default=False
-    ),
-]
-ExpectDigest = Annotated[
-    str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
-]
-ExpectRevision = Annotated[
-    int | None, typer.Option(metavar="N", help="Refuse where the channel is at another revision: somebody moved it.", min=0)
-]
-ToRevision = Annotated[int | None, typer.Option(metavar="N", help="Default: what was served before the current one.", min=1)]
 Since = Annotated[int | None, typer.Option(metavar="N", help="Begin behind this revision; default: with the next move.", min=0)]
 KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
 Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
@@ -70,16 +75,6 @@ def promote(
     _show_move(json, channels.promote(store, channel, to, request, canary=share, shadow=shadow))
 
 
-def canary_share(canary: str | None, shadow: str | None) -> int | None:
-    """The canary's percent; None without one. Raises BadReference, also where a shadow is named as well."""
-    from model_registry.channels import roles
-
-    if canary is not None and shadow is not None:
-        hint = "while a canary answers its keys, `scorer run --shadow` has the champion score them: leave --shadow out"
-        raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
-    return None if canary is None else roles.parse_percent(canary)
-
-
 def rollback(
     ctx: typer.Context,
     repo: Repo,
@@ -99,28 +94,8 @@ def rollback(
     _show_move(json, channels.rollback(store, channel, request, to_revision=to_revision))
 
 
-def move_request(
-    reason: str,
-    key: Path | None,
-    password_file: Path | None,
-    expect_digest: str | None = None,
-    expect_revision: int | None = None,
-) -> "MoveRequest":
-    """Return the request of a person at a terminal, at the current time. Raises BadFile for an unreadable key."""
-    from model_registry.channels.move_request import MoveRequest
-
-    return MoveRequest(
-        actor=options.actor(),
-        reason=reason,
-        time=datetime.now(UTC),
-        expected_digest=expect_digest,
-        expected_revision=expect_revision,
-        key=options.private_key(key, password_file),
-    )
-
-
 def _show_move(json: bool, completed_moves: "ChannelMove") -> None:
-    output.show(json, output.move(completed_moves), output.move_line(completed_moves))
+    print_result(json, move_document(completed_moves), format_move(completed_moves))
 
 
 def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys = None, json: Json = False) -> None:
@@ -143,16 +118,16 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
         to = roles.format_roles(m.roles) or m.to_version
         by = signed(m)
         rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, _shown(m, by), note])
-        values.append(output.move(m) | {"signed_by": by, "made": m.revision in followed})
-    table = output.table(["revision", "at", "from", "to", "actor", "signed", "reason"], rows)
-    output.show(json, {"channel": channel, "moves": values}, table)
+        values.append(move_document(m) | {"signed_by": by, "made": m.revision in followed})
+    table = format_table(["revision", "at", "from", "to", "actor", "signed", "reason"], rows)
+    print_result(json, {"channel": channel, "moves": values}, table)
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
     """Which of these keys signed a move; None where none did."""
     from model_registry.channels import signed_move
 
-    keys = options.trusted_keys(paths)
+    keys = trusted_keys(paths)
 
     def signer(move: "ChannelMove") -> str | None:
         if not keys or move.signature is None:
@@ -191,16 +166,16 @@ def watch(
 
     store, _ = open_repository(ctx, repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
-    output.talk(f"watching {channel!r} of {store.repository} behind revision {after}")
+    print_message(f"watching {channel!r} of {store.repository} behind revision {after}")
 
     def pause(failed: RegistryError | None) -> None:
         if failed is not None:
-            output.talk(f"warning: {failed}; going on")
+            print_message(f"warning: {failed}; going on")
         time.sleep(interval)
 
     for move in islice(channels.watch(store, channel, after, pause), count):
-        line = f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}"
-        output.show_line(json, output.move(move), line.rstrip())
+        line = f"{move.at:%Y-%m-%d %H:%M:%S}Z {format_move(move)} by {move.actor} {move.reason}"
+        print_result_line(json, move_document(move), line.rstrip())
 
 
 def status(ctx: typer.Context, repo: Repo, key: Keys = None, json: Json = False) -> None:
@@ -210,8 +185,8 @@ def status(ctx: typer.Context, repo: Repo, key: Keys = None, json: Json = False)
     channels = _channels(store, _signed(store, key))
     columns = ["channel", "revision", "serves", "moved", "by", "signed", "reason"]
     keys = ["channel", "revision", "serves", "at", "by", "signed", "reason"]
-    text = output.table(columns, [[c[key] for key in keys] for c in channels])
-    output.show(json, {"repository": store.repository, "channels": channels}, text)
+    text = format_table(columns, [[c[key] for key in keys] for c in channels])
+    print_result(json, {"repository": store.repository, "channels": channels}, text)
 
 
 def _channels(store: "Store", signed: "Callable[[ChannelMove], str | None]") -> list[dict[str, Any]]:
@@ -265,7 +240,7 @@ def prune(
         freed = store.delete(manifests, expect=found.tags, grace_seconds=60 * grace_minutes)
     rows = [{"version": tag, "digest": digest, "size": sizes[tag]} for tag, digest in sorted(plan.versions.items())]
     value = {"dry_run": dry_run, "versions": rows, "history": sorted(plan.history), "manifests": len(manifests), "freed": freed}
-    output.show(json, value, _text(plan, sizes, dry_run, freed))
+    print_result(json, value, _text(plan, sizes, dry_run, freed))
 
 
 def _ask(text: str) -> None:
@@ -279,8 +254,8 @@ def _ask(text: str) -> None:
 
 def _text(plan: "Removal", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
     done = "would be deleted" if dry_run else "deleted"
-    rows = [[tag, output.short(digest), sizes[tag]] for tag, digest in sorted(plan.versions.items())]
-    text = output.table(["version", "digest", "bytes"], rows) + "\n" if rows else ""
+    rows = [[tag, digests.short(digest), sizes[tag]] for tag, digest in sorted(plan.versions.items())]
+    text = format_table(["version", "digest", "bytes"], rows) + "\n" if rows else ""
     text += f"{done}: {len(plan.versions)} versions, {len(plan.history)} history entries"
     if dry_run:
         return text

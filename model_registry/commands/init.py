@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from model_registry.commands import output
-from model_registry.commands.options import Json
+from model_registry.cli_common import Json, print_result
 from model_registry.default_limits import DEFAULT_DOMAINS
+from model_registry.untrusted_input.text import printable
 
 Example = Annotated[
     Path | None,
@@ -31,7 +31,7 @@ def init(
     json: Json = False,
 ) -> None:
     """Write a model's package, to be completed: what only a person knows is marked FILL IN. Overwrites nothing."""
-    from model_registry.commands import draft_package
+    from model_registry.onnx_tools import draft_package
 
     folder = into or Path(f"{model.stem}-1.0.0")
     made = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
@@ -39,4 +39,4 @@ def init(
     lines = [("wrote", str(folder / name)) for name in made.files]
     lines += [("note", note) for note in made.notes] + [("open", gap) for gap in made.gaps]
     lines += [("next", command) for command in made.commands]
-    output.show(json, value, "\n".join(f"{key:<5} {output.plain(shown)}" for key, shown in lines))
+    print_result(json, value, "\n".join(f"{key:<5} {printable(shown)}" for key, shown in lines))

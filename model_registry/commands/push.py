@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands import output
-from model_registry.commands.options import Json, Ref, champion_of, open_repository
+from model_registry.cli_common import Json, Ref, champion_of, open_repository, print_message, print_result, progress_bars
 from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.errors import BadReference
 
@@ -20,8 +19,8 @@ MountFrom = Annotated[
     typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
 ]
 if TYPE_CHECKING:
-    from model_registry.commands.prepare import Prepared
     from model_registry.container_image.build import BaseImage
+    from model_registry.onnx_tools.prepare_package import Prepared
 
 
 class Device(StrEnum):
@@ -49,7 +48,7 @@ def push(
     """
     from model_registry import package
 
-    with output.bars() as progress:
+    with progress_bars() as progress:
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
@@ -63,51 +62,51 @@ def push(
     value |= {"golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived, "left_out": ready.left_out}
     if ready.ran and not json and ready.package.golden:
-        output.talk(f"the model answers its golden examples ({len(ready.package.golden)})")
-    output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
+        print_message(f"the model answers its golden examples ({len(ready.package.golden)})")
+    print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Prepared":
     """What is settled before the push, and what was not said on stderr."""
     from model_registry import package
-    from model_registry.commands.prepare import prepare
+    from model_registry.onnx_tools.prepare_package import prepare
     from model_registry.sandbox import run_apart
 
     ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart)
     if ready.derived:
-        output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
+        print_message(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
     if ready.left_out:
-        output.talk(f"left out, for they are no part of a package: {', '.join(ready.left_out)}")
+        print_message(f"left out, for they are no part of a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
-        output.talk("no golden.jsonl: nothing will compare a score of this version before it goes live")
+        print_message("no golden.jsonl: nothing will compare a score of this version before it goes live")
     if ready.package.golden and not ready.ran:
         why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
-        output.talk(f"{why}: the golden examples were not run")
+        print_message(f"{why}: the golden examples were not run")
     return ready
 
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
     """Where the signature or scores have to be written: as far as they are known on stdout, the rest on stderr. Ends with 3."""
-    from model_registry.commands.prepare import Unanswered
     from model_registry.onnx_tools.derive_signature import Underivable
+    from model_registry.onnx_tools.prepare_package import Unanswered
 
     try:
         yield
     except Unanswered as error:
         if not error.lines:
             raise
-        output.talk(f"error: {error}")
-        output.talk("hint: on stdout are its lines with the model's own answers; if they are right, put them in its place")
-        output.talk("      (redirect into another file and move that: a shell empties a file before push reads it)")
-        output.show(False, None, error.lines.rstrip())
+        print_message(f"error: {error}")
+        print_message("hint: on stdout are its lines with the model's own answers; if they are right, put them in its place")
+        print_message("      (redirect into another file and move that: a shell empties a file before push reads it)")
+        print_result(False, None, error.lines.rstrip())
         raise typer.Exit(error.exit_code) from None
     except Underivable as error:
-        output.talk(f"error: {folder} has no signature.json, and the model leaves open what it must say")
+        print_message(f"error: {folder} has no signature.json, and the model leaves open what it must say")
         for doubt in error.todo:
-            output.talk(f"  {doubt}")
-        output.talk(f'hint: complete what is on stdout as {folder / "signature.json"}: every "FILL IN"')
-        output.show(False, None, error.skeleton)
+            print_message(f"  {doubt}")
+        print_message(f'hint: complete what is on stdout as {folder / "signature.json"}: every "FILL IN"')
+        print_result(False, None, error.skeleton)
         raise typer.Exit(error.exit_code) from None
 
 

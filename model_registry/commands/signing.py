@@ -2,14 +2,25 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model_registry.commands import options, output
-from model_registry.commands.options import Json, Keys, PasswordFile, Ref, open_repository
+from model_registry.cli_common import (
+    Json,
+    Keys,
+    PasswordFile,
+    Ref,
+    champion_of,
+    names_of,
+    open_repository,
+    print_message,
+    print_result,
+    trusted_keys,
+)
 from model_registry.errors import BadReference
 from model_registry.oci import tags
+from model_registry.untrusted_input.text import printable
 
 if TYPE_CHECKING:
     from model_registry.signing.keys import PrivateKey
@@ -37,9 +48,9 @@ def keygen(
     password = keys.read_password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
-        output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
+        print_message(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
     value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
-    output.show(json, value, f"{private}\n{public}")
+    print_result(json, value, f"{private}\n{public}")
 
 
 def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
@@ -48,12 +59,12 @@ def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = N
 
     private = _private(key, password_file)
     store, target = open_repository(ctx, ref)
-    digest = options.champion_of(store, target)
-    names = options.names_of(store, target, digest)
+    digest = champion_of(store, target)
+    names = names_of(store, target, digest)
     signature = signatures.sign(store, digest, private, datetime.now(UTC), names)
     value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
     said = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
-    output.show(json, value, output.plain(f"{digest} {said}"))
+    print_result(json, value, printable(f"{digest} {said}"))
 
 
 def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
@@ -64,10 +75,10 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
-    trusted, held = options.trusted_keys(key), read(policy) if policy else None
+    trusted, held = trusted_keys(key), read(policy) if policy else None
     store, target = open_repository(ctx, ref)
-    digest, now = options.champion_of(store, target), datetime.now(UTC)
-    name = options.names_of(store, target, digest)[0]
+    digest, now = champion_of(store, target), datetime.now(UTC)
+    name = names_of(store, target, digest)[0]
     told: dict[str, str | None] = {}
     if held:
         gate = PolicyAdmission(held, None)
@@ -80,7 +91,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
     text += f"; it passed a comparison, says {told['comparison']}" if told.get("comparison") else ""
     text += f"; {target.tag} was moved to it by {told['move']}" if told.get("move") else ""
-    output.show(json, {"digest": digest, "keys": signers, **told}, output.plain(text))
+    print_result(json, {"digest": digest, "keys": signers, **told}, printable(text))
 
 
 def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
@@ -109,20 +120,9 @@ def attest(
 
     private, said, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
     store, target = open_repository(ctx, ref)
-    digest = options.champion_of(store, target)
+    digest = champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
-    output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
-
-
-def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
-    """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
-    from model_registry.signing import attestation
-
-    found = attestation.list_attestations(store, digest, options.trusted_keys(key), datetime.now(UTC))
-    return [
-        {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
-        for one in found
-    ]
+    print_result(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
 
 
 def _private(path: Path, password_file: Path | None) -> "PrivateKey":

@@ -1,14 +1,26 @@
 """The verbs that read versions: `pull`, `list`, `inspect`."""
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands import options, output
-from model_registry.commands.options import Json, Keys, Ref, Repo, open_repository
-from model_registry.oci import tags
+from model_registry.cli_common import (
+    Json,
+    Keys,
+    Ref,
+    Repo,
+    champion_of,
+    format_table,
+    open_repository,
+    print_result,
+    progress_bars,
+    trusted_keys,
+)
+from model_registry.oci import digests, tags
+from model_registry.untrusted_input.text import printable
 
 if TYPE_CHECKING:
     from model_registry.package.signature import Signature
@@ -28,12 +40,12 @@ def pull(
     """Write a version's files into a folder, every byte checked. A channel stands for the version that it names."""
     from model_registry import package
 
-    with output.bars() as progress:
+    with progress_bars() as progress:
         store, target = open_repository(ctx, ref, progress=progress)
-        digest = options.champion_of(store, target)
+        digest = champion_of(store, target)
         pulled = package.pull(store, digest, folder)
     value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
-    output.show(json, value, f"{pulled.name}:{pulled.version}@{digest} is in {folder}")
+    print_result(json, value, f"{pulled.name}:{pulled.version}@{digest} is in {folder}")
 
 
 def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
@@ -54,9 +66,9 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
         digest = store.resolve(tag).digest
         size = sum(blob.size for blob in resolve_index.describe_version(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
-    shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
-    table = output.table(["version", "digest", "bytes", "channels"], shown)
-    output.show(json, {"repository": store.repository, "versions": rows}, table)
+    shown = [[row["version"], digests.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
+    table = format_table(["version", "digest", "bytes", "channels"], shown)
+    print_result(json, {"repository": store.repository, "versions": rows}, table)
 
 
 def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
@@ -65,24 +77,23 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
     from model_registry import package
     from model_registry.channels import channel
-    from model_registry.commands import signing
     from model_registry.stores import resolve_index
 
     store, target = open_repository(ctx, ref)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
         other, old = open_repository(ctx, beside)
-        _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
+        _show_difference(json, (other, champion_of(other, old)), (store, champion_of(store, target)))
         return
     found = channel.resolve(store, target.tag) if target.tag else None
-    digest = found.digest if found else options.champion_of(store, target)
+    digest = found.digest if found else champion_of(store, target)
     version = resolve_index.describe_version(store, digest, version=target.tag or "")
     signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
     value["signature"] = msgspec.json.decode(signature.to_json()) if signature else None
-    value["attestations"] = signing.attested(store, digest, key)
+    value["attestations"] = _attestations(store, digest, key)
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
@@ -90,7 +101,18 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
     for one in value["attestations"]:
         vouched = f"signed by {one['key']}" if one["verified"] else f"not verified: {one['fault']}"
         lines.append(("attested", f"{one['type']} ({vouched})"))
-    output.show(json, value, "\n".join(f"{key:<9} {output.plain(shown)}" for key, shown in lines))
+    print_result(json, value, "\n".join(f"{key:<9} {printable(shown)}" for key, shown in lines))
+
+
+def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
+    """Return the attestations of a version as `inspect` prints them, verified if one of these keys signed them."""
+    from model_registry.signing import attestation
+
+    found = attestation.list_attestations(store, digest, trusted_keys(key), datetime.now(UTC))
+    return [
+        {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
+        for one in found
+    ]
 
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
@@ -130,4 +152,4 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
         lines.append(f"whether events stay valid is unknown: {found.unknown}")
     elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
-    output.show(json, value, "\n".join(output.plain(line) for line in lines))
+    print_result(json, value, "\n".join(printable(line) for line in lines))

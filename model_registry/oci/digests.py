@@ -27,6 +27,11 @@ def hex_digits(digest: str) -> str:
     return digest.removeprefix("sha256:")
 
 
+def short(digest: str) -> str:
+    """Return the start of a digest, which fits a column and identifies it to a person."""
+    return digest[: len("sha256:") + 12]
+
+
 def from_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 

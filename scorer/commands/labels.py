@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 from publisher.errors import FINDING, Fatal
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
 from scorer.evaluation import calibration_plot, join_labels, quality_report

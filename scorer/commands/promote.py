@@ -17,19 +17,25 @@ import typer
 from model_registry.channels import channel
 from model_registry.channels.history import ChannelMove
 from model_registry.channels.move_request import MoveRequest
-from model_registry.commands import output
-from model_registry.commands.channels import (
+from model_registry.cli_common import (
     Canary,
     ExpectDigest,
     ExpectRevision,
+    MoveKey,
+    PasswordFile,
+    Reason,
     Shadow,
     To,
     ToRevision,
     canary_share,
+    format_move,
+    move_document,
     move_request,
+    print_message,
+    print_result,
 )
-from model_registry.commands.options import MoveKey, PasswordFile, Reason
 from model_registry.stores.base import Store
+from model_registry.untrusted_input.text import printable
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set
@@ -103,17 +109,17 @@ def _move(
     with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: without a broker nothing is moved
         move = make_move(store, settings.model.tag, replace(request, time=datetime.now(UTC)))
         if not json:
-            typer.echo(output.move_line(move))
+            typer.echo(format_move(move))
         began = time.monotonic()
         try:
             notify(settings, move, store.repository)
         except Fatal as error:  # the channel has moved: without the notice the scorers see it at their next poll
-            output.talk(f"warning: {error}; the scorers see the move at their next poll")
+            print_message(f"warning: {error}; the scorers see the move at their next poll")
         verdict = None if wait_seconds is None else topic.follow(move, wait_seconds, _print_outcomes())
-    value = output.move(move)
+    value = move_document(move)
     if verdict is None:
         if json:
-            output.show(json, value, "")
+            print_result(json, value, "")
         return
     seconds = round(time.monotonic() - began, 3)
     summary = verdict.outcome if verdict.outcome != WAITING else "timed out"
@@ -123,7 +129,7 @@ def _move(
         "scorers": [asdict(scorer) for scorer in verdict.scorers],
         "missing_partitions": [{"topic": topic, "partition": number} for topic, number in verdict.missing],
     }
-    output.show(json, value | {"rollout": rollout}, _summary(verdict, seconds))
+    print_result(json, value | {"rollout": rollout}, _summary(verdict, seconds))
     if verdict.outcome != FLIPPED:
         raise typer.Exit(REFUSED if _refusals(verdict) else FINDING)
 
@@ -137,7 +143,7 @@ def _print_outcomes() -> Callable[[MoveProgress], None]:
             if (scorer.scorer, scorer.outcome) not in printed and scorer.outcome != WAITING:
                 printed.add((scorer.scorer, scorer.outcome))
                 reason = f": {scorer.reason}" if scorer.reason else f", {scorer.partitions} partitions"
-                output.talk(f"{scorer.scorer} has {scorer.outcome}{reason}")
+                print_message(f"{scorer.scorer} has {scorer.outcome}{reason}")
 
     return changed
 
@@ -152,9 +158,9 @@ def _summary(verdict: MoveProgress, seconds: float) -> str:
         partitions = sum(scorer.partitions for scorer in verdict.scorers)
         return f"flipped: {scorers} scorers, {partitions} partitions, after {seconds:.2f} s"
     if refusals := _refusals(verdict):
-        return output.plain(f"refused after {seconds:.2f} s by {'; '.join(refusals)}")
+        return printable(f"refused after {seconds:.2f} s by {'; '.join(refusals)}")
     if not scorers:
         return f"timed out after {seconds:.0f} s: no live scorer follows this channel"
     late = [scorer.scorer for scorer in verdict.scorers if scorer.outcome == WAITING]
     orphans = in_ranges(verdict.missing)
-    return output.plain(f"timed out after {seconds:.0f} s, waiting for {', '.join([*late, *filter(None, [orphans])])}")
+    return printable(f"timed out after {seconds:.0f} s, waiting for {', '.join([*late, *filter(None, [orphans])])}")

@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from model_registry.commands import options
+from model_registry.channels.move_request import current_actor
 from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
@@ -43,7 +43,7 @@ def start(
 ) -> None:
     """Start a rollout, which a controller (`scorer rollout run`) carries out. Exit code 3 if another rollout is running."""
     settings, wanted = load(path, flags or []).settings, plans.read(plan)
-    name, rivals = preconditions.start(settings, wanted, options.actor(), reason)
+    name, rivals = preconditions.start(settings, wanted, current_actor(), reason)
     text = f"{name}: candidate {rivals.candidate.version}, champion {rivals.champion.version}, {len(wanted.steps)} steps"
     print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
 
@@ -100,7 +100,7 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
         rollout = _select(ledger, None)
     if rollout.outcome is not None:
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
-    log_topic.ask(settings, rollout, verb, options.actor(), reason)
+    log_topic.ask(settings, rollout, verb, current_actor(), reason)
     step = rollout.at()
     talk.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
     if warning := silence_warning(rollout, time.time()):

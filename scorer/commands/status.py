@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from model_registry.channels.roles import CHAMPION
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 
 TONES = 6
 DASH = "\N{EN DASH}"

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model_registry.commands.options import actor
+from model_registry.channels.move_request import current_actor
 from model_registry.extras import install_command
 from model_registry.signing import policy
 from publisher.errors import USAGE, Fatal
@@ -64,7 +64,9 @@ def serve(
     training = TrainingFeed(store, state, keys)
     actions = ActionRunner(settings, lines, store, state, registry.poll_now) if allow_actions else None
     hosts = [*LOOPBACK, *allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
-    console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
+    console = Console(
+        settings, state, lines, actions, hosts, f"{current_actor()} (console)", user_header, lambda: server.should_exit
+    )
     server = uvicorn.Server(
         uvicorn.Config(
             console.app(),

@@ -7,7 +7,7 @@ from typing import Any
 
 from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CANARY
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 from scorer.console.pagination import Page, page
 from scorer.console.records import DeadLetter
 from scorer.console.rollout_view import tones

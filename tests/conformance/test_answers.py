@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from model_registry import package
-from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
+from model_registry.onnx_tools.prepare_package import prepare
 from model_registry.package import model_outputs
 from model_registry.package.golden import agrees
 from model_registry.package.signature import Signature

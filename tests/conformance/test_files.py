@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 from model_registry import package
-from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
+from model_registry.onnx_tools.prepare_package import prepare
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from model_registry import package
-from model_registry.commands.prepare import prepare
+from model_registry.onnx_tools.prepare_package import prepare
 from model_registry.package.signature_schema import parse_signature
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model_registry.commands.prepare import answered, prepare
+from model_registry.onnx_tools.prepare_package import answered, prepare
 from model_registry.onnx_tools.run_golden import Loaded
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from model_registry.commands.options import actor
+from model_registry.channels.move_request import current_actor
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from publisher.errors import REFUSED, Fatal
 from training.pipeline.run import Run
@@ -63,14 +63,14 @@ def promote(run: Run) -> Promotion:
     judged = Judged(standing.digest, standing.revision) if standing else Judged()
     version, digest, name = run.rows.version, run.pushed.digest, run.rows.run
     if plan := run.training.publish.rollout:
-        begun = start_rollout.begin_once(run.settings, plan, version, digest, judged, name, actor())
+        begun = start_rollout.begin_once(run.settings, plan, version, digest, judged, name, current_actor())
         if isinstance(begun, Overtaken):
             if begun.by is None:
                 hint = "promote a first version without publish.rollout"
                 raise Fatal(f"the channel {run.channel!r} serves nothing that a rollout could begin beside", hint, REFUSED)
             raise Moved
         return Promotion("rollout", run.channel, None, begun)
-    promoted = promote_once(run.store, run.channel, version, digest, judged, name, actor(), _now(), run.key)
+    promoted = promote_once(run.store, run.channel, version, digest, judged, name, current_actor(), _now(), run.key)
     if isinstance(promoted, Overtaken):
         raise Moved
     return Promotion("promoted", run.channel, promoted.move.revision, None)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from model_registry import package
-from model_registry.commands.prepare import prepare
 from model_registry.errors import Corrupt
 from model_registry.oci.manifest import Descriptor
+from model_registry.onnx_tools.prepare_package import prepare
 from model_registry.stores import resolve_index
 from model_registry.stores.base import Store
 

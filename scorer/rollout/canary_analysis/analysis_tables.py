@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 from scorer.evaluation.quality_report import format_figure
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 

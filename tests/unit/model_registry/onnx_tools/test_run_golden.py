@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from model_registry.commands.prepare import Unanswered, prepare
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden
+from model_registry.onnx_tools.prepare_package import Unanswered, prepare
 from model_registry.package.placeholders import BLANK
 from tests.support import batch_models, models
 from tests.support.batch_models import ALONE, FOUR, GOLDEN

@@ -9,10 +9,10 @@ from typing import BinaryIO
 import pytest
 
 from model_registry import package
-from model_registry.commands import prepare
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
+from model_registry.onnx_tools import prepare_package as prepare
 from model_registry.package.golden import Golden
 from model_registry.package.signature import SignatureError
 from model_registry.stores.oci_layout import LayoutStore

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from model_registry import package
-from model_registry.commands.prepare import prepare
 from model_registry.errors import Refused
 from model_registry.extras import install_command
 from model_registry.onnx_tools import runtime_requirements
+from model_registry.onnx_tools.prepare_package import prepare
 from scorer.backends import select
 from scorer.backends.base import ModelRefused
 from scorer.decoding import decoder_factory

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from model_registry.commands.output import short
+from model_registry.oci.digests import short
 from scorer.console import rollout_view, views
 from scorer.console.command_lines import CommandLines
 from scorer.console.pagination import ROWS, page

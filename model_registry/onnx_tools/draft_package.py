@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from model_registry import package
-from model_registry.commands.prepare import answered_by
 from model_registry.errors import Refused
 from model_registry.onnx_tools import (
     draft,
@@ -26,6 +25,7 @@ from model_registry.onnx_tools import (
 )
 from model_registry.onnx_tools.draft_events import Event
 from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.prepare_package import answered_by
 from model_registry.package import golden, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature

@@ -1,0 +1,303 @@
+"""What commands share: options, how a repository is opened, and how results are printed.
+
+Results go to stdout, messages and progress to stderr. Imports that take time happen when a function is called, so that `--help`
+is quick.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from model_registry.errors import BadReference
+from model_registry.oci import digests, reference, tags
+from model_registry.oci.reference import ModelReference
+from model_registry.untrusted_input.text import printable, printable_json
+
+if TYPE_CHECKING:
+    from model_registry.channels.history import ChannelMove
+    from model_registry.channels.move_request import MoveRequest
+    from model_registry.oci.manifest import Descriptor
+    from model_registry.signing.keys import PrivateKey
+    from model_registry.signing.signatures import TrustedKey
+    from model_registry.stores.base import Progress, Store
+
+TIMEOUT_SECONDS = 30.0
+UNNAMED = "?"  # no tag, and so no version, has this name
+MIN_BAR_BYTES = 1 << 20  # smaller content is transferred before a person could read its progress bar
+
+Ref = Annotated[
+    str, typer.Argument(metavar="REF", help="HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False)
+]
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLDER, one for each model.", show_default=False)]
+Channel = Annotated[str, typer.Option(help="The channel, for instance prod, or prod.eu-west for one region.")]
+Reason = Annotated[str, typer.Option(help="The reason, recorded in the channel's history.")]
+To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version to serve.", show_default=False)]
+Canary = Annotated[
+    str | None,
+    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys (5%); the champion stays."),
+]
+Shadow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="Add this version as a shadow, which `scorer run --shadow` scores.", show_default=False
+    ),
+]
+ExpectDigest = Annotated[str | None, typer.Option(metavar="DIGEST", help="Fail unless the version has this digest.")]
+ExpectRevision = Annotated[int | None, typer.Option(metavar="N", help="Fail unless the channel is at this revision.", min=0)]
+ToRevision = Annotated[
+    int | None, typer.Option(metavar="N", help="The revision to return to. Default: what was served before.", min=1)
+]
+MoveKey = Annotated[
+    Path | None, typer.Option("--key", metavar="FILE", help="Sign the move with this private key.", show_default=False)
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The file with the key's password. Default: MODEL_REGISTRY_KEY_PASSWORD.", show_default=False
+    ),
+]
+Keys = Annotated[
+    list[Path] | None, typer.Option("--key", metavar="FILE", help="A trusted public key; repeatable.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+PlainHosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST:PORT", help="Use HTTP without TLS for this host; repeatable.", show_default=False),
+]
+CaFile = Annotated[
+    Path | None, typer.Option(help="Certificates (PEM) to trust in addition to the system's.", show_default=False)
+]
+
+
+def _show_version(requested: bool) -> None:
+    from importlib.metadata import version
+
+    if requested:
+        print(version("scorestream"))
+        raise typer.Exit
+
+
+ShowVersion = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+]
+
+
+def connection(
+    ctx: typer.Context,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="Use HTTP without TLS; loopback hosts only.")] = False,
+    plain_http_host: PlainHosts = None,
+    ca_file: CaFile = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for data from the registry.", min=0.1)] = TIMEOUT_SECONDS,
+    _: ShowVersion = False,
+) -> None:
+    """Store model versions in OCI registries, and move the channels that serve them."""
+    from model_registry.stores.base import StoreOptions
+
+    ctx.obj = StoreOptions(plain_http_host or plain_http, ca_file, timeout)
+
+
+def open_repository(
+    ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
+) -> "tuple[Store, ModelReference]":
+    """Open the store of a reference, without a request to it.
+
+    Args:
+        ctx: The context with the options of `connection`.
+        text: The reference.
+        tag: The reference must have a tag.
+        progress: Called while content is transferred.
+        mount_from: Other repositories of the same registry whose content is not uploaded again.
+
+    Raises:
+        BadReference: A reference is malformed, lacks the tag, or names another registry in `mount_from`.
+        Misconfigured: Credentials or certificates do not read.
+    """
+    from model_registry.stores.open import open_store
+
+    parsed = reference.parse(text)
+    if tag and not parsed.tag:
+        raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
+    mounts = tuple(_repository_path(other, parsed) for other in mount_from)
+    return open_store(parsed, options=replace(ctx.obj, progress=progress, mount_from=mounts)), parsed
+
+
+def _repository_path(text: str, target: ModelReference) -> str:
+    host, _, path = reference.parse(text).bare().repository.partition("/")
+    if target.kind != "remote" or host != target.repository.partition("/")[0]:
+        raise BadReference(f"{text} is not in the registry of {target.bare()}", "content is mounted within one registry only")
+    return path
+
+
+def champion_of(store: "Store", target: ModelReference) -> str:
+    """Return the digest of the version that a reference names; of a channel with several roles, its champion's.
+
+    Raises:
+        BadReference: It has neither a tag nor a digest.
+        NotFound: The store has no such version.
+    """
+    from model_registry.channels import roles
+
+    if not target.tag and not target.digest:
+        raise BadReference(f"{target}: which version?", f"write {target}:TAG; model-registry list {target} shows them")
+    digest = store.resolve(target.tag).digest if target.tag else str(target.digest)
+    parts = roles.parse(store.manifest(digest))
+    return parts[0].digest if parts else digest
+
+
+def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
+    """Return the names of the version that a reference names, as MODEL:VERSION: as it is served, then as its manifest states.
+
+    Raises:
+        BadReference: The reference is a digest, and its manifest does not state the version.
+    """
+    from model_registry.channels import channel
+    from model_registry.stores import resolve_index
+
+    served = target.tag or ""
+    if served and served not in tags.versions(store.tags()):
+        served = channel.resolve(store, served).version
+    stated = resolve_index.describe_version(store, digest, version=served or UNNAMED).version
+    if stated == UNNAMED:
+        raise BadReference(f"{target}: its manifest does not state its version", "name it by its version tag")
+    return [f"{target.name}:{version}" for version in dict.fromkeys((served or stated, stated))]
+
+
+def canary_share(canary: str | None, shadow: str | None) -> int | None:
+    """Return the canary's share in percent, or None without a canary.
+
+    Raises:
+        BadReference: The share does not read, or a shadow is named as well.
+    """
+    from model_registry.channels import roles
+
+    if canary is not None and shadow is not None:
+        hint = "while a canary is served its keys, `scorer run --shadow` scores them with the champion: leave --shadow out"
+        raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
+    return None if canary is None else roles.parse_percent(canary)
+
+
+def move_request(
+    reason: str,
+    key: Path | None,
+    password_file: Path | None,
+    expect_digest: str | None = None,
+    expect_revision: int | None = None,
+) -> "MoveRequest":
+    """Return the request of a person at a terminal, at the current time. Raises BadFile for an unreadable key."""
+    from model_registry.channels.move_request import MoveRequest, current_actor
+
+    return MoveRequest(
+        actor=current_actor(),
+        reason=reason,
+        time=datetime.now(UTC),
+        expected_digest=expect_digest,
+        expected_revision=expect_revision,
+        key=private_key(key, password_file),
+    )
+
+
+def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | None":
+    """Read the key that signs a move, or return None without a key.
+
+    Raises:
+        BadFile: The key or its password does not read.
+        BadReference: There is a password without a key.
+    """
+    from model_registry.signing import keys
+
+    if path is None:
+        if password_file is not None:
+            raise BadReference("--password-file is for a key", "name the key: --key FILE")
+        return None
+    return keys.read_private(path, keys.read_password(password_file))
+
+
+def trusted_keys(paths: list[Path] | None) -> "list[TrustedKey]":
+    """Read public keys, each named by its file. Raises BadFile."""
+    from model_registry.signing import keys
+    from model_registry.signing.signatures import TrustedKey
+
+    return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
+
+
+def print_result(as_json: bool, value: object, text: str) -> None:
+    """Print a result on stdout: the value as JSON, or the text."""
+    if as_json:
+        import msgspec
+
+        typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+    else:
+        typer.echo(printable(text, lines=True))
+
+
+def print_result_line(as_json: bool, value: object, text: str) -> None:
+    """Print one result of a stream on one line of stdout: the value as JSON, or the text."""
+    import msgspec
+
+    typer.echo(printable_json(msgspec.json.encode(value)) if as_json else printable(text))
+
+
+def print_message(line: str) -> None:
+    """Print a line for the person at the terminal, on stderr."""
+    typer.echo(printable(line), err=True)
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as a table in plain text, as wide as the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*[Text(printable(cell), overflow="fold") for cell in row])
+    console = Console()
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n")
+
+
+def move_document(move: "ChannelMove") -> dict[str, Any]:
+    """Return a move as the commands print it with --json."""
+    keys = {"from_digest": "from", "to_digest": "to"}
+    return {keys.get(key, key): value for key, value in asdict(move).items()}
+
+
+def format_move(move: "ChannelMove") -> str:
+    """Return a move as one line of text."""
+    from model_registry.channels import roles
+
+    parts = f": {roles.format_roles(move.roles)}" if move.roles else ""
+    back = f", back to revision {move.restores}" if move.restores else ""
+    return printable(
+        f"{move.channel}: {move.from_version or 'nothing'} -> {move.to_version} (revision {move.revision}{back}){parts}"
+    )
+
+
+@contextmanager
+def progress_bars() -> "Iterator[Progress | None]":
+    """Show a progress bar for each large blob on stderr; yield None if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def update(content: "Descriptor", done: int) -> None:
+            if content.size < MIN_BAR_BYTES:
+                return
+            if content.digest not in tasks:
+                tasks[content.digest] = progress.add_task(digests.short(content.digest), total=content.size)
+            progress.update(tasks[content.digest], completed=done)
+
+        yield update
