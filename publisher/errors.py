@@ -32,7 +32,7 @@ class RecordFailed(Aborted):
     code: int | None = None
 
 
-class RecordRefused(RecordFailed):
+class RecordRejected(RecordFailed):
     """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
 
     `records` are the very objects in question that were to be published; empty where nobody has told. `certain`: the broker
@@ -74,7 +74,7 @@ class NotAllowed(Fatal):
 
 
 @contextmanager
-def answered(hint: str, said: str = "") -> Iterator[None]:
+def retriable_as_fatal(hint: str, said: str = "") -> Iterator[None]:
     """For who asks once: Retriable is raised as Fatal (4), with this hint, and with `said` before its message."""
     try:
         yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from model_registry import suggestions
-from publisher.errors import USAGE, Fatal, Retriable, answered
+from publisher.errors import USAGE, Fatal, Retriable, retriable_as_fatal
 from publisher.kafka import acls
 from publisher.kafka import topics as kafka_topics
 from publisher.kafka.acls import DESCRIBE, READ, WRITE, Operations
@@ -43,7 +43,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     does not allow that, 4 where it does not answer. A topic that nothing is to be done with is left out where it may not be
     seen."""
     asked = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
-    with answered("see its log; try again"):
+    with retriable_as_fatal("see its log; try again"):
         found = asked.allowed(needed)
         limits = {name: config.get("max.message.bytes") for name, config in asked.configs(found).items()}
     return {
@@ -154,6 +154,6 @@ def missing(settings: Settings, found: Mapping[str, DescribedTopic], partitions:
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:
     """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
     asked = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
-    with answered("see the broker's log; then try again", "the topics are not made yet: "):
+    with retriable_as_fatal("see the broker's log; then try again", "the topics are not made yet: "):
         asked.create_all(topics)
         asked.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)

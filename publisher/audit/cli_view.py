@@ -12,14 +12,14 @@ from rich.text import Text
 
 from publisher.audit.report import Progress, Report
 from publisher.errors import FINDING
-from publisher.runtime.command_line import print_data, talk
+from publisher.runtime.command_line import err_console, print_data
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Bars on stderr, where that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
         def show(what: str, done: int, total: int) -> None:
@@ -35,7 +35,7 @@ def show(report: Report, as_json: bool) -> None:
     print_data(as_json, report.to_dict(), lambda: table(report))
     found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:
-        talk.print(Text.assemble(("not clean", "red"), f": {', '.join(found)}") if found else Text("clean", "green"))
+        err_console.print(Text.assemble(("not clean", "red"), f": {', '.join(found)}") if found else Text("clean", "green"))
     if found:
         raise typer.Exit(FINDING)
 

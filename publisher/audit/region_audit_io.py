@@ -18,7 +18,7 @@ from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
 from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, Plan
 from publisher.audit.skip_unreadable_batches import read, read_past, within
-from publisher.errors import answered
+from publisher.errors import retriable_as_fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import source_position
 from publisher.kafka.clients import KafkaSettings
@@ -101,7 +101,7 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
-    with answered("check kafka.bootstrap_servers"):
+    with retriable_as_fatal("check kafka.bootstrap_servers"):
         return {(p.topic, p.partition): p.next for p in groups.positions(side.plan.group)}
 
 

@@ -31,7 +31,7 @@ from publisher.relay.clusters import log_of
 from publisher.relay.rejection_records import LAST, SOURCE
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.transform import Rules
-from publisher.runtime.command_line import From, Json, Set, To, time_window
+from publisher.runtime.command_line import From, Json, Set, To, time_range
 
 Topics = list[str] | None
 
@@ -73,7 +73,7 @@ def audit(
         if path is not None:
             report: Report = count_copies(load(path, flags or []).settings, progress, timeout)
         else:
-            plan = Plan(inputs or (), outputs or (), dead or (), swaps or (), group, *time_window(start, end))
+            plan = Plan(inputs or (), outputs or (), dead or (), swaps or (), group, *time_range(start, end))
             report = scorer_audit.audit(_kafka(bootstrap_servers, kafka_config, properties or []), plan, progress, timeout)
     cli_view.show(report, as_json)
 

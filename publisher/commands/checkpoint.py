@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from publisher.commands.status import status
-from publisher.errors import USAGE, Fatal, answered
+from publisher.errors import USAGE, Fatal, retriable_as_fatal
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, Place
 from publisher.relay.clusters import log_of, now_ms, topics_of
@@ -70,7 +70,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     """Go on from `to` (earliest, latest, or an offset that the log holds) in one partition or all of a topic, with the topics
     and clusters as they are now. Raises Fatal: 2 for what is not there, 4 where a cluster does not answer.
     """
-    with answered("check bootstrap_servers"):
+    with retriable_as_fatal("check bootstrap_servers"):
         source, destination = topics_of(settings)
         clusters = source.id(), destination.id()
         found = source.topics([topic])
@@ -123,7 +123,7 @@ def _write(settings: RelaySettings, what: str, values: Values) -> tuple[Position
     """
     checkpoints, told = log_of(settings, repairing=True), registration(settings, uuid.uuid4().hex, what)
     with closing(control_of(settings)) as control:
-        with answered("check destination.bootstrap_servers"):
+        with retriable_as_fatal("check destination.bootstrap_servers"):
             fence(settings, control, checkpoints, told)
             checkpoints.refresh()
             own = checkpoints.of_relay(settings.name)

@@ -11,7 +11,7 @@ from publisher.failover import plan as plans
 from publisher.failover.plan import Plan
 from publisher.relay.clusters import now_ms
 from publisher.relay.settings import load
-from publisher.runtime.command_line import Config, Json, Set, print_json, talk
+from publisher.runtime.command_line import Config, Json, Set, err_console, print_json
 from publisher.runtime.terminal import PlainConsole
 
 
@@ -32,10 +32,10 @@ def failover(
         _show(found, now)
     if not dry_run:
         if not (yes or found.against) and not _confirmed(found):
-            talk.print("nothing was moved")
+            err_console.print("nothing was moved")
             raise typer.Exit(REFUSED)
         plans.carry_out(settings, found)
-        talk.print(f"moved; start the scorers in {found.destination}")
+        err_console.print(f"moved; start the scorers in {found.destination}")
     if as_json:
         print_json({"moved": not dry_run, "now_ms": now, **asdict(found)})
 
@@ -58,17 +58,17 @@ def _show(found: Plan, now: int) -> None:
         shown.add_row(move.group, where, before, f"{move.after:,}", f"{move.waiting:,}", because)
     PlainConsole().print(shown)
     for region, members in found.against.items():
-        talk.print(f"in {region} there are scorers, to be stopped first: {', '.join(members)}", markup=False)
+        err_console.print(f"in {region} there are scorers, to be stopped first: {', '.join(members)}", markup=False)
     if found.source_answers:
         again = f", and {found.lag_scored:,} of them, scored there, will be scored again here" if found.lag_scored else ""
-        talk.print(f"{found.source} answers: {found.lag_records:,} records of it are not copied yet{again}")
+        err_console.print(f"{found.source} answers: {found.lag_records:,} records of it are not copied yet{again}")
         return
     seen = f"when it answered last, {_ago(found.seen_ms, now)}, {found.lag_records:,} records were not copied"
-    talk.print(f"{found.source} does not answer; {seen}")
+    err_console.print(f"{found.source} does not answer; {seen}")
     if found.complete_ms:
-        talk.print(f"missing here is at most what {found.source} took in the last {_ago(found.complete_ms, now, '')}")
+        err_console.print(f"missing here is at most what {found.source} took in the last {_ago(found.complete_ms, now, '')}")
     else:
-        talk.print(f"how much of {found.source} is missing here is not known: the copy was never complete")
+        err_console.print(f"how much of {found.source} is missing here is not known: the copy was never complete")
 
 
 def _ago(at_ms: int, now: int, suffix: str = " ago") -> str:

@@ -12,7 +12,7 @@ from publisher.relay.settings import load
 from publisher.runtime import logs, watchdog
 from publisher.runtime.command_line import Config, LogLevel, Set
 from publisher.runtime.health import HealthServer
-from publisher.runtime.malloc_tuning import keep_tidy
+from publisher.runtime.malloc_tuning import start_gc_thread
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
         health.address,
     )
     watchdog.watch(lambda: relay.state.not_live(2 * limit))
-    keep_tidy()
+    start_gc_thread()
     try:
         relay.run()
     finally:

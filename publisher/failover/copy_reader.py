@@ -75,7 +75,7 @@ class CopyReader:
                 return message
             if error in END:
                 return None
-            if not kafka.of_no_group(error):
+            if not kafka.is_group_auth_noise(error):
                 raise Fatal(f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=3)
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from publisher.errors import Fatal, Retriable, answered
+from publisher.errors import Fatal, Retriable, retriable_as_fatal
 from publisher.failover.copy_reader import CopyReader
 from publisher.failover.offset_translation import in_copy, in_source
 from publisher.kafka.groups import ConsumerGroups, GroupPosition
@@ -62,7 +62,7 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> Plan:
     """What a move of the groups would do. Raises Fatal: 2 where the settings do not allow it, 3 where it must not be (nothing
     known of the source, copies that are not what they were), 4 where the destination does not answer."""
     _refuse_other_regions(settings, to)
-    with answered("check destination.bootstrap_servers"):
+    with retriable_as_fatal("check destination.bootstrap_servers"):
         return _plan(settings, now_ms)
 
 
@@ -74,7 +74,7 @@ def carry_out(settings: RelaySettings, found: Plan) -> None:
             f"stop the scorers in {region} first (they leave the group at once; killed ones after the session timeout)",
         )
     groups = groups_of(settings.destination, settings.name)
-    with answered("run the command again: it goes on from what is done"):
+    with retriable_as_fatal("run the command again: it goes on from what is done"):
         for group in settings.source.groups:
             targets = [
                 GroupPosition(move.topic, move.partition, move.after, move.metadata)

@@ -136,7 +136,7 @@ class ErrorWatch:
 
 
 @contextlib.contextmanager
-def unwrapping() -> Iterator[None]:
+def unwrap_kafka_errors() -> Iterator[None]:
     """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such. While the
     library holds one it may still call its logger, and Python makes a SystemError of what that returns."""
     try:
@@ -237,7 +237,7 @@ def transactional_producer(
     return made
 
 
-def introduced(client: Client, topic: str) -> Client:
+def warm_up(client: Client, topic: str) -> Client:
     """The client, once it has a connection, if a broker answers soon about a topic that the client may use.
 
     `init_transactions` asks for the coordinator at once, `assign` for the partitions' leaders; where no connection is up by
@@ -285,7 +285,7 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
     """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
-    wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`)."""
+    wants a name of a group all the same; where it may not use that group it says so once (`is_group_auth_noise`)."""
     return plugged_reader(settings, client_id, None, **properties)
 
 
@@ -295,7 +295,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
     return _handled(plugin, settings, HandledConsumer, properties)
 
 
-def of_no_group(error: KafkaError) -> bool:
+def is_group_auth_noise(error: KafkaError) -> bool:
     """Whether a `reader` only says that it may not use the group of its name, which it has no need of."""
     return REFUSED.why(error) == "group"
 

@@ -271,7 +271,7 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
             by_partition.setdefault(partition, []).append(message)
         elif error in END:
             ends[cast("Partition", partition)] = cast("int", message.offset())
-        elif not kafka.of_no_group(error):
+        elif not kafka.is_group_auth_noise(error):
             raise _broken(*partition, error)
     batches = []
     for partition, mine in cast("dict[Partition, list[Message]]", by_partition).items():

@@ -233,7 +233,7 @@ class IsolatedReader:
                 return Ended(message.offset() or wanted.offset)
             if error in REJECTED:
                 return Rejected(error.str())
-            if not kafka.of_no_group(error):
+            if not kafka.is_group_auth_noise(error):
                 return Failed(error.str())
         return None
 

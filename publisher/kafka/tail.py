@@ -23,7 +23,7 @@ SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing 
 OPEN_HINT = "what lies behind it is shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
 
-class Following:
+class TopicFollower:
     """`topics` are those of `needed` that exist; `unread` their partitions whose end, as it was, is not reached yet.
 
     Everything raises Fatal: 2 where a topic that is `required` is missing, 3 where the broker refuses, 4 where it does not
@@ -51,7 +51,7 @@ class Following:
     def begin(self, offset: int) -> None:
         """Read every partition from there."""
         for name in list(self.topics)[:1]:
-            kafka.introduced(self.consumer, name)
+            kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
 
     def news(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
@@ -121,7 +121,7 @@ class Following:
         self.consumer.close()
 
     def _mind(self, topic: str, error: KafkaError) -> None:
-        if kafka.of_no_group(error) or error.retriable() or error in self._passing:
+        if kafka.is_group_auth_noise(error) or error.retriable() or error in self._passing:
             return
         if error in error_codes.REFUSED:
             raise acls.refused(self._settings, [Right(READ, acls.TOPIC, topic)])

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from model_registry import suggestions
-from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
+from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, retriable_as_fatal
 from publisher.kafka import acls, connection, topic_names
 from publisher.kafka import clients as kafka
 from publisher.kafka.acls import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
@@ -252,7 +252,7 @@ def existing(
     """Those of the topics in `needed` that a broker has, for a command that uses them. Raises Fatal: 2 where one that is
     `required` is missing, 3 where the broker does not allow what is to be done with each, 4 where it does not answer."""
     asked = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
-    with answered("see its log; try again"):
+    with retriable_as_fatal("see its log; try again"):
         found = asked.allowed(needed)
     for topic in required:
         if topic not in found:

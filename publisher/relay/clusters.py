@@ -52,7 +52,7 @@ def session_of(
     `more` as TransactionSession takes it."""
 
     def producer(name: str) -> Producer:
-        return kafka.introduced(near_writer(settings, name, batch_bytes), settings.checkpoint_topic)
+        return kafka.warm_up(near_writer(settings, name, batch_bytes), settings.checkpoint_topic)
 
     seconds = settings.destination.transaction_timeout_ms / 1_000
     return TransactionSession(producer, ids, transaction_seconds=seconds, patience=seconds + ANSWER_SECONDS, **more)

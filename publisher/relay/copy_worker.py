@@ -16,10 +16,10 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRefused
+from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRejected
 from publisher.kafka import acls
 from publisher.kafka.acls import READ, Right
-from publisher.kafka.clients import of_no_group
+from publisher.kafka.clients import is_group_auth_noise
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import Taken, messages_of, sandboxed
@@ -277,7 +277,7 @@ class Lane:
 
     def _failure(self, error: Exception, written: int) -> Exception:
         """What the failure of a transaction of so many records means."""
-        if isinstance(error, RecordRefused) or (isinstance(error, RecordFailed) and written):
+        if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
             return Unfit(error.code or 0, written)
         if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # else it is the source that refuses
             return NotAllowed(f"the destination refuses lane {self.state.number}: {error}", SEE_CHECK)
@@ -317,7 +317,7 @@ class Lane:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif REFUSED.why(error) == acls.TOPIC:
             raise acls.refused(self._settings.source.kafka, [Right(READ, acls.TOPIC, str(event.topic()))])
-        elif not of_no_group(error):
+        elif not is_group_auth_noise(error):
             if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():
                 raise refusal(self._settings.source.kafka, error)
             raise Aborted(f"the source says: {error.str()}")

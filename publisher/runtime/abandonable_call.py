@@ -47,7 +47,7 @@ class CallThread:
         return True
 
 
-def call_apart(name: str, call: Callable[[], T]) -> Future[T]:
+def call_in_thread(name: str, call: Callable[[], T]) -> Future[T]:
     """Make one call in a thread of its own."""
     thread = CallThread(name)
     future = thread.submit(call)

@@ -21,12 +21,12 @@ from model_registry.redaction import redacted
 from model_registry.standard_output import accept_any_text, ended_by_closed_pipe
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
-from publisher.runtime.terminal import PlainConsole, TalkHandler
+from publisher.runtime.terminal import ConsoleLogHandler, PlainConsole
 from publisher.runtime.time_range import HELP as TIME_HELP
-from publisher.runtime.time_range import TimeWindow, seconds
+from publisher.runtime.time_range import TimeRange, seconds
 
 WIDE = 10_000  # columns: nothing is folded
-talk = PlainConsole(stderr=True, soft_wrap=True)
+err_console = PlainConsole(stderr=True, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
@@ -54,10 +54,10 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
         finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
         found.append(finding)
         if not as_json:
-            talk.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
-            talk.print(f"{finding.check}: {finding.detail}")
+            err_console.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
+            err_console.print(f"{finding.check}: {finding.detail}")
             if finding.hint and not finding.ok:
-                talk.print(f"     hint: {finding.hint}", markup=False)
+                err_console.print(f"     hint: {finding.hint}", markup=False)
     ok = all(finding.ok for finding in found)
     if as_json:
         print_json({"ok": ok, "checks": [asdict(finding) for finding in found]})
@@ -87,11 +87,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return made
 
 
-def time_window(start: str | None, end: str | None, last: str | None = None) -> TimeWindow:
+def time_range(start: str | None, end: str | None, last: str | None = None) -> TimeRange:
     """The window that --from and --to name, or --last. Raises BadParameter, naming a text that is no time or no window."""
     if last is not None:
         return _since(last, alone=not (start or end))
-    window = TimeWindow(_unix_ms("--from", start), _unix_ms("--to", end))
+    window = TimeRange(_unix_ms("--from", start), _unix_ms("--to", end))
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
         raise typer.BadParameter(f"--from {start} is not before --to {end}")
     return window
@@ -109,11 +109,11 @@ def share(text: str | float) -> float:
     return value
 
 
-def _since(last: str, *, alone: bool) -> TimeWindow:
+def _since(last: str, *, alone: bool) -> TimeRange:
     if not alone:
         raise typer.BadParameter("give --last, or --from and --to")
     try:
-        return TimeWindow(round((time.time() - seconds(last)) * 1_000))
+        return TimeRange(round((time.time() - seconds(last)) * 1_000))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--last") from None
 
@@ -130,7 +130,7 @@ def _unix_ms(option: str, text: str | None) -> int | None:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
-class Verbs(Mapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """The commands of a program by name, imported when asked for: `status` does not wait for what `bench` needs."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
@@ -156,12 +156,12 @@ class Verbs(Mapping[str, Any]):
 
 
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
-    """The application of these `Verbs`, with shell completion and `--version`."""
+    """The application of these `LazyCommands`, with shell completion and `--version`."""
 
     class Group(TyperGroup):
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.commands = Verbs(verbs)  # type: ignore[assignment]  # read only
+            self.commands = LazyCommands(verbs)  # type: ignore[assignment]  # read only
 
         def invoke(self, ctx: Any) -> Any:
             with ended_by_closed_pipe():
@@ -185,7 +185,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
 
     accept_any_text()
     refusals: tuple[type[Exception], ...] = (Fatal, *others)
-    logging.basicConfig(handlers=[TalkHandler(talk)])
+    logging.basicConfig(handlers=[ConsoleLogHandler(err_console)])
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs
     try:
         app()
@@ -207,7 +207,7 @@ def _show_version(asked: bool) -> None:
 
 def _end(code: int, errors: Iterable[str], hint: str = "") -> None:
     for error in errors:
-        talk.print(f"error: {error}", markup=False)
+        err_console.print(f"error: {error}", markup=False)
     if hint:
-        talk.print(f"hint: {hint}", markup=False)
+        err_console.print(f"hint: {hint}", markup=False)
     sys.exit(code)

@@ -12,7 +12,7 @@ MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY = "model", "model-registry
 KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
 
 
-class Away(Fatal):
+class DependencyUnavailable(Fatal):
     """Something does not answer. A command ends with code 4; a scorer that runs waits, and does the same again later. `what` is
     one of KINDS. Asking again makes no sense for `retry_seconds`."""
 
@@ -23,12 +23,14 @@ class Away(Fatal):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it travels from one process to another."""
-        return Away, (self.what, str(self), self.hint, self.retry_seconds)
+        return DependencyUnavailable, (self.what, str(self), self.hint, self.retry_seconds)
 
 
-def silent_registry(url: str | None, error: Exception) -> Away:
+def schema_registry_unavailable(url: str | None, error: Exception) -> DependencyUnavailable:
     """Nobody answers there, or nobody who is a schema registry."""
-    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
+    return DependencyUnavailable(
+        SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url"
+    )
 
 
 class Outages:

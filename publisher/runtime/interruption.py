@@ -13,7 +13,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from publisher.errors import Fatal
-from publisher.runtime.command_line import print_data, talk
+from publisher.runtime.command_line import err_console, print_data
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -102,9 +102,9 @@ def counted(as_json: bool, counts: Callable[[], Any], progress: Callable[[], tup
         except KeyboardInterrupt as error:
             report()
             done, further = progress()
-            talk.print(f"interrupted: {done}")
+            err_console.print(f"interrupted: {done}")
             if further:
-                talk.print(f"hint: {further}")
+                err_console.print(f"hint: {further}")
             raise typer.Exit(error.exit_code if isinstance(error, Interrupted) else 130) from None
         except Fatal as error:
             raise fatal(str(error), error.hint, exit_code=error.exit_code) from error
@@ -112,5 +112,5 @@ def counted(as_json: bool, counts: Callable[[], Any], progress: Callable[[], tup
             raise fatal(f"the Kafka client failed: {error.args[0].str()}", "see the broker's log; try again") from error
         except Exception:
             report()
-            talk.print(": ".join(part for part in progress() if part))
+            err_console.print(": ".join(part for part in progress() if part))
             raise

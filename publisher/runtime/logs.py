@@ -18,7 +18,7 @@ REPEAT_SECONDS = 10.0
 MOST_KINDS = 1_000
 
 
-class Repeats(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets what the Kafka clients say, numbers apart, through once in ten seconds: while a broker is away each connection of
     each client says so up to twenty times a second. The next line tells how many there were."""
 
@@ -43,7 +43,7 @@ class Repeats(logging.Filter):
         return True
 
 
-class Redaction(logging.Filter):
+class RedactionFilter(logging.Filter):
     """Masks credentials in URLs: libraries log the addresses that they use."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -76,8 +76,8 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
                 static_fields=owner,
             )
         )
-    handler.addFilter(Repeats())
-    handler.addFilter(Redaction())
+    handler.addFilter(RepeatFilter())
+    handler.addFilter(RedactionFilter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("librdkafka", "httpx", "httpx2"):  # httpx logs each request, with the credentials of its URL
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -19,14 +19,14 @@ GC_THRESHOLD = 100_000  # what a batch makes is many, short-lived and in no cycl
 TIDY_SECONDS = 60.0
 
 
-def few_arenas() -> None:
+def limit_malloc_arenas() -> None:
     """To be called before threads are begun. `MALLOC_ARENA_MAX` wins where it is set; without glibc nothing happens."""
     if "MALLOC_ARENA_MAX" not in os.environ:
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
-def keep_tidy() -> None:
+def start_gc_thread() -> None:
     """To be called when the process is ready: what there is stays. From now on cycles are looked for every GC_THRESHOLD objects
     and every TIDY_SECONDS, when free memory is given back too. To call it again begins no second thread."""
     gc.collect()

@@ -29,7 +29,7 @@ class PlainConsole(Console):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
 
-class TalkHandler(logging.Handler):
+class ConsoleLogHandler(logging.Handler):
     """Prints log records of a command that sets up no logs of its own, a line each."""
 
     def __init__(self, console: Console) -> None:

@@ -8,7 +8,7 @@ UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION = re.compile(r"([0-9]{1,6})([smhd])")
 
 
-class TimeWindow(NamedTuple):
+class TimeRange(NamedTuple):
     """From `from_ms` (inclusive) to `to_ms` (exclusive), in Unix ms; None where it is open."""
 
     from_ms: int | None = None
@@ -19,7 +19,7 @@ class TimeWindow(NamedTuple):
         return after and (self.to_ms is None or unix_ms < self.to_ms)
 
 
-ALWAYS = TimeWindow()
+ALWAYS = TimeRange()
 
 
 def seconds(duration: str) -> int:

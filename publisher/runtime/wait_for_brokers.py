@@ -12,8 +12,8 @@ from publisher.errors import UNREACHABLE, Aborted, Fatal
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOBODY_THERE
-from publisher.runtime.abandonable_call import call_apart
-from publisher.runtime.dependencies import BROKERS, Away, Outages
+from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.dependencies import BROKERS, DependencyUnavailable, Outages
 
 LOOK_SECONDS = 5.0  # between looks at the brokers while something is waited for
 ANSWER_SECONDS = 3.0
@@ -23,7 +23,7 @@ STOP_SECONDS = 0.1  # how late a stop is heard
 T = TypeVar("T")
 
 
-class Patience:
+class DependencyWaiter:
     """For one scorer. The owner thread calls it now and then while it waits for brokers, and it calls `alive`.
 
     A thread of its own looks whether any broker answers: `outages` hear of it, and the owner thread of a broker that refuses
@@ -57,7 +57,7 @@ class Patience:
     def look(self) -> None:
         """See to it that somebody looks until a broker answers."""
         if self._looking is None or self._looking.done():
-            self._looking = call_apart("brokers", self._look)
+            self._looking = call_in_thread("brokers", self._look)
 
     def hear(self, watch: ErrorWatch) -> Callable[[KafkaError], None]:
         """What a client is given to tell its errors: `watch`, and a look where it has lost every broker."""
@@ -75,7 +75,7 @@ class Patience:
         Raises Aborted at once where a stop is asked for, and Fatal for everything that a person has to change.
         """
         while True:
-            future = call_apart("start", step)
+            future = call_in_thread("start", step)
             while not wait([future], STOP_SECONDS).done:
                 self()
             try:
@@ -83,7 +83,7 @@ class Patience:
             except Fatal as error:
                 if error.exit_code != UNREACHABLE:
                     raise
-                away = error.what if isinstance(error, Away) else BROKERS
+                away = error.what if isinstance(error, DependencyUnavailable) else BROKERS
                 self._outages.begin(away, error)
                 self._stopping.wait(AGAIN_SECONDS)
                 self()

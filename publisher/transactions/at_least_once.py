@@ -18,7 +18,7 @@ from publisher.kafka.error_codes import REFUSED, UNFIT_RECORD
 from publisher.kafka.partitions import Partition
 from publisher.transactions.offset_commits import GroupCommits
 from publisher.transactions.protocol import Counters, Record
-from publisher.transactions.rejected_records import CAREFUL_SECONDS, RefusedRecords
+from publisher.transactions.rejected_records import CAREFUL_SECONDS, RejectedRecords
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class CheckpointSession:
         self._clock = clock
         self._positions = Positions()
         self._fault: Aborted | None = None
-        self._refused = RefusedRecords()
+        self._refused = RejectedRecords()
         self._careful_until = float("-inf")
         self._careful = self._unfit = self._uncommitted = False
         self._refusal: str | None = None
@@ -123,7 +123,7 @@ class CheckpointSession:
     ) -> None:
         """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed, be it
         of an earlier call. For some time after the broker has refused a record, records are sent singly and each call waits
-        until its own are confirmed: then it raises RecordRefused for those that are not, and the earlier ones are safe.
+        until its own are confirmed: then it raises RecordRejected for those that are not, and the earlier ones are safe.
 
         `group_metadata` and `overlap` are the protocol's: the consumer itself commits, and nothing is waited for anyhow.
         """
@@ -192,7 +192,7 @@ class CheckpointSession:
         self._producer.purge()
         self._careful = self._clock() < self._careful_until
         self._producer = self._make_producer(self._failed, self._careful)
-        self._fault, self._unfit, self._refused = None, False, RefusedRecords(singly=True)
+        self._fault, self._unfit, self._refused = None, False, RejectedRecords(singly=True)
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from publisher.errors import Aborted, Evicted, Fenced, RecordFailed, RecordRefused
-from publisher.kafka.clients import RETRY_BACKOFF_MS, unwrapping
+from publisher.errors import Aborted, Evicted, Fenced, RecordFailed, RecordRejected
+from publisher.kafka.clients import RETRY_BACKOFF_MS, unwrap_kafka_errors
 from publisher.runtime.abandonable_call import CallThread
-from publisher.transactions.ownership_check import Proof
-from publisher.transactions.producer_pool import LOOK_SECONDS, Pool, Turn
+from publisher.transactions.ownership_check import OwnershipCheck
+from publisher.transactions.producer_pool import LOOK_SECONDS, PooledProducer, ProducerPool
 from publisher.transactions.protocol import Counters, Record
-from publisher.transactions.rejected_records import Producing
-from publisher.transactions.retrying_calls import Calls, Sealed, reason
-from publisher.transactions.state_machine import State, Step, advance
+from publisher.transactions.rejected_records import RecordSender
+from publisher.transactions.retrying_calls import CommitTiming, RetryingCalls, reason
+from publisher.transactions.state_machine import SessionState, SessionStep, advance
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
@@ -68,19 +68,19 @@ class TransactionSession:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = counters or Counters()
-        self.state = State.IDLE
+        self.state = SessionState.IDLE
         self._slow_commit_seconds = slow_commit_seconds
         self._hang_seconds = hang_seconds
         self._waiting = waiting
         self._decided = decided
         self._clock = clock
-        self._pool = Pool(make_producer, ids, waiting, patience, clock)
-        self._active: Turn | None = None
+        self._pool = ProducerPool(make_producer, ids, waiting, patience, clock)
+        self._active: PooledProducer | None = None
         self._sealer = CallThread("seal")
-        self._sealed: Future[Sealed] | None = None
-        self._calls = Calls(transaction_seconds, clock)
-        self._proof = Proof(self._pool, self._calls, proof, slow_commit_seconds) if proof else None
-        self._producing = Producing(clock)
+        self._sealed: Future[CommitTiming] | None = None
+        self._calls = RetryingCalls(transaction_seconds, clock)
+        self._proof = OwnershipCheck(self._pool, self._calls, proof, slow_commit_seconds) if proof else None
+        self._producing = RecordSender(clock)
         self._hung = self._doubtful = self._unfit = False
 
     def open(self) -> None:
@@ -121,17 +121,17 @@ class TransactionSession:
         self.settle()
         producer = self._begin()
         try:
-            with unwrapping():
+            with unwrap_kafka_errors():
                 written = write(producer.produce)
             if not written:
-                self._calls.make(Step.ABANDON, lambda: producer.abort_transaction(CALL_SECONDS))
+                self._calls.make(SessionStep.ABANDON, lambda: producer.abort_transaction(CALL_SECONDS))
         except KafkaException as exception:
-            raise self._failed(reason(Step.PRODUCE, exception.args[0])) from exception
+            raise self._failed(reason(SessionStep.PRODUCE, exception.args[0])) from exception
         except Exception as error:
             self._failed(error)
             raise
         if not written:
-            self.state = advance(self.state, Step.ABANDON)
+            self.state = advance(self.state, SessionStep.ABANDON)
             self._rest()
             return False
         self._commit(producer, [], None)
@@ -179,7 +179,7 @@ class TransactionSession:
             self._pool.renew()
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Partitions of these topics may have come: see that they are written to. Raises as `Pool.learn` does."""
+        """Partitions of these topics may have come: see that they are written to. Raises as `ProducerPool.learn` does."""
         self._pool.learn(topics)
 
     def recover(self) -> None:
@@ -205,7 +205,7 @@ class TransactionSession:
             self._active, self._hung = None, False
         if not decided:
             self._wait_until_decided()
-        self.state = advance(self.state, Step.RECOVER)
+        self.state = advance(self.state, SessionStep.RECOVER)
 
     def close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; then let the producers go. Never raises."""
@@ -224,7 +224,7 @@ class TransactionSession:
         self.counters.open_since = None
 
     def _begin(self) -> Producer:
-        begun = advance(self.state, Step.BEGIN)
+        begun = advance(self.state, SessionStep.BEGIN)
         if self._proof is not None:
             self._prove(self._proof.renew)
         self._active = self._pool.take()
@@ -232,7 +232,7 @@ class TransactionSession:
         producer = self._active.producer
         self.counters.open_since = self._clock()
         try:
-            self._calls.make(Step.BEGIN, producer.begin_transaction)
+            self._calls.make(SessionStep.BEGIN, producer.begin_transaction)
         except Aborted as error:
             raise self._failed(error)  # noqa: B904 - as in `settle`
         return producer
@@ -248,26 +248,26 @@ class TransactionSession:
     def _commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
         """Leave the calls that wait for the broker to the other thread."""
         if offsets:
-            self.state = advance(self.state, Step.SEND_OFFSETS)
-        self.state = advance(self.state, Step.COMMIT)
+            self.state = advance(self.state, SessionStep.SEND_OFFSETS)
+        self.state = advance(self.state, SessionStep.COMMIT)
         self._calls.began = self._clock()
         self._sealed = self._sealer.submit(lambda: self._calls.seal(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure) -> Failure:
         """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused, or
         the broker one of its records: the next transactions have each record reported on."""
-        self._unfit = isinstance(error, RecordFailed if self._proof else RecordRefused)
+        self._unfit = isinstance(error, RecordFailed if self._proof else RecordRejected)
         self._doubtful = not self._unfit and not isinstance(error, Evicted)
         if self._unfit:
-            self._producing.be_careful()
-        self.state = advance(self.state, Step.FAIL)
+            self._producing.enable_delivery_reports()
+        self.state = advance(self.state, SessionStep.FAIL)
         self.counters.fenced += isinstance(error, Fenced)
         self.counters.aborts += 1
         return error
 
-    def _finish(self, waited: float, took: Sealed) -> None:
+    def _finish(self, waited: float, took: CommitTiming) -> None:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""
-        self.state = advance(self.state, Step.COMMITTED)
+        self.state = advance(self.state, SessionStep.COMMITTED)
         if self._proof is not None:
             self._proof.committed()
         self.counters.committed(waited, took.seconds, took.ending)
@@ -286,7 +286,7 @@ class TransactionSession:
         """Whether the broker has confirmed it, and librdkafka cannot have sent it a second time; else a successor decides."""
         began = self._clock()
         try:
-            with unwrapping():
+            with unwrap_kafka_errors():
                 producer.abort_transaction(ABORT_SECONDS if self._unfit else CALL_SECONDS)
         except KafkaException as exception:
             log.info("abort: %s", exception.args[0])

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import Producer
 
 from publisher.errors import Aborted
-from publisher.kafka.clients import unwrapping
-from publisher.transactions.producer_pool import Pool
+from publisher.kafka.clients import unwrap_kafka_errors
+from publisher.transactions.producer_pool import ProducerPool
 from publisher.transactions.protocol import Record
-from publisher.transactions.retrying_calls import Calls
-from publisher.transactions.state_machine import Step
+from publisher.transactions.retrying_calls import RetryingCalls
+from publisher.transactions.state_machine import SessionStep
 
 
-class Proof:
+class OwnershipCheck:
     """For the producers of one pool. `record()` gives what they commit. A commit of `slow_seconds` costs a producer its place.
-    Methods raise Fenced, or Aborted of another kind, where the session must not write; and as `Pool.ready` does."""
+    Methods raise Fenced, or Aborted of another kind, where the session must not write; and as `ProducerPool.ready` does."""
 
-    def __init__(self, pool: Pool, calls: Calls, record: Callable[[], Record], slow_seconds: float) -> None:
+    def __init__(self, pool: ProducerPool, calls: RetryingCalls, record: Callable[[], Record], slow_seconds: float) -> None:
         self._pool = pool
         self._calls = calls
         self._record = record
@@ -57,7 +57,7 @@ class Proof:
     def _seconds(self, producer: Producer) -> float:
         """How long a commit took."""
         topic, value, key, *_ = self._record()
-        self._calls.make(Step.BEGIN, producer.begin_transaction)
-        with unwrapping():
+        self._calls.make(SessionStep.BEGIN, producer.begin_transaction)
+        with unwrap_kafka_errors():
             producer.produce(topic, value, key)
         return self._calls.seal(producer, [], None).ending

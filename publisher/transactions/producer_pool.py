@@ -10,14 +10,14 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from publisher.errors import Retriable
-from publisher.kafka.clients import unwrapping
-from publisher.runtime.abandonable_call import call_apart
+from publisher.kafka.clients import unwrap_kafka_errors
+from publisher.runtime.abandonable_call import call_in_thread
 from publisher.transactions.transactional_ids import CALL_SECONDS, initialised
 
 LOOK_SECONDS = 0.5  # between calls of `waiting`
 
 
-class Turn(NamedTuple):
+class PooledProducer(NamedTuple):
     """An id, and the producer that has it, or will have it."""
 
     name: str
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
         return self.made.result()
 
 
-class Pool:
+class ProducerPool:
     """See the module. `waiting` is called now and then while a producer is waited for, and may raise; after `patience` seconds
     Retriable is raised. `unproven` are the ids taken over since the session last knew that all of them are its own."""
 
@@ -52,13 +52,13 @@ class Pool:
     def __len__(self) -> int:
         return len(self._turns)
 
-    def successor(self, name: str) -> Turn:
+    def successor(self, name: str) -> PooledProducer:
         """Another producer takes this id, however long that takes; a process may end meanwhile."""
         self.unproven.add(name)
         make, clock, closing = self._make_producer, self._clock, self._closing
-        return Turn(name, call_apart("producer-init", lambda: initialised(make, name, clock, closing, inf)))
+        return PooledProducer(name, call_in_thread("producer-init", lambda: initialised(make, name, clock, closing, inf)))
 
-    def take(self) -> Turn:
+    def take(self) -> PooledProducer:
         """The next in turn that is initialised; the first to be so where none is. Raises as `ready` does."""
         for _ in range(len(self._turns)):
             if self._turns[0].made.done():
@@ -67,11 +67,11 @@ class Pool:
         self.ready(self._turns[0])
         return self._turns.popleft()
 
-    def put(self, turn: Turn) -> None:
+    def put(self, turn: PooledProducer) -> None:
         """It waits for its next turn."""
         self._turns.append(turn)
 
-    def ready(self, turn: Turn) -> Producer:
+    def ready(self, turn: PooledProducer) -> Producer:
         """Its producer, initialised. Raises Fatal where it cannot be, Retriable, and what `waiting` does."""
         deadline = self._clock() + self._patience
         while not wait([turn.made], timeout=LOOK_SECONDS).done:
@@ -102,7 +102,7 @@ class Pool:
         """Let each producer ask for these topics: a client writes only to partitions that it knows. Raises KafkaException."""
         for producer in self.all_ready().values():
             for topic in topics:
-                with unwrapping():
+                with unwrap_kafka_errors():
                     producer.list_topics(topic, CALL_SECONDS)
 
     def close(self, seconds: float) -> None:

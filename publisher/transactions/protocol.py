@@ -16,7 +16,7 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 """(topic, value, key, partition, timestamp in Unix ms or 0 for now, headers): a plain tuple, it is made once an event."""
 
 
-class Packed(Sequence[Record]):
+class PackedRecordBatch(Sequence[Record]):
     """Records that one call hands to a producer."""
 
     @abstractmethod
@@ -61,8 +61,8 @@ class Session(Protocol):
     def publish(
         self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any, *, overlap: bool = False
     ) -> None:
-        """Write the records of a batch, which may be `Packed`; `offsets` (next offset to read, with metadata) are the group's
-        positions after it.
+        """Write the records of a batch, which may be a `PackedRecordBatch`. `offsets` (next offset to read, with metadata) are
+        the group's positions after it.
 
         Raises Aborted, or Fenced, where nobody knows whether that succeeded: then the batch is done again. With `overlap` it
         may return before that is known; the next `settle` tells, which the next `publish` begins with.

@@ -5,16 +5,16 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from publisher.errors import Aborted, RecordRefused
+from publisher.errors import Aborted, RecordRejected
 from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
-from publisher.transactions.protocol import Packed, Record
+from publisher.transactions.protocol import PackedRecordBatch, Record
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
 CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
 
 
-class RefusedRecords:
+class RejectedRecords:
     """For one transaction, or for the records under way. `singly`: each travels by itself, so that each report is its own.
 
     Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
@@ -62,22 +62,22 @@ class RefusedRecords:
                 self.note(record, error.args[0])
             raise
 
-    def error(self) -> RecordRefused:
+    def error(self) -> RecordRejected:
         """The refusal, with those that it is for certain, or else with all that it may be."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         why = f"{topic}[{partition}] refuses a record: {error.str()}"
         if self._singly:
-            return RecordRefused(why, [record for _, record in self._reports], certain=True)
+            return RecordRejected(why, [record for _, record in self._reports], certain=True)
         invalid = [record for error, record in self._reports if UNFIT_RECORD.why(error) == "invalid-record"]
         certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
         records = certain or [record for _, record in self._reports]
-        return RecordRefused(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
+        return RecordRejected(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
 
 
 def _singly(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
     """The records that are to be handed over one by one. Packed ones are handed over here, but for those that the producer does
     not take so: by themselves they tell why."""
-    if not isinstance(records, Packed) or not getattr(producer, "handle", None):
+    if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
         return
     first = 0
@@ -86,21 +86,21 @@ def _singly(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
         first += 1
 
 
-class Producing:
+class RecordSender:
     """For one transaction session. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._careful_until = float("-inf")
 
-    def be_careful(self) -> None:
+    def enable_delivery_reports(self) -> None:
         """Have each record reported on for some time: the broker has refused one."""
         self._careful_until = self._clock() + CAREFUL_SECONDS
 
     def produce(self, producer: Producer, records: Iterable[Record]) -> None:
-        """Produce them; while careful, return once the broker has taken them all. Raises RecordRefused for those that it
+        """Produce them; while careful, return once the broker has taken them all. Raises RecordRejected for those that it
         refuses, or Aborted."""
-        refused = RefusedRecords()
+        refused = RejectedRecords()
         careful = self._clock() < self._careful_until
 
         def report(record: Record, error: KafkaError | None, _: Message) -> None:
@@ -111,14 +111,14 @@ class Producing:
             refused.produce(producer, records, report if careful else None, lambda: producer.poll(CALL_SECONDS))
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException) and error.args[0] in NOT_NOW:
-                self.be_careful()
+                self.enable_delivery_reports()
                 if careful:  # one that was sent before has failed: its report says why
                     producer.flush(CONFIRM_SECONDS)
             raise refused.error() if refused else Aborted(f"could not produce: {error}") from error
         if careful:
             self._confirm(producer, refused)
 
-    def _confirm(self, producer: Producer, refused: RefusedRecords) -> None:
+    def _confirm(self, producer: Producer, refused: RejectedRecords) -> None:
         """Return once the broker has taken every record, or does not say so in time: the commit tells then. A commit that meets
         a refusal waits for the records behind it, which are not sent any more, until its call is over."""
         deadline = self._clock() + CALL_SECONDS

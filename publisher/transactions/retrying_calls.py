@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordFailed, RecordRefused
-from publisher.kafka.clients import unwrapping
-from publisher.transactions.state_machine import Step, Verdict, verdict
+from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordFailed, RecordRejected
+from publisher.kafka.clients import unwrap_kafka_errors
+from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
@@ -18,17 +18,22 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS = 0.25  # a client sends nothing more once a record of the transaction was refused
 STUCK_CALL_SECONDS = 1.0  # a commit then waits in vain for the others; the next one tells why
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
-REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted, Verdict.UNFIT: RecordRefused, Verdict.HIDDEN: RecordFailed}
+REASONS = {
+    ErrorVerdict.FENCED: Fenced,
+    ErrorVerdict.EVICTED: Evicted,
+    ErrorVerdict.UNFIT: RecordRejected,
+    ErrorVerdict.HIDDEN: RecordFailed,
+}
 
 
-class Sealed(NamedTuple):
+class CommitTiming(NamedTuple):
     """How long a commit took, in seconds: with the way of the records to the broker, and without."""
 
     seconds: float
     ending: float
 
 
-class Calls:
+class RetryingCalls:
     """See the module. A step repeats its call for up to `transaction_seconds`; `began` is when the last call was made, by
     `clock` (monotonic seconds)."""
 
@@ -37,41 +42,43 @@ class Calls:
         self._transaction_seconds = transaction_seconds
         self._clock = clock
 
-    def make(self, step: Step, call: Callable[[], None]) -> None:
+    def make(self, step: SessionStep, call: Callable[[], None]) -> None:
         """Make a call, again where `verdict` says so and the transaction timeout is not over. Raises Aborted, of any kind, and
         NotAllowed."""
         deadline = self._clock() + self._transaction_seconds
         while True:
             self.began = self._clock()
             try:
-                with unwrapping():
+                with unwrap_kafka_errors():
                     return call()
             except KafkaException as exception:
                 error = exception.args[0]
                 answer = verdict(step, error)
                 log.warning("%s failed: %s (%s)", step.value, error, answer.name.lower())
-                if answer is not Verdict.REPEAT or self._clock() >= deadline:
+                if answer is not ErrorVerdict.REPEAT or self._clock() >= deadline:
                     raise reason(step, error) from exception
 
-    def seal(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> Sealed:
+    def seal(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
         """Send the offsets, if there are any, and commit. Raises as `make` does."""
         if offsets:
-            self.make(Step.SEND_OFFSETS, lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS))
+            self.make(
+                SessionStep.SEND_OFFSETS, lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS)
+            )
         began, left = self._clock(), inf
         still = 1
-        with contextlib.suppress(KafkaException), unwrapping():  # the commit tells of what a flush may raise
+        with contextlib.suppress(KafkaException), unwrap_kafka_errors():  # the commit tells of what a flush may raise
             while 0 < (still := producer.flush(STUCK_SECONDS)) < left:
                 self.began, left = self._clock(), still
         seconds, sent = STUCK_CALL_SECONDS if still else CALL_SECONDS, self._clock()
-        self.make(Step.COMMIT, lambda: producer.commit_transaction(seconds))
+        self.make(SessionStep.COMMIT, lambda: producer.commit_transaction(seconds))
         now = self._clock()
-        return Sealed(now - began, now - sent)
+        return CommitTiming(now - began, now - sent)
 
 
-def reason(step: Step, error: KafkaError) -> Aborted | NotAllowed:
+def reason(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
     """What an error at a step is raised as."""
     answer = verdict(step, error)
-    if answer is Verdict.REFUSED:
+    if answer is ErrorVerdict.REFUSED:
         return NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT)
     raised: Aborted = REASONS.get(answer, Aborted)(str(error))
     if isinstance(raised, RecordFailed):

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from publisher.kafka.error_codes import BEGINS_LATER, BEHIND_UNFIT, EVICTED, FENCED, REFUSED, UNFIT_RECORD
 
 
-class State(Enum):
+class SessionState(Enum):
     """Where the session stands between two calls."""
 
     IDLE = "idle"
@@ -17,7 +17,7 @@ class State(Enum):
     BROKEN = "broken"
 
 
-class Step(Enum):
+class SessionStep(Enum):
     """What the session is asked to do next, or what befell it."""
 
     BEGIN = "begin"
@@ -30,19 +30,19 @@ class Step(Enum):
     RECOVER = "recover"
 
 
-TRANSITIONS: dict[tuple[State, Step], State] = {
-    (State.IDLE, Step.BEGIN): State.OPEN,
-    (State.OPEN, Step.SEND_OFFSETS): State.OFFSETS,
-    (State.OPEN, Step.COMMIT): State.COMMITTING,
-    (State.OPEN, Step.ABANDON): State.IDLE,
-    (State.OFFSETS, Step.COMMIT): State.COMMITTING,
-    (State.COMMITTING, Step.COMMITTED): State.IDLE,
-    **{(state, Step.FAIL): State.BROKEN for state in State},
-    **{(state, Step.RECOVER): State.IDLE for state in (State.IDLE, State.BROKEN)},
+TRANSITIONS: dict[tuple[SessionState, SessionStep], SessionState] = {
+    (SessionState.IDLE, SessionStep.BEGIN): SessionState.OPEN,
+    (SessionState.OPEN, SessionStep.SEND_OFFSETS): SessionState.OFFSETS,
+    (SessionState.OPEN, SessionStep.COMMIT): SessionState.COMMITTING,
+    (SessionState.OPEN, SessionStep.ABANDON): SessionState.IDLE,
+    (SessionState.OFFSETS, SessionStep.COMMIT): SessionState.COMMITTING,
+    (SessionState.COMMITTING, SessionStep.COMMITTED): SessionState.IDLE,
+    **{(state, SessionStep.FAIL): SessionState.BROKEN for state in SessionState},
+    **{(state, SessionStep.RECOVER): SessionState.IDLE for state in (SessionState.IDLE, SessionState.BROKEN)},
 }
 
 
-def advance(state: State, step: Step) -> State:
+def advance(state: SessionState, step: SessionStep) -> SessionState:
     """The state after `step`. Raises RuntimeError for a step that the table does not have: a bug of the caller."""
     try:
         return TRANSITIONS[state, step]
@@ -50,7 +50,7 @@ def advance(state: State, step: Step) -> State:
         raise RuntimeError(f"the transaction session cannot {step.value!r} while it is {state.value!r}") from None
 
 
-class Verdict(Enum):
+class ErrorVerdict(Enum):
     """What an error at a step asks for."""
 
     REPEAT = "the same call again"
@@ -63,26 +63,26 @@ class Verdict(Enum):
     GIVE_UP = "no repetition will help"
 
 
-def verdict(step: Step, error: KafkaError) -> Verdict:
+def verdict(step: SessionStep, error: KafkaError) -> ErrorVerdict:
     """What to do about `error` at `step`.
 
     Only a commit is repeated: repeating send_offsets after a transport error led to wrong states and once to a call that
     never returned (librdkafka #5456, #5511), so everything there recovers at once.
     """
     if error in REFUSED:
-        return Verdict.REFUSED
-    if step is Step.RECOVER:  # init_transactions
+        return ErrorVerdict.REFUSED
+    if step is SessionStep.RECOVER:  # init_transactions
         if error.retriable() or error in BEGINS_LATER:
-            return Verdict.REPEAT
-        return Verdict.FENCED if error in FENCED else Verdict.GIVE_UP
+            return ErrorVerdict.REPEAT
+        return ErrorVerdict.FENCED if error in FENCED else ErrorVerdict.GIVE_UP
     if error in FENCED:
-        return Verdict.FENCED
+        return ErrorVerdict.FENCED
     if error in EVICTED:
-        return Verdict.EVICTED
+        return ErrorVerdict.EVICTED
     if error in UNFIT_RECORD:
-        return Verdict.UNFIT
+        return ErrorVerdict.UNFIT
     if error in BEHIND_UNFIT:
-        return Verdict.HIDDEN
-    if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
-        return Verdict.REPEAT
-    return Verdict.RECOVER
+        return ErrorVerdict.HIDDEN
+    if step is SessionStep.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
+        return ErrorVerdict.REPEAT
+    return ErrorVerdict.RECOVER

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import USAGE, Fatal, NotAllowed
-from publisher.kafka.clients import HandledProducer, unwrapping
+from publisher.kafka.clients import HandledProducer, unwrap_kafka_errors
 from publisher.kafka.error_codes import LONG_TRANSACTION, REFUSED
-from publisher.transactions.state_machine import Step, Verdict, verdict
+from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +50,15 @@ def initialised(
     producer = make_producer(name)
     while True:
         try:
-            with unwrapping():
+            with unwrap_kafka_errors():
                 producer.init_transactions(CALL_SECONDS)
             return producer
         except KafkaException as exception:
             error = exception.args[0]
-            answer = verdict(Step.RECOVER, error)
-            if answer not in (Verdict.REPEAT, Verdict.FENCED) or clock() > deadline or closing.is_set():
+            answer = verdict(SessionStep.RECOVER, error)
+            if answer not in (ErrorVerdict.REPEAT, ErrorVerdict.FENCED) or clock() > deadline or closing.is_set():
                 raise _refusal(name, error, producer) from exception
-            if answer is Verdict.REPEAT:
+            if answer is ErrorVerdict.REPEAT:
                 closing.wait(PAUSE_SECONDS)
             else:
                 closing.wait(FENCED_SECONDS)

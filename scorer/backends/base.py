@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
 from publisher.runtime.watchdog import BROKEN
 
 
@@ -43,7 +43,7 @@ class ModelBroken(Fatal):
         super().__init__(message, "check the model's device and the machine's memory", BROKEN)
 
 
-class BackendAway(Away):
+class BackendAway(DependencyUnavailable):
     """The model servers are unavailable. The same batch can be scored later."""
 
     def __init__(self, message: str, retry_seconds: float) -> None:

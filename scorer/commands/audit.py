@@ -7,7 +7,7 @@ import typer
 
 from publisher.audit import cli_view, region_audit_io, scorer_audit
 from publisher.audit.region_audit_io import Side
-from publisher.runtime.command_line import Config, From, Json, Set, To, time_window
+from publisher.runtime.command_line import Config, From, Json, Set, To, time_range
 from scorer.observability.audit_plan import audit_plan
 from scorer.settings import load
 
@@ -28,7 +28,7 @@ def audit(
     publisher/docs/audit.md describes each count."""
     if regions and (flags or start or end):
         raise typer.BadParameter("--set, --from and --to work for one region only; leave them out")
-    window = time_window(start, end)
+    window = time_range(start, end)
     scorers = [load(one, flags or []).settings for one in (path, *(regions or ()))]
     if len({settings.region for settings in scorers}) < len(scorers):
         raise typer.BadParameter("two of the configurations have the same region")

@@ -20,7 +20,7 @@ from model_registry import package
 from model_registry.oci.digests import from_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, share, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, share, time_range
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
@@ -62,7 +62,7 @@ def compare(
 ) -> None:
     """Score retained events with the champion and a candidate, and compare the scores. Exit code 1 beyond a limit."""
     settings = load(path, flags or []).settings
-    window = time_window(start, end, last)
+    window = time_range(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
     with contextlib.ExitStack() as opened:
         champion_name, champion = opened.enter_context(_loaded(settings, settings.model.tag))
@@ -72,7 +72,7 @@ def compare(
     report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: as_tables(report))
     if not as_json:
-        talk.print(_verdict(report))
+        err_console.print(_verdict(report))
     if not report.passed:
         raise typer.Exit(FINDING)
 
@@ -101,7 +101,7 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
 def _progress() -> Iterator[compare_versions.Progress]:
     """Show a progress bar on stderr, if that is a terminal."""
     columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")
         yield lambda done, total: bars.update(task, completed=done, total=total)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from publisher.runtime import logs
-from publisher.runtime.command_line import Config, Set, talk
+from publisher.runtime.command_line import Config, Set, err_console
 from scorer.console.serve import serve
 from scorer.settings import load
 
@@ -41,6 +41,6 @@ def console(
     logs.configure({"console": settings.name}, "WARNING")
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # one line per attempt; the pages show the error once
     serve(
-        settings, path, listen, lambda address: talk.print(f"the console is at {address}", markup=False),
+        settings, path, listen, lambda address: err_console.print(f"the console is at {address}", markup=False),
         allow_actions=allow_actions, allow_hosts=allow_host or (), user_header=user_header,
     )  # fmt: skip

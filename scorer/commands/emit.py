@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 
 from model_registry import suggestions
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from publisher.runtime.interruption import counted
 from scorer.emit.delivery_counts import Confirmations
 from scorer.emit.event_lines import EventLine, events, kind_of
@@ -106,7 +106,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
             raise Fatal("stdin is closed", "name a file with --file, or feed events through a pipe", USAGE)
         else:
             if sys.stdin.isatty():
-                talk.print("reading events from the terminal; Ctrl-D ends them")
+                err_console.print("reading events from the terminal; Ctrl-D ends them")
             yield sys.stdin.buffer
     except OSError as error:
         question = suggestions.file_question(file) if isinstance(error, FileNotFoundError) else ""
@@ -119,7 +119,7 @@ def _progress(file: Path) -> Iterator[Progress]:
     """Show how much is written, on stderr if that is a terminal."""
     size = file.stat().st_size if file.is_file() else None
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.fields[events]:,} events"), TimeElapsedColumn())
-    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("", total=size, events=0)
         yield lambda events, read: bars.update(task, completed=read if size else 0, events=events)
 

@@ -20,9 +20,21 @@ from publisher.errors import FINDING
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, print_json, share, talk, time_window
-from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
-from publisher.runtime.time_range import TimeWindow, seconds
+from publisher.runtime.command_line import (
+    Config,
+    From,
+    Json,
+    Last,
+    Set,
+    To,
+    err_console,
+    print_data,
+    print_json,
+    share,
+    time_range,
+)
+from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
+from publisher.runtime.time_range import TimeRange, seconds
 from scorer.evaluation.join_labels import labels_topic
 from scorer.rollout.canary_analysis import contestants
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, Margins
@@ -74,19 +86,19 @@ def judge(
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end time; leave --to out", param_hint="--to")
     bake_seconds = _bake_seconds(bake, follow)
-    few_arenas()
+    limit_malloc_arenas()
     settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips, max_psi, max_brier)
     if max_brier is not None:
         labels_topic(settings)
-    window = time_window(start, end, last if last or start or end else LAST)
+    window = time_range(start, end, last if last or start or end else LAST)
     given = [None if wanted is None else contestants.find_version(settings, wanted) for wanted in (champion, candidate)]
     spans, versions = _contestants(settings, window, given, follow)
     if versions is None:
         if as_json:
             print_json({"verdict": CanaryDecision.HOLD, "why": [NO_VERSIONS], "rules": []})
-        talk.print(Text.assemble(("hold", "yellow"), f": {NO_VERSIONS}"))
+        err_console.print(Text.assemble(("hold", "yellow"), f": {NO_VERSIONS}"))
         raise typer.Exit(FINDING)
-    keep_tidy()
+    start_gc_thread()
     with contextlib.closing(
         CanaryAnalyzer(settings, versions.contest, window, spans, labels=max_brier is not None)
     ) as analyzer:
@@ -96,7 +108,7 @@ def judge(
     if not (follow and as_json):
         print_data(as_json, analysis.to_dict(), lambda: analysis_tables(analysis.to_dict()))
     if not as_json:
-        talk.print(verdict_line(analysis))
+        err_console.print(verdict_line(analysis))
     if analysis.verdict.decision is not CanaryDecision.PROMOTE:
         raise typer.Exit(FINDING)
 
@@ -114,7 +126,7 @@ def _bake_seconds(bake: str | None, follow: bool) -> int:
 
 
 def _contestants(
-    settings: Settings, window: TimeWindow, given: Sequence[ContestVersion | None], follow: bool
+    settings: Settings, window: TimeRange, given: Sequence[ContestVersion | None], follow: bool
 ) -> tuple[dict[Partition, Bounds], Contestants | None]:
     """Return the offsets to read and the two versions in them; with `follow` wait until there are two."""
     reader = TopicReader(settings.kafka, f"{settings.name}.judge")
@@ -128,7 +140,7 @@ def _contestants(
 
 def _analyse(analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins) -> AnalysisReport:
     """Analyse all records up to the current end."""
-    with talk.status("analysing") as status:
+    with err_console.status("analysing") as status:
         for left in analyzer.to_end():
             status.update(f"analysing: {left:,} offsets left")
     return analyzer.judged(versions, _verdict(analyzer, margins))
@@ -139,7 +151,7 @@ def _follow(
 ) -> AnalysisReport:
     """Analyse every second and print the result, until there is a verdict."""
     bake = BakeClock()
-    with Live(console=talk, transient=True, auto_refresh=False) as live:
+    with Live(console=err_console, transient=True, auto_refresh=False) as live:
         while True:
             pace = analyzer.follow(POLL_SECONDS)
             conditions = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 
 from model_registry.oci.digests import short
 from publisher.errors import FINDING, Fatal
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, table, time_range
 from scorer.evaluation import calibration_plot, join_labels, quality_report
 from scorer.evaluation.assessment import FIGURES, Assessment, Quality
 from scorer.evaluation.decision_output import UNKNOWN
@@ -34,13 +34,13 @@ def labels(
     """Join scores with labels: confusion matrix, AUC, calibration and Brier score of each version. Exit code 1 if no score has
     a label."""
     settings = load(path, flags or []).settings
-    assessment, spans = join_labels.measure(settings, time_window(start, end, last))
+    assessment, spans = join_labels.measure(settings, time_range(start, end, last))
     if svg is not None:
         _write(svg, calibration_plot.draw(assessment))
     read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]
     print_data(as_json, {"read": read, **quality_report.to_dict(assessment)}, lambda: as_tables(assessment))
     if not assessment.labelled:
-        talk.print("no score of this time has a usable label")
+        err_console.print("no score of this time has a usable label")
         raise typer.Exit(FINDING)
 
 

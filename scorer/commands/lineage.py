@@ -13,7 +13,7 @@ from rich.text import Text
 from model_registry.channels import roles
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.headers import headers_of_one
-from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, time_range
 from scorer.lineage import document as lineage_document
 from scorer.lineage.document import Explanation
 from scorer.lineage.reader import Explainer
@@ -50,13 +50,13 @@ def lineage(
     """Trace a score to its event, model version, signer and channel move. --from and --to limit the search for an id."""
     settings = load(path, flags or []).settings
     explainer = Explainer(settings)
-    place = lineage_document.place_of(event, settings) or explainer.with_id(event, time_window(start, end))
+    place = lineage_document.place_of(event, settings) or explainer.with_id(event, time_range(start, end))
     explanation = explainer.explain(place)
     proof = _recompute(settings, explanation, tolerance) if again else None
     document = as_document(explanation, proof)
     print_data(as_json, document, lambda: as_table(document))
     for line in explanation.missing:
-        talk.print(f"not known: {line}", markup=False)
+        err_console.print(f"not known: {line}", markup=False)
     if explanation.answer is None or (proof is not None and not proof.same):
         raise typer.Exit(FINDING)
 

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import typer
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import REFUSED, USAGE, Fatal, answered
+from publisher.errors import REFUSED, USAGE, Fatal, retriable_as_fatal
 from publisher.kafka import acls
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
@@ -51,7 +51,7 @@ def offsets(
 def read_offsets(settings: Settings, admin: AdminClient) -> list[PartitionOffsets]:
     """Return the offsets of every input partition. Raises Fatal if the broker does not return them."""
     described = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
-    with answered("check the broker", "the offsets cannot be read: "):
+    with retriable_as_fatal("check the broker", "the offsets cannot be read: "):
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
         partitions = [(topic.name, number) for topic in described.values() for number in range(topic.partitions)]
         bounds = Topics(settings.kafka, f"{settings.name}.offsets", "the broker", SECONDS, admin).bounds(partitions)
@@ -69,7 +69,7 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, acls.to_read(*settings.input.topics))
-    with answered("see the broker's log", "the group was not moved: "):
+    with retriable_as_fatal("see the broker's log", "the group was not moved: "):
         if live := groups.members(settings.name):
             running = "scorer run --shadow" if isinstance(settings, ShadowWorkerSettings) else "the scorers"
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", f"stop {running} first", REFUSED)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, table, time_range
 from publisher.runtime.configuration import nearest
 from publisher.runtime.interruption import counted
 from scorer.dead_letters.reasons import Reason
@@ -26,16 +26,16 @@ def replay(
 ) -> None:
     """Write dead letters back to their input topics, each once. They arrive after newer events of the same key."""
     settings = load(path, flags or []).settings
-    selection = DeadLetterSelection(_check_reasons(reason or []), time_window(start, end))
+    selection = DeadLetterSelection(_check_reasons(reason or []), time_range(start, end))
     summary = ReplaySummary(dry_run)
     with counted(as_json, summary.to_dict, summary.progress) as interruption:
         replay_dead_letters(settings, selection, summary, interruption, rate)
     columns = ["reason", "would be replayed" if dry_run else "replayed"]
     print_data(as_json, summary.to_dict(), lambda: table(columns, sorted(summary.replayed.items())))
     counts = f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit"
-    talk.print(f"{counts}, {summary.late} replayed without their expired deadline", markup=False)
+    err_console.print(f"{counts}, {summary.late} replayed without their expired deadline", markup=False)
     for example in summary.examples:
-        talk.print(f"unfit: {example}", markup=False)
+        err_console.print(f"unfit: {example}", markup=False)
 
 
 def _check_reasons(names: list[str]) -> list[str]:

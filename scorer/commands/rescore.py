@@ -9,7 +9,7 @@ from rich.table import Table
 
 from publisher.audit import cli_view
 from publisher.errors import FINDING, REFUSED, Fatal
-from publisher.runtime.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, table, time_range
 from publisher.runtime.interruption import counted
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
@@ -77,7 +77,7 @@ def rescore(
             jobs.rescore(settings, Job(name, selection, wanted), servable, summary, interruption, rate, progress)
     print_data(as_json, counts(), lambda: as_table(summary, "corrected"))
     for line in summary.findings.lines():
-        talk.print(f"not corrected: {line}", markup=False)
+        err_console.print(f"not corrected: {line}", markup=False)
     if summary.total.uncorrected or summary.total.unread:
         raise typer.Exit(FINDING)
 
@@ -93,7 +93,7 @@ def _selection(digest: str | None, statuses: list[str], start: str | None, end: 
     for name in statuses:
         if name not in STATUSES:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(STATUSES)}", param_hint="--status")
-    return Selection(digest, tuple(sorted(set(statuses))) or USUAL, time_window(start, end))
+    return Selection(digest, tuple(sorted(set(statuses))) or USUAL, time_range(start, end))
 
 
 def _with_version(settings: Settings, version: str | None) -> Settings:

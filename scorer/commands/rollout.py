@@ -9,10 +9,10 @@ from rich.console import Group
 from rich.text import Text
 
 from model_registry.channels.move_request import current_actor
-from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
+from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, retriable_as_fatal
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.runtime.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
+from publisher.runtime.command_line import Config, Json, LogLevel, Set, err_console, print_data, print_json
 from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
 from scorer.rollout.controller.decide import NextAction
@@ -102,9 +102,9 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
     log_topic.ask(settings, rollout, verb, current_actor(), reason)
     step = rollout.at()
-    talk.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
+    err_console.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
     if warning := silence_warning(rollout, time.time()):
-        talk.print(warning, markup=False)
+        err_console.print(warning, markup=False)
 
 
 @app.command()
@@ -153,7 +153,7 @@ def step(
     name = f"{settings.name}.rollout.step"
     controller.check_access(settings, name)
     asked = groups.ConsumerGroups(connect(settings.kafka, name), settings.kafka, "the broker", ANSWER_SECONDS)
-    with answered("try again"):
+    with retriable_as_fatal("try again"):
         members = asked.members(settings.rollout_group)
     if members:
         raise Fatal(f"a controller is running: {', '.join(members)}", "it takes the step by itself", REFUSED)
@@ -164,7 +164,7 @@ def step(
     if as_json:
         print_json({"act": None if action is None else action.act, "why": [] if action is None else action.why})
     else:
-        talk.print(_action_line(action), markup=False)
+        err_console.print(_action_line(action), markup=False)
 
 
 def _action_line(action: NextAction | None) -> str:

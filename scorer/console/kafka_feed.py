@@ -17,7 +17,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 from scorer import topics
 from scorer.console import records
 from scorer.console.label_quality_fold import LabelQualityFold
@@ -87,7 +87,7 @@ class KafkaFeed:
         required = self._settings.status_topic, self._settings.swaps_topic
         while not self._closing.is_set():
             try:
-                self._following = Following(settings, name, acls.to_read(*self._handlers), required)
+                self._following = TopicFollower(settings, name, acls.to_read(*self._handlers), required)
                 with contextlib.closing(self._following):
                     self._begin()
                     self._read()

@@ -35,9 +35,7 @@ def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fen
         log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
         return set()
     fence(
-        lambda name: kafka.introduced(
-            kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
-        ),
+        lambda name: kafka.warm_up(kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic),
         map(settings.transactional_prefix, sorted(dead.difference(fenced))),
     )
     return dead

@@ -21,7 +21,7 @@ from model_registry.package.signature import Signature
 from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
 from publisher.runtime import logs
-from publisher.runtime.dependencies import MODEL, Away
+from publisher.runtime.dependencies import MODEL, DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
 from scorer.decoding.record_metadata import RecordMetadata
@@ -31,7 +31,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (Away, InferenceFailed, ModelRefused, Fatal)
+KNOWN = (DependencyUnavailable, InferenceFailed, ModelRefused, Fatal)
 """Errors that mean the same in the worker. Any other is told by its name and text."""
 PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines of the model, and this for the decoder
 ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
@@ -39,7 +39,7 @@ LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.5
 
 
-class ExaminerDied(Away):
+class ExaminerDied(DependencyUnavailable):
     """The examiner died over what it was asked, or did not answer. The message says how."""
 
     def __init__(self, message: str) -> None:
@@ -105,12 +105,12 @@ class Examiner:
             self._alive()
 
     @staticmethod
-    def _gone() -> Away:
-        return Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
+    def _gone() -> DependencyUnavailable:
+        return DependencyUnavailable(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
 
     def free(self, digest: str) -> None:
         self._opened.pop(digest, None)
-        with contextlib.suppress(Away):
+        with contextlib.suppress(DependencyUnavailable):
             self.ask("free", digest)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Examiner:
                 self._call(started, ("open", digest, package), self._load_seconds)
         except (ModelRefused, ExaminerDied) as error:  # no event has been seen yet
             self._end()
-            raise Away(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
+            raise DependencyUnavailable(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
         return started
 
     def _call(self, child: Sandbox, question: tuple[Any, ...], seconds: float) -> Any:

@@ -32,9 +32,9 @@ from model_registry.package import Package
 from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
 from publisher.runtime import logs
-from publisher.runtime.abandonable_call import call_apart
-from publisher.runtime.dependencies import Away
-from publisher.runtime.malloc_tuning import few_arenas
+from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.dependencies import DependencyUnavailable
+from publisher.runtime.malloc_tuning import limit_malloc_arenas
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.in_flight_journal import InHand
 from scorer.crash_isolation.load_journal import LoadJournal
@@ -46,7 +46,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (Away, ModelRefused, Fatal)
+KNOWN = (DependencyUnavailable, ModelRefused, Fatal)
 LEAST_BYTES = 64 << 20  # a version may always need so much: less is needed by no model, and no container is that full
 RESERVE = 20  # one part in so many of the container's memory stays free
 INTERPRETER_BYTES = 120 << 20  # of a trial process before it loads a version, measured: 82 MB with ONNX Runtime
@@ -266,7 +266,7 @@ def _installed(name: str) -> str | None:
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
     """The life of a trial process."""
     sandbox.confine()
-    few_arenas()
+    limit_malloc_arenas()
     os.nice(NICENESS)
     logs.configure({"scorer": settings.owner, "process": "trial"}, "WARNING")
     sandbox.serve(pipe, lambda _, package, most: _try(settings, package, most), KNOWN)
@@ -281,7 +281,7 @@ def _try(settings: Settings, package: Package, most: int) -> None:
     if settings.model.device == "cpu":  # a GPU's driver maps far more memory than it uses
         memory_limits.limit_data(most)
     threading.stack_size(stack_bytes(resource.getrlimit(resource.RLIMIT_STACK)[0]))
-    call_apart("trial", lambda: _probe(load, package, most)).result()
+    call_in_thread("trial", lambda: _probe(load, package, most)).result()
 
 
 def _probe(load: Load, package: Package, most: int) -> None:

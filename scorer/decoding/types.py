@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
+from publisher.runtime.dependencies import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import RecordMetadata
 from scorer.settings.carry import Row
@@ -23,7 +23,7 @@ class FormatMismatch(Exception):
     """The format cannot carry what the signature names. The message says what."""
 
 
-class LookUpsPending(Away):
+class LookUpsPending(DependencyUnavailable):
     """The schemas of a batch are not all looked up yet. Decode the same batch again: the look-ups go on meanwhile."""
 
     def __init__(self, message: str) -> None:

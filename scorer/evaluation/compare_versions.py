@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.assessment import Assessment
 from scorer.evaluation.labelled_comparison import BothAnswers
@@ -33,7 +33,7 @@ class Compared:
     labelled: Assessment | None = None
 
 
-def spans(reader: TopicReader, settings: Settings, window: TimeWindow, newest: int | None) -> dict[Partition, Bounds]:
+def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
     """The offsets of the events in the window; of these the `newest`, evenly of all partitions. Raises Fatal."""
     found = reader.spans(reader.partitions(settings.input.topics))
     ends = {partition: bounds.high for partition, bounds in found.items()}
@@ -52,7 +52,7 @@ def compare(
     settings: Settings,
     champion: LoadedModel,
     candidate: LoadedModel,
-    window: TimeWindow,
+    window: TimeRange,
     newest: int | None,
     progress: Progress,
 ) -> Compared:

@@ -12,7 +12,7 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import Classes, known
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
@@ -33,7 +33,7 @@ HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH
 Spans = dict[Partition, Bounds]
 
 
-def measure(settings: Settings, window: TimeWindow) -> tuple[Assessment, Spans]:
+def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     """The quality of all versions on the events of this window, by the scores' timestamps, with every label of theirs that is
     there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there; RegistryError if scores have
     several outputs and the registry is unavailable."""
@@ -82,7 +82,7 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
     return lambda message: read(message.key(), message.value(), lambda: headers_of_one(message))
 
 
-def _spans(bus: TopicReader, topic: str, window: TimeWindow) -> Spans:
+def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
     """All that may hold scores of the window: timestamps are those of events, and need not rise."""
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:
@@ -99,7 +99,7 @@ def _add(
     answers: Answers,
     outputs: DecidedOutputs,
     batch: Batch,
-    window: TimeWindow,
+    window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
     """Take in the scores of a batch that are in the window; expired events have none."""

@@ -25,7 +25,7 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.dead_letters import headers as dead_letters
 from scorer.decoding import decoder_factory as event_formats
 from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Explanation, Place
@@ -117,7 +117,7 @@ class Explainer:
         elif found.event is not None and (seed := found.swap.get("seed")):
             found.bucket = Split(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
 
-    def with_id(self, wanted: str, window: TimeWindow) -> Place:
+    def with_id(self, wanted: str, window: TimeRange) -> Place:
         """The place of the event with this id: of the newest answer in the window that bears it. Raises Fatal (2)."""
         for topic, named in ((self._settings.output.topic, self._score_id), (self._settings.dead_letter.topic, self._dead_id)):
             last = None
@@ -130,7 +130,7 @@ class Explainer:
         hint = f"name its position, such as {topic}/0/17, or another --from and --to"
         raise Fatal(f"no score and no dead letter has the id {wanted!r}", hint, USAGE)
 
-    def _records(self, topic: str, window: TimeWindow) -> Iterator[Message]:
+    def _records(self, topic: str, window: TimeRange) -> Iterator[Message]:
         spans = self._reader.spans(self._reader.partitions([topic]))
         ends = {partition: bounds.high for partition, bounds in spans.items()}
         if window.to_ms is not None:
@@ -239,7 +239,7 @@ class Explainer:
         """The records of the partition's last cut-over that is not behind the event, one for each role."""
         last: dict[str, dict[str, Any]] = {}
         since = (-1, -1)
-        for message in self._records(self._settings.swaps_topic, TimeWindow()):
+        for message in self._records(self._settings.swaps_topic, TimeRange()):
             try:
                 swap, record = _swaps.decode(message.value()), _records.decode(message.value())
             except UnreadableDocument as error:

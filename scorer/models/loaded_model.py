@@ -17,7 +17,7 @@ from model_registry.package.model_outputs import Unreadable
 from model_registry.package.padding import is_ragged
 from model_registry.package.signature import Output, Signature
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import Away
+from publisher.runtime.dependencies import DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, Model, ModelBroken, ModelRefused
 from scorer.backends.cost_curve import measure_cost_curve
@@ -119,7 +119,7 @@ def made_ready(
     except Refused as error:
         model.close()
         raise ModelRefused(f"{error}; {error.hint}") from None
-    except (ModelRefused, Away):
+    except (ModelRefused, DependencyUnavailable):
         model.close()
         raise
     return replace(loaded, control={name: tensor[:1] for name, tensor in rows.items()})

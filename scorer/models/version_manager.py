@@ -27,7 +27,7 @@ from model_registry.oci import tags
 from model_registry.signing.admission import admission
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
+from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import load_decision
 from scorer.models.channel_follower import FollowedTag
@@ -124,12 +124,12 @@ class VersionManager:
         except RegistryError as error:
             said = f"no model version to serve: {error}"
             if error.transient:
-                raise Away(MODEL_REGISTRY, said, error.hint) from error
+                raise DependencyUnavailable(MODEL_REGISTRY, said, error.hint) from error
             raise Fatal(said, error.hint, exit_code=error.exit_code) from error
         self.flip()
         if not self._shared.serving:
             reasons = "; ".join(f"{refusal.version}: {refusal.reason}" for refusal in self.refusals())
-            raise Away(MODEL, f"no model version to serve: {reasons}", "promote a version that passes")
+            raise DependencyUnavailable(MODEL, f"no model version to serve: {reasons}", "promote a version that passes")
         champion = self.champion
         if self.refuses_channel:
             log.warning(
@@ -272,7 +272,7 @@ class VersionManager:
                 self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
-            except Away as error:
+            except DependencyUnavailable as error:
                 log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.champion.label, error)
             except Exception:
                 log.exception("following the model's tag failed; %s goes on", self.champion.label)

@@ -11,7 +11,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from publisher.transactions.protocol import Packed, Record
+from publisher.transactions.protocol import PackedRecordBatch, Record
 from scorer.native.byte_columns import Lazy, Texts, address
 from scorer.native.librdkafka import NUMBER, POINTER, Bus
 
@@ -86,7 +86,7 @@ def joined(bus: Bus, pieces: Sequence[Piece], count: int) -> Texts:
     return Texts(text[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
-class PackedRecords(Lazy[Record], Packed):
+class PackedRecords(Lazy[Record], PackedRecordBatch):
     """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
 
     def __init__(

@@ -1,12 +1,12 @@
 """The topics and the consumer group of a scorer that `publisher.audit` counts."""
 
 from publisher.audit.scorer_audit import Plan
-from publisher.runtime.time_range import ALWAYS, TimeWindow
+from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.scores import formats
 from scorer.settings import Settings
 
 
-def audit_plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
+def audit_plan(settings: Settings, window: TimeRange = ALWAYS) -> Plan:
     """Return what to audit: all topics of the settings, the group's committed offsets, and the inputs of the time window."""
     return Plan(
         settings.input.topics,

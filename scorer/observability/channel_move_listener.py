@@ -96,7 +96,7 @@ class Notices:
         if message is None:
             return
         if (error := message.error()) is not None:
-            if kafka.of_no_group(error):
+            if kafka.is_group_auth_noise(error):
                 return
             if error.fatal() or error in REFUSED:
                 raise KafkaException(error)

@@ -14,7 +14,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import Partition
-from publisher.runtime.abandonable_call import call_apart
+from publisher.runtime.abandonable_call import call_in_thread
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class ForeignMembers:
                 self._due = min(self._due, now + LOOK_SECONDS)
         if self._answer is None and now >= self._due:
             self._due = float("inf")
-            self._answer = call_apart("group-members", self._ask)
+            self._answer = call_in_thread("group-members", self._ask)
 
     def _take(self, answer: Future[Any], now: float) -> bool:
         """Note the answer. Returns whether to ask again soon."""

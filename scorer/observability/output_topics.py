@@ -18,7 +18,7 @@ from publisher.kafka import acls
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 from scorer.dead_letters import headers as dead_letter_headers
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -54,7 +54,7 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """Yield committed records from `start`: without end if `follow`, else to the current end, ordered by timestamp."""
     passing = Codes(*PASSING.items(), *ABSENT.items())
-    following = Following(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], passing)
+    following = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], passing)
     with contextlib.closing(following):
         following.begin(start)
         while follow:

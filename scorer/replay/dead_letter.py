@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of
 from publisher.kafka.source_position import Position
-from publisher.runtime.time_range import ALWAYS, TimeWindow
+from publisher.runtime.time_range import ALWAYS, TimeRange
 from publisher.transactions.protocol import Record
 from scorer.dead_letters.headers import NO_REASON, dead_letter_facts, dead_lettered_ms, original_headers
 from scorer.dead_letters.reasons import Reason
@@ -28,7 +28,7 @@ class DeadLetterSelection:
     """Which dead letters: of these reasons (all where there is none), dead-lettered within this window."""
 
     reasons: Collection[str] = ()
-    window: TimeWindow = ALWAYS
+    window: TimeRange = ALWAYS
 
     def takes(self, letter: "ReplayableDeadLetter") -> bool:
         return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)

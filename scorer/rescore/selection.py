@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from publisher.runtime.time_range import ALWAYS, TimeWindow
+from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.scores.decode_record import ScoreRecord, decode_record
 
 SHOWN_DIGITS = 12  # of a digest in a job's name
@@ -29,7 +29,7 @@ class Selection:
 
     digest: str | None = None
     statuses: tuple[str, ...] = USUAL
-    window: TimeWindow = ALWAYS
+    window: TimeRange = ALWAYS
 
     def takes(self, record: ScoreRecord) -> bool:
         wanted = (self.digest is None or record.digest == self.digest) and record.status in self.statuses

@@ -14,7 +14,7 @@ def produce_one(settings: Settings, topic: str, key: bytes, value: bytes) -> Non
     failed: list[KafkaError] = []
     timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
     producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)
-    kafka.introduced(producer, topic)
+    kafka.warm_up(producer, topic)
     producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
     if producer.flush(ANSWER_SECONDS + 1) or failed:
         why = failed[0].str() if failed else "no answer"

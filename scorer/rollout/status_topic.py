@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING
 from model_registry.channels.history import ChannelMove
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.partitions import Partition
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 from scorer.observability import status_record
 from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import Fleet, MoveProgress
@@ -30,7 +30,7 @@ class StatusTopic:
     def __init__(self, settings: Settings) -> None:
         self._fleet = Fleet()
         needed = {settings.status_topic: frozenset({READ, WRITE})}
-        self._following = Following(settings.kafka, f"{settings.name}.rollout", needed, needed)
+        self._following = TopicFollower(settings.kafka, f"{settings.name}.rollout", needed, needed)
         try:
             self._following.begin(OFFSET_BEGINNING)
             for message in self._following.to_end():

@@ -11,7 +11,7 @@ import orjson
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import silent_registry
+from publisher.runtime.dependencies import schema_registry_unavailable
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
@@ -100,8 +100,8 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
             return number
     except SchemaRegistryError as error:
         if error.http_status_code >= SERVER_ERROR:
-            raise silent_registry(settings.url, error) from error
+            raise schema_registry_unavailable(settings.url, error) from error
         hint = f"check schema_registry.extra and the compatibility of {topic}-value"
         raise Fatal(f"schema registry {settings.url} does not take the schema of scores: {error}", hint, 3) from error
     except (TransportError, TypeError, ValueError) as error:
-        raise silent_registry(settings.url, error) from error
+        raise schema_registry_unavailable(settings.url, error) from error

@@ -25,10 +25,10 @@ from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed_reads import sandboxed
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
-from publisher.runtime.abandonable_call import call_apart
+from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.health import HealthServer
-from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
-from publisher.runtime.wait_for_brokers import Patience
+from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
+from publisher.runtime.wait_for_brokers import DependencyWaiter
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.offset_commits import GroupCommits, OnCommit
@@ -102,7 +102,7 @@ def run(
     """Score until SIGTERM or SIGINT, in the main thread of a process of its own. `on_serving(address of health and metrics)` is
     called when that begins. `in_hand` is the note that outlives this process. `workers`: the processes that share this one's
     memory limit, this one included. Raises Fatal where it cannot begin or go on."""
-    few_arenas()
+    limit_malloc_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, parts or Parts(), in_hand or InHand(), workers)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,7 +110,7 @@ def run(
 
     def serving(address: str) -> None:
         watchdog.watch(service.hangs)
-        keep_tidy()
+        start_gc_thread()
         on_serving(address)
 
     service.run(serving)
@@ -144,7 +144,9 @@ class Service:
         self._skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, self._skipped)
         self._watch = kafka.ErrorWatch()
-        self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
+        self._waiting = DependencyWaiter(
+            settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping
+        )
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
@@ -186,7 +188,7 @@ class Service:
         cannot begin."""
         settings, parts, progress = self._settings, self._parts, self._progress
         waiting, metrics = self._waiting, self._metrics
-        finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
+        finding = call_in_thread("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
         start = waiting.repeated(lambda: parts.may_begin(settings, self._stopping))
         output, dead = start.output, start.dead_letter
@@ -285,7 +287,7 @@ class Service:
 
         def producer(name: str) -> Producer:
             made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes, plugin())
-            return kafka.introduced(made, settings.output.topic)
+            return kafka.warm_up(made, settings.output.topic)
 
         read = settings.input.topics
         opened = OpenTransactions(settings.kafka, settings.owner, settings.answer_topics, settings.name, read)

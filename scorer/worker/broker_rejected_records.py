@@ -7,7 +7,7 @@ search; where nothing is told, parts are halved until the guilty record stands a
 import logging
 from collections.abc import Sequence
 
-from publisher.errors import Fatal, RecordRefused
+from publisher.errors import Fatal, RecordRejected
 from publisher.transactions.protocol import Record
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
@@ -28,7 +28,7 @@ class _Search:
         self._groups: list[set[int]] = []  # of each, one is guilty or all are
         self._guilty: set[int] = set()
 
-    def look(self, rows: list[int], error: RecordRefused) -> tuple[list[int], int]:
+    def look(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
         """Those of the refused rows that are guilty, and how many to publish before the others. Raises the error where it is
         about none of these rows.
         """
@@ -54,7 +54,7 @@ class _Search:
         self._groups += [set(lane) for lane in lanes.values() if error.one_or_all]
         return [], rows.index(first[1 if new else len(first) // 2])
 
-    def _all_guilty(self, lane: list[int], error: RecordRefused) -> bool:
+    def _all_guilty(self, lane: list[int], error: RecordRejected) -> bool:
         """One alone is; and all are where another of their group has been found guilty."""
         if len(lane) == 1 or not error.one_or_all:
             return len(lane) == 1
@@ -67,7 +67,7 @@ class Refusals:
     def __init__(self, collaborators: Collaborators) -> None:
         self._with = collaborators
 
-    def publish(self, done: Published, error: RecordRefused) -> None:
+    def publish(self, done: Published, error: RecordRejected) -> None:
         """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
         where the broker refuses even the smallest dead letter.
         """
@@ -88,13 +88,13 @@ class Refusals:
                 return
             error = refused
 
-    def _publish_all(self, done: Published, spans: list[list[int]]) -> RecordRefused | None:
+    def _publish_all(self, done: Published, spans: list[list[int]]) -> RecordRejected | None:
         """Publish these parts, the last one first, until one is refused, which stays the last."""
         while spans:
             self._with.progress.alive()
             try:
                 self._publish(done, spans[-1])
-            except RecordRefused as error:
+            except RecordRejected as error:
                 return error
             spans.pop()
             done.swaps = []

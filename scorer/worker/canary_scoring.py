@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from publisher.errors import Aborted, Fatal, Retriable
-from publisher.runtime.dependencies import MODEL, Away
+from publisher.runtime.dependencies import MODEL, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.crash_isolation.sandbox_process import ExaminerDied
 from scorer.dead_letters.reasons import Reason
@@ -67,9 +67,9 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bo
             good = good or len(refused) < len(rows)
         except (ExaminerDied, LookUpsPending):
             raise
-        except (Away, Retriable) as error:
+        except (DependencyUnavailable, Retriable) as error:
             spans.append(rows)
-            loading = isinstance(error, Away) and error.what == MODEL  # again, after a death
+            loading = isinstance(error, DependencyUnavailable) and error.what == MODEL  # again, after a death
             return failed | {row: CRASH if loading else AWAY for span in spans for row in span}
         except (Aborted, Fatal):
             raise

@@ -6,7 +6,7 @@ With `model.fallback`, events are answered with its constant once the model serv
 
 from collections.abc import Callable
 
-from publisher.runtime.dependencies import MODEL_SERVERS, Away, Outages
+from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable, Outages
 from scorer.consumer.consumer import Intake
 
 
@@ -26,7 +26,7 @@ class Absence:
         self._until: float | None = None
         self._covered_until = float("-inf")
 
-    def begin(self, error: Away) -> None:
+    def begin(self, error: DependencyUnavailable) -> None:
         """Back to the committed offsets, until it makes sense to ask again. What was published is known to be committed."""
         now = self._note(error)
         self._outages.begin(error.what, error)
@@ -34,7 +34,7 @@ class Absence:
         self._until = now + error.retry_seconds if due is None else min(now + error.retry_seconds, due)
         self._intake.rewind()
 
-    def cover(self, error: Away) -> bool:
+    def cover(self, error: DependencyUnavailable) -> bool:
         """Whether the fallback answers from now on, until it makes sense to ask again."""
         now, due = self._note(error), self._due(error)
         if due is None or now < due:
@@ -47,7 +47,7 @@ class Absence:
         """Whether the fallback answers, without the model servers being asked."""
         return self._clock() < self._covered_until
 
-    def _note(self, error: Away) -> float:
+    def _note(self, error: DependencyUnavailable) -> float:
         """The time. An absence of something else ends the one before."""
         now = self._clock()
         if self._what != error.what:
@@ -56,7 +56,7 @@ class Absence:
         self._what = error.what
         return now
 
-    def _due(self, error: Away) -> float | None:
+    def _due(self, error: DependencyUnavailable) -> float | None:
         """When the fallback answers for what is away; None where it does not."""
         if self._fallback_seconds is None or error.what != MODEL_SERVERS:
             return None

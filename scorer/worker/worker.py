@@ -10,8 +10,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRefused
-from publisher.runtime.dependencies import COMMITS, Away
+from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRejected
+from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
 from scorer.backends.base import ModelBroken
 from scorer.consumer.offset_metadata import Mark
 from scorer.consumer.partition_ownership import Claims
@@ -182,7 +182,7 @@ class Loop:
         try:
             answer = self._with.scoring.fall_back if covered else self._with.scoring.score
             scored = answer(batch, servable, now_ms, self._with.progress.alive, arms)
-        except Away as error:
+        except DependencyUnavailable as error:
             without = self._without(error, batch, servable, arms)
             if without is None:
                 return None
@@ -202,7 +202,7 @@ class Loop:
         limited = self._taking.limiter.limited_by(batch.end)
         return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
-    def _without(self, error: Away, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
+    def _without(self, error: DependencyUnavailable, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
         """The batch without who is away: dead letters for one event that killed two examiners, or the fallback's answers; None
         where the batch has to be taken again. Raises Aborted."""
         self._settle()
@@ -242,7 +242,7 @@ class Loop:
             self._session.publish(
                 [*records, *work.swaps] if work.swaps else records, offsets, self._intake.group, overlap=overlap
             )
-        except RecordRefused as error:
+        except RecordRejected as error:
             self._bury(error)
         work.producing = time.monotonic() - began - (self._session.counters.commit_seconds - waited)
         if work.swaps:  # marks that others go by, should this process die, do not wait
@@ -254,7 +254,7 @@ class Loop:
         """Return when the outcome of the last publish is known, and tell of it. Raises Aborted where it failed."""
         try:
             self._session.settle()
-        except RecordRefused as error:
+        except RecordRejected as error:
             self._bury(error)
         published, self._published = self._published, None
         if published is not None:
@@ -266,7 +266,7 @@ class Loop:
                 self._absence.end()
             self._metering.batch(published)
 
-    def _bury(self, error: RecordRefused) -> None:
+    def _bury(self, error: RecordRejected) -> None:
         """The broker refuses records of the batch published last: see `Refusals`. Raises Aborted where it is ours no more."""
         done = self._published
         if done is None or self._intake.stale(done.batch):

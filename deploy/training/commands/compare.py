@@ -7,7 +7,7 @@ import typer
 
 from model_registry.channels import channel
 from publisher.errors import FINDING
-from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
 from training.commands.run import progress
 from training.commands.runs import found
@@ -33,7 +33,7 @@ def compare(
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
     told = msgspec.to_builtins(comparison)
     print_data(as_json, told, lambda: run_report.comparison(told))
-    talk.print(f"{comparison.verdict}: {comparison.because}", markup=False)
+    err_console.print(f"{comparison.verdict}: {comparison.because}", markup=False)
     if comparison.verdict == "refused":
         raise typer.Exit(FINDING)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from publisher.errors import FINDING
-from publisher.runtime.command_line import Config, Json, Set, print_data, table, talk
+from publisher.runtime.command_line import Config, Json, Set, err_console, print_data, table
 from training.commands.run import progress
 from training.pipeline import reproduction
 from training.pipeline.run_dirs import alone
@@ -19,7 +19,7 @@ def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json =
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
         run, recorded = reproduction.begin(training, settings, version, shown)
-        found = reproduction.reproduced(run, recorded, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
+        found = reproduction.reproduced(run, recorded, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
     print_data(as_json, found, lambda: table(("", "recorded", "now", "same"), _rows(found)))
     if not found["same"]:
         raise typer.Exit(FINDING)

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.command_line import Config, Json, Set, print_data, talk
+from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
 from training.pipeline import pipeline
 from training.pipeline.run import Progress
@@ -28,11 +28,11 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
         taken = pipeline.begin(training, settings, shown, anew=new)
-        end = pipeline.follow(taken, until, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
+        end = pipeline.follow(taken, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
         told = run_report.document(taken.folder)
     print_data(as_json, told, lambda: run_report.shown(told))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
-        talk.print(end.because, markup=False)
+        err_console.print(end.because, markup=False)
         raise typer.Exit(code)
 
 
@@ -40,6 +40,6 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
 def progress() -> Iterator[Progress]:
     """A bar on stderr, where that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+    with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")
         yield lambda what, done, of: bars.update(task, description=what, completed=done, total=of)

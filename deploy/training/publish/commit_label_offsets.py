@@ -3,7 +3,7 @@
 The group has no members, so its offsets expire: a run that found no new label commits too.
 """
 
-from publisher.errors import answered
+from publisher.errors import retriable_as_fatal
 from publisher.kafka.connection import ANSWER_SECONDS, connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition
 from scorer.settings import Settings
@@ -22,7 +22,7 @@ def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
     """
     group = group_of(settings)
     groups = ConsumerGroups(connect(settings.kafka, group), settings.kafka, "the broker", ANSWER_SECONDS)
-    with answered("see its log; run again: everything else of the run is done"):
+    with retriable_as_fatal("see its log; run again: everything else of the run is done"):
         positions = ahead(frozen, groups.positions(group))
         groups.move(group, positions)
     return positions

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from publisher.errors import REFUSED, Fatal, answered
+from publisher.errors import REFUSED, Fatal, retriable_as_fatal
 from publisher.kafka.connection import ANSWER_SECONDS, connect
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
@@ -99,7 +99,7 @@ def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> t
     """Return the id of the cluster and the ids of its topics. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     asked = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
-    with answered("see its log; try again"):
+    with retriable_as_fatal("see its log; try again"):
         return asked.id(), {name: topic.id for name, topic in asked.topics(topics).items()}
 
 

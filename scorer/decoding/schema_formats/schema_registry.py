@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import silent_registry
+from publisher.runtime.dependencies import schema_registry_unavailable
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
@@ -251,7 +251,7 @@ class SchemaRegistry:
             self._retry_at.clear()
             if error.denied and not self._answered:
                 raise Fatal(f"schema registry {self._url}: {error}", "check schema_registry.extra", 3) from None
-            raise silent_registry(self._url, error) from None
+            raise schema_registry_unavailable(self._url, error) from None
         self._answered = True
         for schema_id, failure in probe.failures.items():
             self._blame(schema_id, failure)

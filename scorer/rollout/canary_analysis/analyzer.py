@@ -13,7 +13,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
 from scorer.models.registry_access import open_source
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
@@ -34,7 +34,7 @@ LABEL_SECONDS = 30.0
 LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
 
 
-def answer_spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Partition, Bounds]:
+def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
     """What may hold answers of the window: of scores, dead letters and the shadow's. Raises Fatal (2) where a topic is not
     there."""
     try:
@@ -73,7 +73,7 @@ class CanaryAnalyzer:
         self,
         settings: Settings,
         contest: Contest,
-        window: TimeWindow,
+        window: TimeRange,
         stretch: Spans,
         *,
         labels: bool = False,

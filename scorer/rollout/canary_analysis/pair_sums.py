@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.runtime.time_range import ALWAYS, TimeWindow
+from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.evaluation.decision_output import UNKNOWN, DecidedOutputs
 from scorer.native.byte_columns import Column, some
 from scorer.rollout.canary_analysis import answer_records
@@ -42,7 +42,7 @@ class PairSums:
     """
 
     def __init__(
-        self, settings: Settings, contest: Contest, window: TimeWindow, outputs: DecidedOutputs, *, labels: bool = False
+        self, settings: Settings, contest: Contest, window: TimeRange, outputs: DecidedOutputs, *, labels: bool = False
     ) -> None:
         """Start without a record.
 

@@ -75,7 +75,7 @@ class TopicTail:
 
     def _mind(self, failure: Failure) -> None:
         partition, _, error = failure
-        if kafka.of_no_group(error) or error.retriable() or error in PASSING:
+        if kafka.is_group_auth_noise(error) or error.retriable() or error in PASSING:
             return
         if error in error_codes.REFUSED:
             raise acls.refused(self._settings, [Right(READ, acls.TOPIC, partition[0])])

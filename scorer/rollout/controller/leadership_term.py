@@ -266,7 +266,7 @@ def _session(settings: Settings, waiting: Callable[[], None]) -> TransactionSess
     name, seconds = f"{settings.name}.rollout", settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(transactional_id: str) -> Producer:
-        return kafka.introduced(kafka.transactional_producer(settings.kafka, transactional_id, name), settings.rollouts_topic)
+        return kafka.warm_up(kafka.transactional_producer(settings.kafka, transactional_id, name), settings.rollouts_topic)
 
     opened = OpenTransactions(settings.kafka, name, (settings.rollouts_topic,))
     ids = transactional_ids(f"{settings.name}/rollout")

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.acls import READ, WRITE
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.event_log import Rollout, RolloutLog
@@ -30,7 +30,7 @@ class RolloutLogTopic:
     def __init__(self, settings: Settings, *, writes: bool = False) -> None:
         self.ledger = RolloutLog()
         needed = {settings.rollouts_topic: frozenset({READ, WRITE} if writes else {READ})}
-        self._following = Following(settings.kafka, f"{settings.name}.rollout", needed, needed)
+        self._following = TopicFollower(settings.kafka, f"{settings.name}.rollout", needed, needed)
         try:
             self._following.begin(OFFSET_BEGINNING)
             for message in self._following.to_end():

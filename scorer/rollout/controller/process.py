@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from publisher.runtime import logs
 from publisher.runtime.health import HealthServer
-from publisher.runtime.malloc_tuning import few_arenas, keep_tidy
+from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
 from scorer.rollout.controller.decide import NextAction
@@ -61,7 +61,7 @@ class _ControllerStatus:
 
 def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) -> None:
     """Until SIGTERM or SIGINT. Raises Fatal."""
-    few_arenas()
+    limit_malloc_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"
     logs.configure({"controller": name}, log_level)
     seen = _ControllerStatus()
@@ -72,7 +72,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     registry.register(RolloutMetrics(seen.state))
     health = HealthServer(settings.rollout.listen, registry, seen.not_live, seen.not_ready)
     log.info("controls the rollouts of %s; health and metrics on http://%s", settings.name, health.address)
-    keep_tidy()
+    start_gc_thread()
     try:
         controller.run()
     finally:

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from publisher.kafka import clients
 from publisher.kafka.clients import HandledProducer, KafkaSettings
 from publisher.transactions.protocol import Record
-from publisher.transactions.rejected_records import RefusedRecords
+from publisher.transactions.rejected_records import RejectedRecords
 from scorer.consumer.fetch import Failure, Pull, Source
 from scorer.consumer.native_fetch import Queued, source_of
 from scorer.decoding.batch import Batch
@@ -187,7 +187,7 @@ def packed(topic: str, producer_count: int) -> PackedRecords:
 
 
 def written(producer: HandledProducer, records: PackedRecords) -> None:
-    RefusedRecords().produce(producer, records, None, lambda: producer.flush(STEP_SECONDS))
+    RejectedRecords().produce(producer, records, None, lambda: producer.flush(STEP_SECONDS))
     assert producer.flush(30) == 0
 
 

@@ -9,13 +9,13 @@ from confluent_kafka import OFFSET_BEGINNING, Message, Producer
 from publisher.errors import Fatal
 from publisher.kafka import acls, tail
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 from tests.integration.scorer.rig import MakeRig, Rig
 
 NEWS_BEFORE_THE_COMMIT = 5
 
 
-class Committing(Following):
+class Committing(TopicFollower):
     """Commits the transaction of `producer` when it has waited for it a while."""
 
     producer: Producer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.kafka import tail
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.tail import Following
+from publisher.kafka.tail import TopicFollower
 
 TOPIC = "scores"
 End = int
@@ -21,7 +21,7 @@ def record(partition: int, offset: int, milliseconds: int) -> Message:
     return Message(topic=TOPIC, partition=partition, offset=offset, timestamp=(1, milliseconds))
 
 
-class Scripted(Following):
+class Scripted(TopicFollower):
     """Is told these records and ends, so many at a time."""
 
     def __init__(self, partitions: int, told: Sequence[Message | End], at_a_time: int = 1) -> None:

@@ -16,7 +16,7 @@ from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupPosition, GroupReader
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topics
-from publisher.transactions.state_machine import Step, Verdict, verdict
+from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 
 
 def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,10 +117,10 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
     assert acls.missing({"unknown": frozenset({READ})}, {}) == []
 
 
-@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.RECOVER])
-def test_no_step_is_repeated_without_the_right_to_it(step: Step) -> None:
+@pytest.mark.parametrize("step", [SessionStep.BEGIN, SessionStep.SEND_OFFSETS, SessionStep.COMMIT, SessionStep.RECOVER])
+def test_no_step_is_repeated_without_the_right_to_it(step: SessionStep) -> None:
     for code in REFUSED:
-        assert verdict(step, KafkaError(code)) is Verdict.REFUSED
+        assert verdict(step, KafkaError(code)) is ErrorVerdict.REFUSED
 
 
 def test_the_error_names_the_right_and_grants_it() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from publisher.kafka.clients import unwrapping
+from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.checkpoints import SIGHTING, Place, key, parse_key
 from publisher.relay.copy_worker import LONGEST_REST_SECONDS, rest_after
@@ -91,10 +91,10 @@ def test_how_long_a_topic_keeps_records_is_known_where_it_deletes_by_age() -> No
 
 def test_the_error_of_the_client_behind_one_of_python_is_raised() -> None:
     fatal = KafkaException(KafkaError(KafkaError._FENCED))
-    with pytest.raises(KafkaException) as caught, unwrapping():
+    with pytest.raises(KafkaException) as caught, unwrap_kafka_errors():
         raise SystemError("<class 'logging.LogRecord'> returned a result with an exception set") from fatal
     assert caught.value is fatal
-    with pytest.raises(SystemError, match="of its own"), unwrapping():
+    with pytest.raises(SystemError, match="of its own"), unwrap_kafka_errors():
         raise SystemError("of its own")
 
 

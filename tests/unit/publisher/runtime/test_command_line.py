@@ -12,7 +12,7 @@ import typer
 
 from publisher.errors import Fatal
 from publisher.runtime import command_line
-from publisher.runtime.command_line import Finding, Verbs, print_findings
+from publisher.runtime.command_line import Finding, LazyCommands, print_findings
 from publisher.runtime.configuration import SettingsError
 from tests.support.canary import URL, seen_in
 
@@ -88,7 +88,7 @@ def test_an_error_is_a_line_and_a_hint(
 
 
 def test_a_verb_is_imported_when_it_is_asked_for() -> None:
-    verbs = Verbs({"there": "publisher.commands.run:run", "nowhere": "no.such.module:verb"})
+    verbs = LazyCommands({"there": "publisher.commands.run:run", "nowhere": "no.such.module:verb"})
     assert list(verbs) == ["there", "nowhere"]
     assert verbs["there"].name == "there"
     with pytest.raises(ModuleNotFoundError):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from publisher.runtime.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, Repeats
+from publisher.runtime.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, RepeatFilter
 from publisher.runtime.watchdog import BROKEN
 
 
@@ -17,7 +17,7 @@ def record(message: str, name: str = "librdkafka") -> logging.LogRecord:
 
 def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None:
     now = 0.0
-    repeats = Repeats(lambda: now)
+    repeats = RepeatFilter(lambda: now)
     said = [repeats.filter(record(f"FAIL [r0#producer-{k}]: refused (after {k} ms)")) for k in range(5)]
     assert said == [True, False, False, False, False]
     assert repeats.filter(record("FAIL [r0#producer-1]: reset"))
@@ -28,13 +28,13 @@ def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None
 
 
 def test_other_loggers_may_say_the_same_thing_twice() -> None:
-    repeats = Repeats(lambda: 0.0)
+    repeats = RepeatFilter(lambda: 0.0)
     assert all(repeats.filter(record("assigned: flights[1]", "scorer.consumer.consumer")) for _ in range(3))
     assert "scorer.consumer.consumer" not in CLIENTS
 
 
 def test_the_memory_for_kinds_of_lines_is_bounded() -> None:
-    repeats = Repeats(lambda: 0.0)
+    repeats = RepeatFilter(lambda: 0.0)
     kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MOST_KINDS)]
     assert all(repeats.filter(record(kind)) for kind in kinds)
     assert len(repeats._said) <= MOST_KINDS
@@ -42,8 +42,8 @@ def test_the_memory_for_kinds_of_lines_is_bounded() -> None:
 
 ARENAS = """
 import ctypes, threading
-from publisher.runtime.malloc_tuning import few_arenas
-few_arenas()
+from publisher.runtime.malloc_tuning import limit_malloc_arenas
+limit_malloc_arenas()
 libc, together = ctypes.CDLL(None), threading.Barrier(8)
 def take():
     together.wait()
@@ -77,10 +77,10 @@ libc.malloc.argtypes, libc.malloc.restype, libc.free.argtypes = [ctypes.c_size_t
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4_096
 
-malloc_tuning.few_arenas()
+malloc_tuning.limit_malloc_arenas()
 malloc_tuning.TIDY_SECONDS = 0.2
-malloc_tuning.keep_tidy()
-malloc_tuning.keep_tidy()
+malloc_tuning.start_gc_thread()
+malloc_tuning.start_gc_thread()
 cycle = Frame()
 cycle.itself = cycle
 gone = weakref.ref(cycle)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from publisher.runtime import command_line
-from publisher.runtime.terminal import PlainConsole, TalkHandler
+from publisher.runtime.terminal import ConsoleLogHandler, PlainConsole
 from tests.support.hostile_records import ESCAPES
 
 ACTIVE = {"\x1b", "\x9b", "\x07", "\u202e", "\x00", "\r"}
@@ -53,7 +53,7 @@ def test_a_table_of_strings_takes_them_as_they_are() -> None:
 def test_what_a_command_logs_is_one_harmless_line() -> None:
     out = io.StringIO()
     log = logging.Logger("test")
-    log.addHandler(TalkHandler(PlainConsole(file=out, soft_wrap=True)))
+    log.addHandler(ConsoleLogHandler(PlainConsole(file=out, soft_wrap=True)))
     log.warning("%s", "a\x1b[2Jb")
     log.info("not told")
     assert out.getvalue() == "warning: a\\x1b[2Jb\n"

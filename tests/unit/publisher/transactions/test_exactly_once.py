@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRejected
 from publisher.kafka.error_codes import EVICTED, FENCED
 from publisher.transactions import transactional_ids as transactional_ids_module
 from publisher.transactions.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
@@ -242,8 +242,8 @@ def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_seco
     large = ("scores", b"large", None, 0, 0, None)
     with pytest.raises(Aborted) as first:
         under_test.publish([large, RECORD], OFFSETS, "metadata")
-    assert not isinstance(first.value, RecordRefused)
+    assert not isinstance(first.value, RecordRejected)
     under_test.recover()
-    with pytest.raises(RecordRefused) as second:
+    with pytest.raises(RecordRejected) as second:
         under_test.publish([large, RECORD], OFFSETS, "metadata")
     assert list(second.value.records) == [large]

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.runtime.abandonable_call import CallThread, call_apart
+from publisher.runtime.abandonable_call import CallThread, call_in_thread
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
-from publisher.transactions.state_machine import TRANSITIONS, State, Step, Verdict, advance, verdict
+from publisher.transactions.state_machine import TRANSITIONS, ErrorVerdict, SessionState, SessionStep, advance, verdict
 from publisher.transactions.transactional_ids import transactional_ids
 from tests.conformance.session import SessionConformance, Stage, every_batch_becomes_visible
 from tests.unit.publisher.transactions.scripted import ERRORS, Fails, Log, ScriptedCommits, ScriptedProducer, ScriptedQueue
@@ -59,24 +59,24 @@ def test_whatever_fails_every_batch_becomes_visible(
     every_batch_becomes_visible(kind(), seed, batches, records_fail=records_fail)
 
 
-@given(st.lists(st.sampled_from(Step), max_size=8))
-def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
-    state = State.IDLE
+@given(st.lists(st.sampled_from(SessionStep), max_size=8))
+def test_the_table_allows_only_whole_transactions(steps: list[SessionStep]) -> None:
+    state = SessionState.IDLE
     for step in steps:
         if (state, step) not in TRANSITIONS:
             with pytest.raises(RuntimeError, match="cannot"):
                 advance(state, step)
             return
         state = advance(state, step)
-    if steps and steps[-1] is Step.COMMITTED:
-        whole = [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.COMMITTED]
+    if steps and steps[-1] is SessionStep.COMMITTED:
+        whole = [SessionStep.BEGIN, SessionStep.SEND_OFFSETS, SessionStep.COMMIT, SessionStep.COMMITTED]
         assert whole == steps[-4:] or [whole[0], *whole[2:]] == steps[-3:]
 
 
-@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS])
+@pytest.mark.parametrize("step", [SessionStep.BEGIN, SessionStep.SEND_OFFSETS])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
-def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
-    assert verdict(step, error) is not Verdict.REPEAT
+def test_only_commits_and_initialisations_are_repeated(step: SessionStep, error: KafkaError) -> None:
+    assert verdict(step, error) is not ErrorVerdict.REPEAT
 
 
 class Client:
@@ -116,5 +116,5 @@ def test_a_thread_that_is_closed_ends_when_its_call_returns() -> None:
 
 
 def test_one_call_leaves_no_thread() -> None:
-    assert call_apart("once", Client().answer).result(10) == 7
+    assert call_in_thread("once", Client().answer).result(10) == 7
     until(lambda: not alive("once"))

@@ -23,7 +23,7 @@ from model_registry.signing import keys, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, Away, Outages
+from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded
@@ -191,7 +191,7 @@ def test_a_scorer_that_ends_ends_the_trial_of_a_version(site: Site) -> None:
 def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_served_last(site: Site) -> None:
     digests = {name: channel.resolve(site.store, name).digest for name in VERSIONS}
     site.guard.deadly |= {f"{digests['1.0.0']}@1", f"{digests['2.0.0']}@2"}
-    with pytest.raises(Away, match="processes died"), site.manager():
+    with pytest.raises(DependencyUnavailable, match="processes died"), site.manager():
         pass
     site.guard.deadly.discard(f"{digests['1.0.0']}@1")
     with site.manager():
@@ -205,11 +205,11 @@ def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_
 
 
 def test_what_a_load_needs_may_be_away(site: Site) -> None:
-    site.fails["1.0.0"] = Away(MODEL, "no memory")
-    with pytest.raises(Away), site.manager():
+    site.fails["1.0.0"] = DependencyUnavailable(MODEL, "no memory")
+    with pytest.raises(DependencyUnavailable), site.manager():
         pass
     site.fails.clear()
-    site.fails["2.0.0"] = Away(MODEL, "no memory")
+    site.fails["2.0.0"] = DependencyUnavailable(MODEL, "no memory")
     with site.manager() as manager:
         site.promote("2.0.0")
         until(lambda: site.loads.count("2.0.0") > 1, "another try")
@@ -232,14 +232,14 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
         assert version(manager) == ("1.0.0", 1)
 
 
-@pytest.mark.parametrize(("there", "raised"), [(True, Fatal), (False, Away)])
+@pytest.mark.parametrize(("there", "raised"), [(True, Fatal), (False, DependencyUnavailable)])
 def test_a_start_without_a_version(tmp_path: Path, there: bool, raised: type[Exception]) -> None:
     empty = Site(tmp_path)
     if not there:
         empty.registry.rename(tmp_path / "away")
     with pytest.raises(raised, match="no model version to serve") as ended, empty.manager():
         pass
-    assert isinstance(ended.value, Away) is not there
+    assert isinstance(ended.value, DependencyUnavailable) is not there
 
 
 def test_what_is_served_moves_into_this_process(site: Site) -> None:
@@ -523,7 +523,7 @@ def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_g
     made = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
     with contextlib.closing(made):
         for _ in range(3):
-            with pytest.raises(Away, match=r"no model version to serve: 1\.0\.0: wrong scores"):
+            with pytest.raises(DependencyUnavailable, match=r"no model version to serve: 1\.0\.0: wrong scores"):
                 made.start()
         assert (site.loads, site.refused) == (["1.0.0"], [Refusal("1.0.0", "wrong scores")])
         site.promote("2.0.0")
@@ -538,7 +538,7 @@ def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
     site.fails["1.0.0"] = ModelRefused("not signed")
     made = VersionManager(site.settings, site.load, site.outages)
     with contextlib.closing(made):
-        with pytest.raises(Away, match="not signed"):
+        with pytest.raises(DependencyUnavailable, match="not signed"):
             made.start()
         site.fails.clear()
         made.start()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.kafka.source_position import Position
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.dead_letters.headers import dead_headers, dead_letter_facts, original_headers
 from scorer.decoding.headers import HeaderValues, event_id
 from scorer.decoding.json.decoder import JsonIdReader
@@ -91,10 +91,10 @@ def test_what_cannot_go_back_is_unfit() -> None:
 def test_a_selection_takes_by_reason_and_time() -> None:
     back = letter(dead([]))
     assert DeadLetterSelection().takes(back)
-    assert DeadLetterSelection(["wrong-type"], TimeWindow(1_000, 1_001)).takes(back)
+    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).takes(back)
     assert not DeadLetterSelection(["oversize"]).takes(back)
-    assert not DeadLetterSelection(window=TimeWindow(1_001)).takes(back)
-    assert not DeadLetterSelection(window=TimeWindow(None, 1_000)).takes(back)
+    assert not DeadLetterSelection(window=TimeRange(1_001)).takes(back)
+    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).takes(back)
 
 
 @pytest.mark.parametrize(

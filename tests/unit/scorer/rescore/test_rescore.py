@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from publisher.runtime.time_range import TimeWindow
+from publisher.runtime.time_range import TimeRange
 from scorer.rescore.counts import Tally
 from scorer.rescore.job_progress import Progress, definition
 from scorer.rescore.read_events import GAP, spans
@@ -27,11 +27,11 @@ def test_scores_are_selected_by_digest_status_and_time() -> None:
     assert not Selection("sha256:" + "cd" * 32).takes(RECORD)
     assert not Selection(DIGEST).takes(msgspec.structs.replace(RECORD, status="expired"))
     assert not Selection(DIGEST, ("expired",)).takes(RECORD)
-    assert [Selection(DIGEST, window=TimeWindow(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
+    assert [Selection(DIGEST, window=TimeRange(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
 
 
 def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
-    names = [Selection(DIGEST).name(), Selection(None, ("expired",)).name(), Selection(DIGEST, window=TimeWindow(1, 2)).name()]
+    names = [Selection(DIGEST).name(), Selection(None, ("expired",)).name(), Selection(DIGEST, window=TimeRange(1, 2)).name()]
     assert names == ["abababababab", "expired", "abababababab-from-1-to-2"]
 
 

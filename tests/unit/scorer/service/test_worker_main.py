@@ -260,8 +260,8 @@ def test_a_stop_late_in_the_start_is_heard_before_the_first_event(site: Site, st
 def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Callable[[], str | None]] = []
     monkeypatch.setattr(watchdog, "watch", watched.append)
-    monkeypatch.setattr(worker_main, "few_arenas", lambda: site.said.append("few arenas"))
-    monkeypatch.setattr(worker_main, "keep_tidy", lambda: site.said.append("keep tidy"))
+    monkeypatch.setattr(worker_main, "limit_malloc_arenas", lambda: site.said.append("few arenas"))
+    monkeypatch.setattr(worker_main, "start_gc_thread", lambda: site.said.append("keep tidy"))
 
     def tell() -> None:
         for number in STOPS:

@@ -7,7 +7,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import SettingsError
-from publisher.runtime.dependencies import silent_registry
+from publisher.runtime.dependencies import schema_registry_unavailable
 from scorer.decoding.schema_formats import schema_lookup
 from scorer.decoding.schema_formats.schema_registry import LookUpFailed, SchemaId
 from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
@@ -69,7 +69,7 @@ def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str
     client = SchemaRegistryHttpClient(settings)
     with pytest.raises(LookUpFailed) as failure:
         client.schema(SchemaId("id", 1))
-    assert seen_in(f"{failure.value!r} {silent_registry(settings.url, failure.value)!r}") == []
+    assert seen_in(f"{failure.value!r} {schema_registry_unavailable(settings.url, failure.value)!r}") == []
 
 
 def test_only_harmless_properties_are_printed() -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import Fatal, RecordRefused
+from publisher.errors import Fatal, RecordRejected
 from publisher.transactions.protocol import Record
 from scorer.consumer.assignment import Partitions
 from scorer.consumer.offset_metadata import Mark
@@ -54,16 +54,16 @@ class Broker:
             assert position.offset > self.positions.get(position.partition, 0), "a position went back"
             self.positions[position.partition] = position.offset
 
-    def _refusal(self, records: Sequence[Record], guilty: list[Record]) -> RecordRefused:
+    def _refusal(self, records: Sequence[Record], guilty: list[Record]) -> RecordRejected:
         if self._tells in ("each", "nothing"):
-            return RecordRefused("no", guilty if self._tells == "each" else [], certain=self._tells == "each")
+            return RecordRejected("no", guilty if self._tells == "each" else [], certain=self._tells == "each")
         places = {(record[0], record[3]) for record in guilty}
         lanes = {place: [record for record in records if (record[0], record[3]) == place] for place in places}
         named = [record for lane in lanes.values() for record in lane]
         if self._tells == "alike":
-            return RecordRefused("no", named)
+            return RecordRejected("no", named)
         apart = [r for lane in lanes.values() if 1 < sum(map(self._bad, lane)) < len(lane) for r in lane if self._bad(r)]
-        return RecordRefused("no", apart or named, certain=bool(apart), one_or_all=True)
+        return RecordRejected("no", apart or named, certain=bool(apart), one_or_all=True)
 
 
 def published(
@@ -91,7 +91,7 @@ def published(
     )
     try:
         broker.publish([*done.scored.records, *done.swaps], partitions.offsets(batch, done.mark), intake.group)
-    except RecordRefused as error:
+    except RecordRejected as error:
         refusals.publish(done, error)
     return done
 
@@ -158,5 +158,5 @@ def test_where_even_that_is_refused_a_person_has_to_act() -> None:
 
 
 def test_a_refusal_of_what_is_no_events_record_is_not_searched_for() -> None:
-    with pytest.raises(RecordRefused):
+    with pytest.raises(RecordRejected):
         published(Broker(lambda record: record == SWAP), [0], [("out", b"score", None, 0, 1_000, None)], [None])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted
-from publisher.runtime.dependencies import MODEL, MODEL_SERVERS, Away
+from publisher.runtime.dependencies import MODEL, MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.models.servable import Servable
 from scorer.worker.canary_routing import Arms
@@ -105,14 +105,14 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
         b"champion::2",
         b"canary::3",
     ]
-    away = Away(MODEL_SERVERS, "nobody answers", "start them")
+    away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Version("canary", dict.fromkeys(values, ("infer", away)))
     found = scored(values, [True, True, False, True], Version("champion", {}), candidate)
     assert (found.fallbacks, found.asked, found.failed) == (Counter(away=3), 3, 3)
-    loading = Version("canary", dict.fromkeys(values, ("infer", Away(MODEL, "it is being loaded again"))))
+    loading = Version("canary", dict.fromkeys(values, ("infer", DependencyUnavailable(MODEL, "it is being loaded again"))))
     found = scored(values, [True, True, False, True], Version("champion", {}), loading)
     assert (found.fallbacks, found.asked, found.failed) == (Counter(crash=3), 0, 0), "a death of the process is not its failure"
-    with pytest.raises(Away):
+    with pytest.raises(DependencyUnavailable):
         scored(values, [True, False, False, False], candidate, Version("canary", {}))
     with pytest.raises(Aborted):
         scored(values, [True] * 4, Version("champion", {}), Version("canary", {b"1": ("infer", Aborted("lost"))}))

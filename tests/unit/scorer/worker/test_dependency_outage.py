@@ -1,6 +1,6 @@
 """While servers are away nothing is read, and nothing is given up."""
 
-from publisher.runtime.dependencies import MODEL_SERVERS, SCHEMA_REGISTRY, Away, Outages
+from publisher.runtime.dependencies import MODEL_SERVERS, SCHEMA_REGISTRY, DependencyUnavailable, Outages
 from scorer.consumer.offset_metadata import Mark
 from scorer.worker.dependency_outage import Absence
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
@@ -15,7 +15,7 @@ def test_partitions_are_read_again_from_the_committed_offsets_when_it_makes_sens
     absence = Absence(group.intake, outages, lambda: now[0])
     assert not absence.lasts(0.0)
     group.reads.clear()
-    absence.begin(Away(MODEL_SERVERS, "no route", retry_seconds=2.0))
+    absence.begin(DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=2.0))
     assert group.reads == {(TOPIC, 0): 5}
     assert absence.lasts(0.0)
     assert group.paused() == {0}
@@ -34,15 +34,15 @@ def test_partitions_are_read_again_from_the_committed_offsets_when_it_makes_sens
 def test_one_absence_after_the_other_is_told() -> None:
     group, outages = Group(), Outages()
     absence = Absence(group.intake, outages, lambda: 0.0)
-    absence.begin(Away(MODEL_SERVERS, "no route"))
-    absence.begin(Away(SCHEMA_REGISTRY, "timed out"))
+    absence.begin(DependencyUnavailable(MODEL_SERVERS, "no route"))
+    absence.begin(DependencyUnavailable(SCHEMA_REGISTRY, "timed out"))
     assert outages.told() == "schema-registry: timed out"
 
 
 def test_a_fallback_covers_model_servers_that_have_been_away_for_so_long() -> None:
     group, outages, now = Group(), Outages(), [10.0]
     absence = Absence(group.intake, outages, lambda: now[0], fallback_seconds=3.0)
-    away = Away(MODEL_SERVERS, "no route", retry_seconds=2.0)
+    away = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=2.0)
     assert not absence.cover(away)
     absence.begin(away)
     now[0] = 12.0
@@ -69,6 +69,6 @@ def test_a_fallback_covers_model_servers_that_have_been_away_for_so_long() -> No
 def test_a_fallback_covers_nothing_but_model_servers() -> None:
     group, outages = Group(), Outages()
     absence = Absence(group.intake, outages, lambda: 0.0, fallback_seconds=0.0)
-    assert absence.cover(Away(MODEL_SERVERS, "no route"))
-    assert not absence.cover(Away(SCHEMA_REGISTRY, "timed out"))
+    assert absence.cover(DependencyUnavailable(MODEL_SERVERS, "no route"))
+    assert not absence.cover(DependencyUnavailable(SCHEMA_REGISTRY, "timed out"))
     assert not absence.covered()

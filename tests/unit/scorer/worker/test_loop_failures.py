@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRefused
+from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRejected
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.consumer.offset_metadata import Mark
 from scorer.crash_isolation.sandbox_process import ExaminerDied
@@ -89,7 +89,7 @@ def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None
 
     def publish(records: list[Any], *_: Any, **__: Any) -> None:
         if guilty := [record for record in records if record[0] == "out"]:
-            raise RecordRefused("too large", guilty, certain=True)
+            raise RecordRejected("too large", guilty, certain=True)
 
     looped.session.publish.side_effect = publish
     looped.scoring.dead = Target("dead", 1, 1_000_000)
@@ -108,7 +108,7 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
         if looped.scoring.score.called:
             looped.session.settle.side_effect = None
             looped.group.revoke(0)
-            raise RecordRefused("too large")
+            raise RecordRejected("too large")
 
     looped.session.settle.side_effect = settle
     looped.run(1)

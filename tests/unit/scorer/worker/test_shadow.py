@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.servable import Canary, Servable
@@ -86,7 +86,7 @@ def test_why_nobody_was_asked_stands_in_the_record() -> None:
     champion, rows = Shadow("champion", {}), [(True, False), (True, True), (False, True)]
     refused = scored(values_of(3), rows, champion, None, "refused")
     assert [record[1] for record in refused.records] == [b"2.0.0@sha256:c in champion:refused:null", b"champion in canary::1"]
-    away = Away(MODEL_SERVERS, "nobody answers", "start them")
+    away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", away)), nan=[b"0"])
     assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
     nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))

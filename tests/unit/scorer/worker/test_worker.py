@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from publisher.errors import Aborted
-from publisher.runtime.dependencies import MODEL_SERVERS, Away
+from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
 from scorer.consumer.offset_metadata import Mark
 from scorer.consumer.start_offsets import AnswersFrom
 from scorer.decoding.batch import Batch
@@ -104,7 +104,7 @@ def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> Non
 
 def test_events_that_cannot_be_scored_now_are_read_again() -> None:
     looped = Looped()
-    looped.scoring.score.side_effect = Away(MODEL_SERVERS, "no route", retry_seconds=60.0)
+    looped.scoring.score.side_effect = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=60.0)
     looped.group.waiting.append(event(7))
     looped.run(2)
     assert looped.group.paused() == {0}
@@ -115,7 +115,7 @@ def test_events_that_cannot_be_scored_now_are_read_again() -> None:
 def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
     model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
     looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
-    looped.scoring.score.side_effect = Away(MODEL_SERVERS, "no route", retry_seconds=60.0)
+    looped.scoring.score.side_effect = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=60.0)
     looped.scoring.fall_back.side_effect = lambda *_: Scored([("out", b"0.5", None, 0, 1, None)], FALLBACK)
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import SCHEMA_REGISTRY, Away
+from publisher.runtime.dependencies import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.schema_formats.schema_registry import (
     ATTEMPTS,
@@ -114,7 +114,7 @@ def test_a_registry_that_answers_nothing_is_away(status: int | None) -> None:
     stub.down = LookUpFailed("nobody there", status)
     schemas = registry(stub)
     for _ in range(2):
-        with pytest.raises(Away) as caught:
+        with pytest.raises(DependencyUnavailable) as caught:
             schemas.schema(of(7), "avro")
         assert caught.value.what == SCHEMA_REGISTRY
         assert "secret" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start()
     stub.down = None
     assert schemas.schema(of(7), "avro") == GOOD
     stub.down = LookUpFailed("Unauthorized", 401)
-    with pytest.raises(Away):
+    with pytest.raises(DependencyUnavailable):
         schemas.schema(of(8), "avro")
 
 
