@@ -177,7 +177,7 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
         if settings.input.tombstones == "skip":
             messages = [message for message in messages if message.value() is not None]
         values = [message.value() for message in messages]
-        decoded = decode_after_look_ups(servable.loaded.decoder, values, ListedMetadata.of(messages))
+        decoded = decode_after_look_ups(servable.loaded.decoder, values, ListedMetadata.from_messages(messages))
         decodable = len(decoded.rows)
         if not values:
             why_none = f"its newest {offsets} offsets hold no event" if offsets else "it is empty"

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 class NoIdReader:
     """An id reader that reads no ids, since replaying a dead letter does not depend on its id."""
 
-    def of(self, value: bytes | None, headers: Headers = None) -> None:
+    def read_id(self, value: bytes | None, headers: Headers = None) -> None:
         """Return None."""
 
 

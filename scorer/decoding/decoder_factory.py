@@ -16,7 +16,7 @@ from scorer.settings.input_formats import INPUT_FORMATS
 class IdReader(Protocol):
     """Reads the id that stands in an event, which may be anything at all."""
 
-    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:
+    def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
         """Return the id, or None if the event has none that can be read. `headers` may name the event's schema."""
 
 

@@ -29,7 +29,7 @@ class HeaderValues:
     bad_id: str | None = None
 
     @classmethod
-    def of(cls, headers: Headers) -> "HeaderValues":
+    def from_headers(cls, headers: Headers) -> "HeaderValues":
         """Read the facts of one event; if a header is repeated, the last one counts."""
         values = {name: value for name, value in headers or () if name in READ}
         deadline, bad_deadline = _deadline(values.get("deadline"))

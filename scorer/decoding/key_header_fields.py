@@ -40,7 +40,7 @@ class KeyHeaderDecoder:
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values, parts)
-        beside = parts or ListedMetadata.none(len(values))
+        beside = parts or ListedMetadata.empty(len(values))
         found = {column.name: column.read(values, beside) for column in self._columns}
         bad: dict[int, Poison] = {}
         for one in found.values():

@@ -43,13 +43,13 @@ class ListedMetadata:
     every_header: Sequence[Headers]
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> "ListedMetadata":
+    def from_messages(cls, messages: Sequence[Message]) -> "ListedMetadata":
         """Those of records as they were read; of headers that cannot be read none."""
         times = [max(0, message.timestamp()[1]) for message in messages]
         return cls([message.key() for message in messages], times, headers_of(messages)[0])
 
     @classmethod
-    def none(cls, count: int) -> "ListedMetadata":
+    def empty(cls, count: int) -> "ListedMetadata":
         """Those of records that are values alone."""
         return cls([None] * count, [0] * count, [None] * count)
 

@@ -14,11 +14,10 @@ from model_registry.package.dtypes import held
 from model_registry.package.padding import Lengths
 from model_registry.package.signature import Signature, TensorInput
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
-from scorer.decoding.array_fields import SHOWN, ShapedArrays, array_poison
+from scorer.decoding.array_fields import SHOWN, ShapedArrays, VariableLengthArrays, array_poison, not_finite_arrays
 from scorer.decoding.binary_field import BinaryField
 from scorer.decoding.integers import converted, fault, row_packer
 from scorer.decoding.types import Decoded, not_finite_rows
-from scorer.decoding.varying import VariableLengthArrays, not_finite
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -180,7 +179,7 @@ class _Builder:
         """The rows of the tensor with an infinity, or NaN where it is not allowed."""
         if self._nan_allowed is None:
             return ()
-        found = not_finite(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
+        found = not_finite_arrays(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
         return list(map(int, found))
 
     def infinite(self, row: NDArray[Any]) -> Poison:

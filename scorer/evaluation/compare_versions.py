@@ -67,7 +67,7 @@ def compare(
     for batch in reader.read(every):
         for offsets, messages in _slices(batch.offsets, batch.messages, settings):
             values = [message.value() for message in messages]
-            parts = ListedMetadata.of(messages)
+            parts = ListedMetadata.from_messages(messages)
             answered = timed.answers(values, parts)
             found.add(batch.partition, offsets, values, *answered)
             if both is not None:

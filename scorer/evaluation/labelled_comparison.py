@@ -39,7 +39,9 @@ class BothAnswers:
         """Take in the answers of both to some events of a partition."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
-            event_id(HeaderValues.of(parts.every_header[row]), champion.ids[row], self._region, (*partition, offsets[row]))
+            event_id(
+                HeaderValues.from_headers(parts.every_header[row]), champion.ids[row], self._region, (*partition, offsets[row])
+            )
             for row in rows
         ]
         ids, times = hashed(named), [parts.every_time[row] for row in rows]

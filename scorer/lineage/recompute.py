@@ -36,7 +36,7 @@ def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proo
     if (status := answer.record.get("status", SCORED)) != SCORED:
         raise Fatal(f"{found.place} was answered {status!r}, without a score of the model", "leave --recompute out", USAGE)
     tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
-    again = answers(loaded, [event.value()], ListedMetadata.of([event]))
+    again = answers(loaded, [event.value()], ListedMetadata.from_messages([event]))
     if poison := again.rejected.get(0):
         return against(answer, poison, None, None, tolerance)
     return against(answer, None, orjson.loads(again.scores[0]), again.decisions[0], tolerance)

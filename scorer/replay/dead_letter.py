@@ -67,8 +67,8 @@ def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> Replayable
     if said.get("reason") == Reason.UNREADABLE_BATCH:
         raise NotReplayable("it stands for a batch that cannot be decompressed; its records are still in their input topic")
     originals = original_headers(headers)
-    known = HeaderValues.of(originals)
-    id_ = event_id(known, ids.of(message.value(), originals), source.region, source[1:])
+    known = HeaderValues.from_headers(originals)
+    id_ = event_id(known, ids.read_id(message.value(), originals), source.region, source[1:])
     if known.ce_id is None:
         originals = [*((name, held) for name, held in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
     late = known.deadline is not None and known.deadline < now_ms

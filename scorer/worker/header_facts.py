@@ -38,7 +38,7 @@ class HeaderFacts:
         headers = pick(self._batch.headers, rows)
         if not any(headers):
             return rows, [], {}
-        found = [HeaderValues.of(one) if one else NO_HEADER_VALUES for one in headers]
+        found = [HeaderValues.from_headers(one) if one else NO_HEADER_VALUES for one in headers]
         self._facts = placed(self._facts or [NO_HEADER_VALUES] * len(self._batch), rows, found)
         fresh: list[int] = []
         expired: list[int] = []

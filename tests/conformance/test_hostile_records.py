@@ -355,7 +355,7 @@ def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tupl
 class NoIds:
     """An id reader of events without an id."""
 
-    def of(self, value: bytes | None, headers: list[tuple[str, str | bytes | None]] | None = None) -> None:
+    def read_id(self, value: bytes | None, headers: list[tuple[str, str | bytes | None]] | None = None) -> None:
         """Return no id."""
 
 

@@ -200,7 +200,7 @@ class _Events:
             self._undecodable.add(poison.reason, 1, f"{Place(partition, offsets[row])}: {poison}")
         named = (
             event_id(
-                HeaderValues.of(headers[row]) if headers[row] else NO_HEADER_VALUES,
+                HeaderValues.from_headers(headers[row]) if headers[row] else NO_HEADER_VALUES,
                 id_,
                 self._region,
                 (*partition, offsets[row]),

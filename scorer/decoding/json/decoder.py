@@ -40,7 +40,7 @@ class JsonIdReader:
         self._read = MsgspecRows(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event))).row
         self._named = path is not None
 
-    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
+    def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
         """Return the id, or None if the event has none that can be read."""
         if not self._named or value is None:
             return None

@@ -26,7 +26,7 @@ from scorer.decoding.schema_formats.fixed_width_decode import (
     VarintNumber,
     create_layout,
 )
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
+from scorer.decoding.schema_formats.schema import BadSchema, Schema
 from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
 

@@ -167,7 +167,7 @@ class SchemaIdReader:
         self._source = schemas or create_schema_source(settings)
         self._readers: dict[Key, EventReader] = {}
 
-    def of(self, value: bytes | None, headers: Headers = None) -> str | int | None:
+    def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
         """Return the id, or None if the event has none that can be read."""
         if value is None:
             return None

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
+from scorer.decoding.schema_formats.schema import BadSchema, Schema
 
 NAME = "__event__.proto"  # as no other file is named
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')

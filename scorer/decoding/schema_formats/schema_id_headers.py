@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
-from scorer.decoding.schema_formats.schema_registry import LARGEST_ID, SchemaId
+from scorer.decoding.schema_formats.schema import LARGEST_ID, SchemaId
 from scorer.decoding.schema_formats.varints import encoded, message_path
 
 CONFLUENT = "__value_schema_id"

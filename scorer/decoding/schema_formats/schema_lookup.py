@@ -4,6 +4,7 @@ import functools
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from model_registry.extras import install_command
@@ -13,10 +14,10 @@ from scorer.decoding.batch import Headers
 from scorer.decoding.passthrough_fields import Path
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats import schema_id_headers
-from scorer.decoding.schema_formats import schema_registry as schemas
 from scorer.decoding.schema_formats.fixed_width_decode import FixedLayout
+from scorer.decoding.schema_formats.schema import BadSchema, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_id_headers import HeaderFrame
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema, SchemaId, SchemaRegistry
+from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
 from scorer.decoding.schema_formats.varints import message_path
 from scorer.decoding.tensors import Row
 from scorer.settings import Settings
@@ -88,7 +89,7 @@ def create_schema_source(settings: Settings) -> SchemaSource:
             hint = install_command(wanted.format)
             raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
     if wanted.schema_file is not None:
-        return SchemaFileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)
+        return SchemaFileSource(wanted.format, wanted.schema_file.name, file_bytes(wanted.schema_file), wanted.message)
     registry = shared(settings.schema_registry)
     registry.open()
     return SchemaRegistrySource(wanted.format, registry)
@@ -202,3 +203,12 @@ def shared(settings: SchemaRegistrySettings) -> SchemaRegistry:
 @functools.lru_cache
 def _shared(settings: str) -> SchemaRegistry:
     return SchemaRegistry(SchemaRegistrySettings.model_validate_json(settings))
+
+
+@functools.lru_cache
+def file_bytes(path: FilePath) -> bytes:
+    """Return the content of a schema file, which is read once in a process. Raises Fatal."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Fatal(f"input.schema_file {path} cannot be read: {error.strerror}", "give the path of the schema", 2) from error

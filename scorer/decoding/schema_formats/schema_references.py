@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed
+from scorer.decoding.schema_formats.schema import LookUpFailed
 
 MOST_REFERENCES = 300
 """Of one schema, theirs included. A registry's answers are untrusted, and each reference costs a request."""

@@ -11,19 +11,17 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import schema_registry_unavailable
 from scorer.dead_letters.reasons import Poison, Reason
+from scorer.decoding.schema_formats.schema import LARGEST_ID, NO_ID, LookUpFailed, Schema, SchemaId
 from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
-LARGEST_ID = 2**31 - 1
 LONG_IDS = "Apicurio's serialisers write ids of 8 bytes unless apicurio.registry.as-confluent is true"
 LOOK_UPS = 8
 """Requests at once: a registry on another continent answers 8 of them in the time of one."""
@@ -38,55 +36,6 @@ UNKNOWN_SECONDS, FAILED_SECONDS = 10.0, 60.0
 MOST_FAILED = 100_000
 """Ids of which failures are kept: as many as the largest batch has events."""
 ERROR_CHARACTERS = 500
-
-
-class SchemaId(NamedTuple):
-    """The name of a schema in a registry: Confluent's id or GUID, or Apicurio's id of a content or of a version."""
-
-    kind: Literal["id", "GUID", "content id", "global id"]
-    value: int | str
-
-    def __str__(self) -> str:
-        return f"schema {self.value}" if self.kind == "id" else f"the schema with the {self.kind} {self.value}"
-
-
-NO_ID = SchemaId("id", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema as text, its format (`avro` or `protobuf`; empty: not known), and its references: names and texts.
-
-    A Protobuf schema may be a descriptor set in place of text.
-    """
-
-    format: str
-    text: str | bytes
-    references: tuple[tuple[str, str], ...] = ()
-
-
-class BadSchema(Exception):
-    """The text is no schema of its format. The message says why."""
-
-
-class LookUpFailed(Exception):
-    """A request failed. `status` is the HTTP status of the answer, None if there was none."""
-
-    NOT_FOUND = 404
-
-    def __init__(self, error: str, status: int | None = None) -> None:
-        super().__init__(error)
-        self.status = status
-
-    @property
-    def unknown(self) -> bool:
-        """Whether the registry reports that there is no such schema."""
-        return self.status in (400, 404, 410, 422)
-
-    @property
-    def denied(self) -> bool:
-        """Whether the registry refuses to answer this client."""
-        return self.status in (401, 403)
 
 
 class SchemaClient(Protocol):
@@ -301,12 +250,3 @@ def _in_thread(call: Callable[[], T]) -> "Future[T]":
 
     threading.Thread(target=run, name="schema-look-up", daemon=True).start()
     return future
-
-
-@lru_cache
-def file_bytes(path: Path) -> bytes:
-    """A schema file, read once: what it said at the start holds until the end. Raises Fatal."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Fatal(f"input.schema_file {path} cannot be read: {error.strerror}", "give the path of the schema", 2) from error

@@ -9,8 +9,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from httpx2 import HTTPError, Response
 
 from model_registry.untrusted_input import documents
+from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_references import Reference, ReferencedSchema, resolve
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId
 from scorer.settings import registry_properties
 from scorer.settings.input import SchemaRegistrySettings
 

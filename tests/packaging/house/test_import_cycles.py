@@ -7,8 +7,6 @@ import pytest
 
 PACKAGES = ("scorer", "publisher", "model_registry", "training")
 KNOWN = {
-    "scorer.decoding.schema_formats.schema_registry": {"scorer.decoding.schema_formats.schema_registry_client"},
-    "scorer.decoding.schema_formats.schema_registry_client": {"scorer.decoding.schema_formats.schema_references"},
     "scorer.observability.traces": {"scorer.observability.otlp"},
     "scorer.worker.score_batch": {"scorer.worker.canary_scoring"},
     "training.recipes": {"training.recipes.network", "training.recipes.trees"},

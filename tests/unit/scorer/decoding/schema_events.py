@@ -10,7 +10,7 @@ import fastavro
 from google.protobuf import message_factory
 
 from scorer.decoding.schema_formats import proto_files
-from scorer.decoding.schema_formats.schema_registry import Schema
+from scorer.decoding.schema_formats.schema import Schema
 from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
 

@@ -58,7 +58,7 @@ def test_a_decimal_with_its_scale_is_a_number_in_json() -> None:
     assert decoded.tensors["n"].tolist() == [[-7], [0]]
     assert list(decoded.ids) == ["e", 41]
     assert [poison.reason for poison in decoded.rejected.values()] == [Reason.WRONG_TYPE]
-    assert [JsonIdReader("id").of(text) for text in texts] == ["e", 41, "f"]
+    assert [JsonIdReader("id").read_id(text) for text in texts] == ["e", 41, "f"]
 
 
 VECTORS = [

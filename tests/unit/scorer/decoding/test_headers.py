@@ -31,23 +31,23 @@ OWN = "eu/events/2/77"
     ],
 )
 def test_an_id_that_identifies_nothing_is_absent(headers: Headers, field: str | int | None, expected: str) -> None:
-    assert event_id(HeaderValues.of(headers), field, "eu", SOURCE) == expected
+    assert event_id(HeaderValues.from_headers(headers), field, "eu", SOURCE) == expected
 
 
 @pytest.mark.parametrize("name", ["ce_id", "x-origin"])
 def test_an_id_that_is_not_utf8_is_named(name: str) -> None:
-    assert HeaderValues.of([(name, b"\xffa")]).bad_id == f"header {name} is b'\\xffa', which is not UTF-8"
-    assert HeaderValues.of([("other", b"\xff")]).bad_id is None
+    assert HeaderValues.from_headers([(name, b"\xffa")]).bad_id == f"header {name} is b'\\xffa', which is not UTF-8"
+    assert HeaderValues.from_headers([("other", b"\xff")]).bad_id is None
 
 
 def test_a_null_deadline_is_absent() -> None:
-    assert HeaderValues.of([("deadline", None), ("other", None)]) == HeaderValues()
-    assert HeaderValues.of([("deadline", b"5"), ("deadline", None)]).deadline is None
-    assert HeaderValues.of([("deadline", b"")]).bad_deadline == ""
+    assert HeaderValues.from_headers([("deadline", None), ("other", None)]) == HeaderValues()
+    assert HeaderValues.from_headers([("deadline", b"5"), ("deadline", None)]).deadline is None
+    assert HeaderValues.from_headers([("deadline", b"")]).bad_deadline == ""
 
 
 def test_an_unreadable_origin_does_not_matter_beside_an_id() -> None:
-    assert HeaderValues.of([("ce_id", b"a"), ("x-origin", b"\xff")]).bad_id is None
+    assert HeaderValues.from_headers([("ce_id", b"a"), ("x-origin", b"\xff")]).bad_id is None
 
 
 def test_ids_of_a_batch_are_those_of_the_field_if_each_event_has_one() -> None:

@@ -26,7 +26,7 @@ from tests.unit.scorer.decoding.schema_events import settings_of
 )
 def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
     value = json.dumps({**event, "f": 1}).encode()
-    assert JsonIdReader(path).of(value) == id_
+    assert JsonIdReader(path).read_id(value) == id_
     assert list(JsonDecoder(signature_of(("x", "float32", ["f"])), path, 1_000).decode([value]).ids) == [id_]
 
 
@@ -39,7 +39,7 @@ def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
 )
 def test_what_is_no_id_is_named_with_its_path(after: Any, said: str) -> None:
     value = json.dumps({"after": after, "f": 1}).encode()
-    assert JsonIdReader("after.id").of(value) is None
+    assert JsonIdReader("after.id").read_id(value) is None
     poison = JsonDecoder(signature_of(("x", "float32", ["f"])), "after.id", 1_000).decode([value]).rejected[0]
     assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, said)
 

@@ -235,9 +235,9 @@ def test_wide_arrays_below_the_top() -> None:
 def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
     _, encode = avro(tmp_path, SIGNATURE)
     reader = SchemaIdReader(configured(tmp_path, "avro", json.dumps(AVRO), id="after.n"))
-    assert [reader.of(encode(after)) for after in ({"amount": 1, "n": 5}, "x", None)] == [5, None, None]
+    assert [reader.read_id(encode(after)) for after in ({"amount": 1, "n": 5}, "x", None)] == [5, None, None]
     reader = SchemaIdReader(configured(tmp_path, "protobuf", PROTO, id="after.n"))
-    assert reader.of(proto_encoder(PROTO)({"after": {"n": 5}})) == 5
+    assert reader.read_id(proto_encoder(PROTO)({"after": {"n": 5}})) == 5
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
+from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId, SchemaRegistry
+from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.support.environment import ROOT
@@ -185,8 +186,13 @@ def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
     shelf = Shelf({1: Schema("avro", json.dumps(schema))})
     ids = SchemaIdReader(settings_of("avro"), registry(shelf, "avro"))
     body = avro_encoder(schema)({"id": "one", "a": "bad"})
-    assert [ids.of(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == ["one", None, None, None]
-    assert SchemaIdReader(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
+    assert [ids.read_id(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == [
+        "one",
+        None,
+        None,
+        None,
+    ]
+    assert SchemaIdReader(configured(tmp_path, "avro", json.dumps(schema))).read_id(body) == "one"
     with pytest.raises(Poison):
         registry(shelf, "protobuf").key(b"\0\0\0\0\1\xff")
 

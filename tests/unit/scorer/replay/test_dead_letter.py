@@ -69,7 +69,7 @@ def test_the_id_follows_the_one_rule(headers: Headers, value: bytes | None, fiel
     assert back.id == expected
     names = [name for name, _ in back.record[5]]
     assert names.count("ce_id") == 1
-    assert event_id(HeaderValues.of(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
+    assert event_id(HeaderValues.from_headers(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
 
 
 def test_what_cannot_go_back_is_unfit() -> None:

@@ -65,7 +65,7 @@ class Doubling:
 
 def given_by(count: int, errors: dict[int, Exception]) -> Answers:
     values = [None if number % 7 == 6 else b"%d" % number for number in range(count)]
-    return answers(cast(LoadedModel, Doubling(errors)), values, ListedMetadata.none(count))
+    return answers(cast(LoadedModel, Doubling(errors)), values, ListedMetadata.empty(count))
 
 
 @examples(max_examples=50)
@@ -223,7 +223,7 @@ class OfTwoOutputs(Doubling):
 
 def of_two_outputs(power: float, amount: float) -> Answers:
     values = [b"%d" % number for number in range(100)]
-    return answers(cast(LoadedModel, OfTwoOutputs(power, amount)), values, ListedMetadata.none(100))
+    return answers(cast(LoadedModel, OfTwoOutputs(power, amount)), values, ListedMetadata.empty(100))
 
 
 def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution() -> None:

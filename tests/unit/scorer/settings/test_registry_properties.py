@@ -9,7 +9,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import SettingsError
 from publisher.runtime.dependencies import schema_registry_unavailable
 from scorer.decoding.schema_formats import schema_lookup
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, SchemaId
+from scorer.decoding.schema_formats.schema import LookUpFailed, SchemaId
 from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 from scorer.settings import load, registry_properties
 from scorer.settings.input import SchemaRegistrySettings

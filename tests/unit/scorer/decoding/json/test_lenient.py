@@ -31,7 +31,7 @@ def test_a_field_that_is_not_read_does_not_spoil_the_event(odd: str) -> None:
     decoded = decode(value)
     assert list(decoded.ids) == ["good", "odd"]
     assert decoded.tensors["x"].tolist() == [[1], [2]]
-    assert JsonIdReader("id").of(value.encode()) == "odd"
+    assert JsonIdReader("id").read_id(value.encode()) == "odd"
     envelope = f'{{"id": "odd", "features": [2], "note": {odd}}}'
     numbers = signature_of(("x", "float32", ["a"]))
     assert JsonEnvelopeDecoder(numbers, "id", 5_000).decode([envelope.encode()]).ids == ["odd"]
@@ -90,7 +90,7 @@ def test_two_odd_fields_that_are_not_read_spoil_nothing(odd: str) -> None:
     value = f'{{"id": 123456789012345678901234, "a": 2, "y": {odd}, "z": {DEEP}}}'.encode()
     decoded = JsonDecoder(WORDS, "id", 20_000).decode([value])
     assert decoded.tensors["x"].tolist() == [[2]]
-    assert decoded.ids == [123456789012345678901234] == [JsonIdReader("id").of(value)]
+    assert decoded.ids == [123456789012345678901234] == [JsonIdReader("id").read_id(value)]
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -99,7 +99,7 @@ def test_a_byte_order_mark_is_ignored_and_other_encodings_are_not_utf8_or_malfor
     decoder = JsonDecoder(signature_of(("x", "float32", ["a"])), "id", 5_000)
     for values in (batch := [text.encode("utf-8-sig")] * count, texts(batch)):
         assert list(decoder.decode(values).ids) == ["e"] * count
-    assert JsonIdReader("id").of(text.encode("utf-8-sig")) == "e"
+    assert JsonIdReader("id").read_id(text.encode("utf-8-sig")) == "e"
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         decoded = decoder.decode([text.encode(encoding)] * count)
         assert {poison.reason for poison in decoded.rejected.values()} <= {Reason.MALFORMED, Reason.NOT_UTF8}

@@ -59,5 +59,5 @@ def test_a_prefix_without_json_is_malformed(value: bytes) -> None:
 
 def test_ids_and_carried_fields_are_read_behind_a_prefix() -> None:
     [value] = objects(1)
-    assert JsonIdReader("id").of(PREFIX + value) == "e0"
+    assert JsonIdReader("id").read_id(PREFIX + value) == "e0"
     assert JsonPassthrough([parse("b")]).values(PREFIX + value) == [0.5]

@@ -15,7 +15,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats.avro import AvroReader
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
+from scorer.decoding.schema_formats.schema import BadSchema, Schema
 from scorer.decoding.types import Decoded
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured

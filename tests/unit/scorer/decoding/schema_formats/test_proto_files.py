@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scorer.decoding.schema_formats import proto_files
-from scorer.decoding.schema_formats.schema_registry import BadSchema, Schema
+from scorer.decoding.schema_formats.schema import BadSchema, Schema
 
 INNER = 'syntax = "proto3"; package n.deep; message Inner { double b = 1; }'
 PART = 'syntax = "proto3"; package n; import "n/deep/inner.proto"; message Part { deep.Inner inner = 1; }'

@@ -13,9 +13,10 @@ from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
+from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_id_headers import frame, reference
 from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed, Schema, SchemaId, SchemaRegistry
+from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.unit.scorer.decoding.formats import signature_of
@@ -87,7 +88,7 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
     assert found.ids == ["e", "e"]
     assert found.tensors["x"].tolist() == [[1.0, 2.0]] * 2
     assert found.rejected[1].reason == "missing-field"
-    assert SchemaIdReader(settings_of("avro"), source(schemas)).of(BODY, headers) == "e"
+    assert SchemaIdReader(settings_of("avro"), source(schemas)).read_id(BODY, headers) == "e"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from scorer.decoding.schema_formats.schema import LookUpFailed
 from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, ReferencedSchema, resolve
-from scorer.decoding.schema_formats.schema_registry import LookUpFailed
 
 
 def one(name: str, version: int = 1) -> Reference:

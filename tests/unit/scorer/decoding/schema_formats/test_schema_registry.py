@@ -9,16 +9,8 @@ import pytest
 from publisher.errors import Fatal
 from publisher.runtime.dependencies import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
-from scorer.decoding.schema_formats.schema_registry import (
-    ATTEMPTS,
-    FAILED_SECONDS,
-    LOOK_UPS,
-    UNKNOWN_SECONDS,
-    LookUpFailed,
-    Schema,
-    SchemaId,
-    SchemaRegistry,
-)
+from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
+from scorer.decoding.schema_formats.schema_registry import ATTEMPTS, FAILED_SECONDS, LOOK_UPS, UNKNOWN_SECONDS, SchemaRegistry
 from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
 
