@@ -1,1 +1,1 @@
-"""From labelled events to a promoted version: freeze, join, search, train, export, judge, attest, sign, promote."""
+"""From labelled events to a promoted version: freeze, join, search, train, export, evaluate, attest, sign, promote."""

@@ -1,4 +1,4 @@
-"""`python deploy/training VERB`: README.md beside this file tells what there is."""
+"""`python deploy/training VERB`; see README.md beside this file."""
 
 import sys
 from pathlib import Path

@@ -19,7 +19,7 @@ app = command_line.program("From labelled events to a promoted version: by hand,
 
 
 def main() -> None:
-    """Run the program, with the pins of environment.py; exit code 2 where its libraries are missing."""
+    """Run the program with the pins of environment.py; exit code 2 if its libraries are missing."""
     environment.pin()
     from model_registry.errors import RegistryError
 

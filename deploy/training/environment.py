@@ -1,14 +1,15 @@
-"""What a run computes with: the variables that make it compute the same on every machine, and a digest of what is installed.
+"""The environment of a run: variables for reproducible computations, and a digest of the installed packages.
 
-Libraries choose code by the processor they find, and split sums by the number of threads; either changes the last bits of a
-sum, and so a model. Every machine with AVX2 (x86-64-v3, from 2013 on) runs the code that is chosen here:
+Libraries choose code by the processor and split sums by the number of threads; both change the last bits of sums, and so
+models. Every
+machine with AVX2 (x86-64-v3, from 2013 on) runs the code that these variables choose:
 
-- OpenBLAS: the kernels for Haswell, one thread: both its core type and its thread count change bytes.
-- OpenMP: one thread where nothing else is said. LightGBM and torch are told how many, and give the same bytes for any. Threads
-  that wait sleep: by default they spin, which takes ten times as long on a machine that has other things to do.
+- OpenBLAS: the kernels for Haswell, one thread: core type and thread count both change bytes.
+- OpenMP: one thread by default. LightGBM and torch get an explicit count and give the same bytes for any. Waiting threads
+  sleep: by default they spin, which takes ten times as long on a busy machine.
 - ATen and oneDNN (torch), MKL: AVX2, one thread.
 - NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
-- Python: no random hashes, so that a set is walked in the same order.
+- Python: no random hashes, so that a set has a fixed order.
 """
 
 import hashlib
@@ -37,23 +38,23 @@ PINS = {
     "PYTHONHASHSEED": "0",
 }
 INSTALLERS = ("pip", "setuptools", "wheel", "uv")
-"""They install and compute nothing: a machine has the versions that it came with."""
+"""Installers do not compute: their versions are those of the machine."""
 OURS = "scorestream"
 PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer))
 SOURCES = (".py", ".c", ".h")
 NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json")
-"""Files of a distribution's `.dist-info` that say how it was installed, or from where."""
+"""Files of a distribution's `.dist-info` that depend on how and from where it was installed."""
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
-    """The environment with the pins; None where it has them already."""
+    """Return the environment with the pins, or None if it has them already."""
     if all(environ.get(name) == value for name, value in PINS.items()):
         return None
     return {**environ, **PINS}
 
 
 def pin() -> None:
-    """Start this program again with the pins, unless it has them: libraries read them when they are loaded."""
+    """Restart this program with the pins, unless it has them: libraries read them when they are loaded."""
     if environ := pinned(os.environ):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -61,8 +62,10 @@ def pin() -> None:
 
 
 def digest() -> str:
-    """The digest (`sha256:...`) of the Python version, of every installed distribution, and of the sources of this program.
-    Machines on which the same wheels are installed have the same, wherever they are installed."""
+    """Return the digest (`sha256:...`) of the Python version, the installed distributions, and the sources of this program.
+
+    Machines with the same wheels have the same digest, wherever these are installed.
+    """
     found = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
     for line in distributions(metadata.distributions()):
         found.update(f"{line}\n".encode())
@@ -73,7 +76,7 @@ def digest() -> str:
 
 
 def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
-    """Name, version and the digest of the files of each, in order of the names."""
+    """Return name, version and the digest of the files of each distribution, in order of names."""
     found = set()
     for one in installed:
         name = str(one.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
@@ -84,7 +87,7 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
 
 
 def recorded(record: str) -> Iterator[str]:
-    """The lines of a RECORD that are the wheel's own: no compiled Python, no script outside, no note of the installation."""
+    """Yield the lines of a RECORD that belong to the wheel: no bytecode, no scripts, no notes of the installation."""
     for line in record.splitlines():
         path = Path(line.partition(",")[0].strip('"'))
         outside = path.is_absolute() or ".." in path.parts
@@ -94,6 +97,6 @@ def recorded(record: str) -> Iterator[str]:
 
 
 def sources(folder: Path) -> list[str]:
-    """Path and SHA-256 of each source below a folder, in order."""
+    """Return path and SHA-256 of each source below a folder, in order."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in SOURCES)
     return [f"{path} {hashlib.sha256((folder / path).read_bytes()).hexdigest()}" for path in paths]

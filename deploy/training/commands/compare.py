@@ -1,4 +1,4 @@
-"""The verb `compare`: hold any two versions against each other on the held-out rows of a run."""
+"""The verb `compare`: compare two versions on the hold-out rows of a run."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ Name = Annotated[
 def compare(
     path: Config, version: Version, against: Against = None, name: Name = None, flags: Set = None, as_json: Json = False
 ) -> None:
-    """Judge a version beside another one by the rules of the gate. Moves nothing. Exit code 1 where it is refused."""
+    """Judge a version beside another one by the rules of the gate. Moves nothing. Exit code 1 if it is rejected."""
     training, settings = load(path, flags or [])
     with progress() as shown:
         run = Run(training, settings, found(training.folder, name, "join"), shown)
@@ -39,6 +39,6 @@ def compare(
 
 
 def _standing(run: Run, version: str) -> Standing:
-    """Raises RegistryError."""
+    """Resolve a version and its revision. Raises RegistryError."""
     resolved = channel.resolve(run.store, version)
     return Standing(resolved.version, resolved.digest, resolved.revision)

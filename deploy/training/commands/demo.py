@@ -1,4 +1,4 @@
-"""The verb `demo`: the learning loop on flights, from labelled events to a version that a running scorer takes."""
+"""The verb `demo`: the learning loop on flights, from labelled events to a version that a running scorer serves."""
 
 import signal
 import sys
@@ -15,8 +15,11 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from flights on a Kafka that this starts: kill the run in its search, start it again, and see its version
-    promoted and taken by a running scorer. Exit code 1 where anything was lost or doubled."""
+    """Learn from flights on a Kafka broker of its own, with a kill in the middle of the run.
+
+    The run is killed during its search and restarted; its version is promoted and served by a running scorer. Exit code 1 if
+    anything was lost or duplicated.
+    """
     from scorer.demo.view import DemoView
     from training.demo import run
 

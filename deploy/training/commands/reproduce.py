@@ -1,4 +1,4 @@
-"""The verb `reproduce`: train a version again from its own snapshot, as its signed provenance says, and compare the digests."""
+"""The verb `reproduce`: train a version again from its own snapshot and signed provenance, and compare the digests."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a ch
 
 
 def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json = False) -> None:
-    """Train a version again from the snapshot beside it, and say whether it has the same digest. Exit code 1 where not."""
+    """Train a version again from the snapshot beside it and compare the digests. Exit code 1 if they differ."""
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
         run, recorded = reproduction.begin(training, settings, version, shown)

@@ -1,4 +1,4 @@
-"""The verb `run`: from what is on the topics to a promoted version, or to the reason why not."""
+"""The verb `run`: from the topics to a promoted version, or to the reason against it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,8 +21,10 @@ New = Annotated[bool, typer.Option("--new", help="Begin anew, also where a run w
 
 
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:
-    """Freeze, join, search, train, judge, and promote what passed. A run that was broken off goes on. Exit code 1 where the
-    version was refused, or too few events have a label."""
+    """Freeze, join, search, train, evaluate, and promote a version that passes. An interrupted run continues.
+
+    Exit code 1 if the version is rejected, or too few events have a label.
+    """
     if until not in (None, *pipeline.STEPS):
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
     training, settings = load(path, flags or [])
@@ -38,7 +40,7 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
 
 @contextlib.contextmanager
 def progress() -> Iterator[Progress]:
-    """A bar on stderr, where that is a terminal."""
+    """Show a progress bar on stderr if it is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")

@@ -1,4 +1,4 @@
-"""A run as people and programs read it: what its journal says, in one document, and that as tables."""
+"""The report of a run: its journal in one document, and the document as tables."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ UNDER_WAY = "not ended"
 
 
 def document(folder: Path) -> dict[str, Any]:
-    """What the run in this folder has come to. Raises Fatal (3) where a document of its journal cannot be read."""
+    """Return the document of the run in this folder. Raises Fatal (3) if its journal cannot be read."""
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
     results = {step: msgspec.json.decode(entry.result) for step, entry in entries.items()}
@@ -50,7 +50,7 @@ def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def shown(told: Mapping[str, Any]) -> Group:
-    """The run's outcome and its parts; what has not come yet is left out."""
+    """Render the outcome of the run and its parts; incomplete parts are omitted."""
     return Group(*_parts(told))
 
 
@@ -108,7 +108,7 @@ def _search(found: Mapping[str, Any]) -> RenderableType:
 
 
 def comparison(found: Mapping[str, Any]) -> Group:
-    """A comparison: figures side by side, and each rule with its bound."""
+    """Render a comparison: figures side by side, and each rule with its bound."""
     return Group(*_comparison(found))
 
 
@@ -132,7 +132,7 @@ def _figure(value: object) -> str:
 
 
 def evidence(found: Evidence) -> Group:
-    """Which rows, code, seed and champion decided about a version."""
+    """Render the rows, code, seed and champion that decided about a version."""
     champion = found.champion
     head = Table.grid(padding=(0, 2))
     for name, value in (

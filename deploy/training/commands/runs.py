@@ -1,4 +1,4 @@
-"""The verbs `list` and `show`: the runs that there were, and one of them whole."""
+"""The verbs `list` and `show`: all runs, and one run in full."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ Evident = Annotated[
 
 
 def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
-    """List the runs in the folder, the newest first: what came of each, and why."""
+    """List the runs in the folder, newest first, with outcome and reason."""
     training, _ = load(path, flags or [])
     told = [run_report.document(folder) for folder in reversed(runs(training.folder))]
     rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in told]
@@ -34,7 +34,7 @@ def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
 
 
 def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set = None, as_json: Json = False) -> None:
-    """Show one run: its rows, its search, the rules of its judgement, and what every step took."""
+    """Show one run: its rows, its search, the rules of its evaluation, and the time of every step."""
     training, settings = load(path, flags or [])
     if evidence:
         run = Run(training, settings, training.folder, lambda _what, _done, _of: None)
@@ -46,7 +46,7 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def found(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """The folder of the run with this id, version or name; default: the newest that has done this step. Raises Fatal (2)."""
+    """Return the folder of the run with this id, version or name; default: the newest with this step. Raises Fatal (2)."""
     there = [each for each in reversed(runs(folder)) if Journal(each / STEPS).entry(step)]
     if name is None and there:
         return there[0]

@@ -1,1 +1,1 @@
-"""The one-command demo: flights whose outcomes come late, a training that is killed, and a scorer that takes what it made."""
+"""The training demo: flights with late outcomes, a training that is killed, and a scorer that serves the result."""

@@ -1,4 +1,4 @@
-"""Writes records with keys and timestamps of their own, half a million in a few seconds."""
+"""Write records with their own keys and timestamps, half a million in a few seconds."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ WAIT_SECONDS = 1.0  # for room in the queue
 
 
 def write(settings: KafkaSettings, topic: str, records: Iterable[Record]) -> None:
-    """Write them all, each confirmed by the broker. Partitions are chosen by key. Raises Fatal where one is not taken."""
+    """Write all records, each confirmed by the broker, with partitions by key. Raises Fatal if one is rejected."""
     failures: list[KafkaError] = []
 
     def note(error: KafkaError | None, _: Message) -> None:

@@ -1,7 +1,8 @@
 """Ten months of flights as records: events, and outcomes that came later. Pure: the last flight leaves shortly before `now_ms`.
 
-Outcomes are as unruly as they come: each is told hours after the arrival, some never are, some are told twice, and some are
-wrong at first and corrected later. The id of a flight decides which, so that every demo has the same.
+Outcomes are irregular as in practice: each is reported hours after the arrival, some never, some twice, and some are wrong at
+first
+and corrected later. The id of a flight decides which, so that every demo has the same ones.
 """
 
 import zlib
@@ -22,7 +23,7 @@ CORRECTED_HOURS = 30  # after it was told
 
 
 class Record(NamedTuple):
-    """What is to be written; `time_ms` is its Kafka timestamp (Unix ms)."""
+    """A record to write; `time_ms` is its Kafka timestamp (Unix ms)."""
 
     key: str
     value: bytes
@@ -38,13 +39,16 @@ class History(NamedTuple):
 
 
 def history(now_ms: int) -> History:
-    """The flights of both files."""
+    """Return the flights of both files."""
     return moved([flight for path in (EARLIER, EXTRACT) for flight in flights(path)], now_ms)
 
 
 def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
-    """These flights, in order of departure, each with whether it arrived late. Times are scheduled departures, moved so that
-    the last one was AGO_MS before `now_ms`; outcomes of after `now_ms` are left out, they are still to come."""
+    """Return these flights, in order of departure, each with its lateness.
+
+    Times are scheduled departures, shifted so that the last one was AGO_MS before `now_ms`. Outcomes after `now_ms` are
+    omitted.
+    """
     shift = now_ms - AGO_MS - departure_ms(known[-1][0])
     events, outcomes, counts = [], [], dict.fromkeys(("silent", "twice", "corrected"), 0)
     for event, late in known:
@@ -59,12 +63,12 @@ def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
 
 
 def departure_ms(event: Event) -> int:
-    """The scheduled departure as if New York's clock were UTC."""
+    """Return the scheduled departure as if New York's clock were UTC."""
     return round(datetime.fromisoformat(str(event["scheduled_departure"])).replace(tzinfo=UTC).timestamp() * 1_000)
 
 
 def _told(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
-    """How the outcome is told: what is special about it, and its records."""
+    """Return the kind of the outcome's report, and its records."""
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())
     chance, hours = drawn % 1_000, 1 + drawn // 1_000 % REPORTED_HOURS

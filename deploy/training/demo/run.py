@@ -52,7 +52,7 @@ GOING_ON = (
 
 
 def demo(keep: bool, view: DemoView) -> Summary:
-    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
+    """Run the demo. Raises Fatal if a step fails; all processes and files are removed in any case."""
     began, options = time.monotonic(), DemoOptions(kill=False, keep=keep)
     with ThreadPoolExecutor(1) as pool:
         flown = pool.submit(generate_history.history, now_ms())  # while Kafka starts
@@ -61,7 +61,7 @@ def demo(keep: bool, view: DemoView) -> Summary:
 
 
 class Training(Demo):
-    """One run of the demo. `began` is monotonic seconds; `flown` will have the flights."""
+    """One run of the demo. `began` is monotonic seconds; `flown` is the future of the flights."""
 
     def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
@@ -118,7 +118,7 @@ class Training(Demo):
         self.processes["scorer"] = self.shell.start("scorer.log", "scorer", "run", "scorer.yaml", "--workers", "1")
 
     def write_history(self) -> None:
-        """Ten months, which the scorer scores as they come."""
+        """Write ten months of flights, which the scorer scores meanwhile."""
         self.view.step("4. Ten months of flights, and how they ended, told hours later")
         found = self._flown.result()
         bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], found.events)
@@ -129,7 +129,7 @@ class Training(Demo):
         )
 
     def killed_run(self) -> list[str]:
-        """A run that is killed in the middle of its search; the steps that it had done."""
+        """Kill a run during its search and return its completed steps."""
         self.view.step(
             f"5. {RATE:,.0f} flights a second from now on; a run learns from the ten months, and is killed in its search"
         )
@@ -144,7 +144,7 @@ class Training(Demo):
         return kept
 
     def finished_run(self) -> dict[str, Any]:
-        """The same command again; the document of the run."""
+        """Run the same command again and return the document of the run."""
         self.view.step("6. The same command again: it goes on, is judged beside the champion, and promotes what passed")
         document: dict[str, Any] = self.shell.run("python", str(PROGRAM), "run", "training.yaml")
         self.view.say(f"{document['outcome']}: {document['because'] or document['version']}")
@@ -152,8 +152,7 @@ class Training(Demo):
         return document
 
     def swapped(self, version: str) -> float:
-        """Done when the scorer has answered enough flights by this version; seconds from the move of the channel until every
-        partition showed it."""
+        """Wait until the new version has scored enough flights; return the seconds from the move to the last partition."""
         (promoted,) = self._folder.glob("runs/*/steps/promote.json")
         moved_ms = int(json.loads(promoted.read_bytes())["ended_ms"])
 
@@ -169,7 +168,7 @@ class Training(Demo):
         return seconds
 
     def counted(self, document: dict[str, Any], kept: list[str], swapped: float) -> Summary:
-        """Everything is read back from the start."""
+        """Read all topics from the start and count."""
         self.view.step("8. Reading everything back from the start, read_committed, and counting")
         version, repository = document["version"], self.options.repository
         report = audit_topics.audit(self.settings.kafka, audit_plan(self.settings))
@@ -191,13 +190,15 @@ class Training(Demo):
 
 
 def _second_lap() -> Iterator[flights.Event]:
-    """The flights of now: those of September and October once more, under other names."""
+    """Return current flights: those of September and October again, under other names."""
     return islice(flights.events(), sum(1 for _ in flights.flights()), None)
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """What a person attests of a version that was made by hand: it is held against chance, as a first model is, by what its
-    card tells of the flights of September and October."""
+    """Return the attestation for a version that was built by hand.
+
+    It is compared with chance like a first model, by the figures of its model card for September and October.
+    """
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])
     count = int(re.findall(r"\| Measured on \| .*?: ([\d,]+) flights", card)[0].replace(",", ""))

@@ -1,4 +1,4 @@
-"""What the demo found: what the audit counts, how the run went, and how the scorer took the new version. Pure."""
+"""The result of the demo: the counts of the audit, the run, and the swap to the new version. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -11,9 +11,14 @@ COUNTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """`counts` are the audit's; `run` the document of the run; `kept` the steps that the kill did not undo; `scores` how many
-    scores of each version there are; `admitted` whether the scorers' policy admits the new version; `moves` how often the run
-    has moved the channel; `swap_seconds` from that move to the first score of the new version in the last partition."""
+    """The result of the demo.
+
+    `counts` are those of the audit; `run` is the document of the run; `kept` the steps that survived the kill; `scores` the
+    number of
+    scores per version; `admitted` whether the scorers' policy admits the new version; `moves` how often the run moved the
+    channel;
+    `swap_seconds` the time from that move to the first score of the new version in the last partition.
+    """
 
     events: int
     scored: int
@@ -28,7 +33,7 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Nothing lost, doubled or invented; one move, to a version that passed, whose scores flow."""
+        """Whether no event was lost, duplicated or invented, and one move led to a version that passed and scores."""
         flows = self.scores.get(self.run["version"], 0) > 0
         passed = self.run["outcome"] == "promoted" and self.run["comparison"]["verdict"] == "passed"
         return not any(self.counts.values()) and self.events == self.scored and passed and flows and self.moves == 1

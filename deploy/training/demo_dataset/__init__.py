@@ -1,1 +1,1 @@
-"""The flights of the demo: what the source's columns become, when a flight is late, and the two models trained on them."""
+"""The flights of the demo: features, labels, and the two models trained on them."""

@@ -1,4 +1,4 @@
-"""`python deploy/training/demo_dataset VERB`: makes the data and the models that `scorer demo` ships."""
+"""`python deploy/training/demo_dataset VERB`: build the data and the models of `scorer demo`."""
 
 import sys
 from pathlib import Path

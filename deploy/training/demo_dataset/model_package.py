@@ -1,4 +1,4 @@
-"""Write one trained version as a model package: model.onnx, signature.json, golden.jsonl and the card, README.md."""
+"""Write a trained version as a model package: model.onnx, signature.json, golden.jsonl and the card, README.md."""
 
 import importlib.metadata
 import json
@@ -21,7 +21,7 @@ _LIBRARIES = ("lightgbm", "onnx", "onnxmltools", "onnxruntime", "scikit-learn", 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured on the held-out flights; the AUC and the rest are of the ONNX model's own scores."""
+    """Figures on the hold-out flights; the AUC and others are of the ONNX model's own scores."""
 
     command: str  # what trained it
     training_months: str
@@ -41,14 +41,14 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def score(session: onnxruntime.InferenceSession, recipe: Recipe, events: Sequence[Event]) -> npt.NDArray[np.float32]:
-    """The probability that each event's flight arrives late, shape (B,), from the ONNX model."""
+    """Return the probability of a late arrival for each event, shape (B,), by the ONNX model."""
     (probabilities,) = session.run([OUTPUT], tensors(recipe.frame(events), recipe))
     late: npt.NDArray[np.float32] = probabilities[:, 1]
     return late
 
 
 def write(folder: Path, model: bytes, recipe: Recipe, golden: Sequence[Event], figures: Figures) -> None:
-    """Write the package into `folder`, made if need be; the golden scores come from the model bytes written."""
+    """Write the package to `folder`, created if missing; the golden scores come from these model bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
     session = open_session(model)
@@ -59,7 +59,7 @@ def write(folder: Path, model: bytes, recipe: Recipe, golden: Sequence[Event], f
 
 
 def signature(recipe: Recipe) -> dict[str, Any]:
-    """Which event field feeds which tensor, and which output is the score; dep_delay alone may be missing."""
+    """Return the signature; only dep_delay may be missing."""
     unknown_delay = {"name": "dep_delay", "required": False, "default": "nan"}
     numbers = [unknown_delay if name == "dep_delay" else name for name in recipe.numbers]
     strings = [{"tensor": name, "dtype": "string", "fields": [name]} for name in CATEGORIES]
@@ -76,7 +76,7 @@ def golden_line(event: Event, expected: float) -> str:
 
 
 def pick_golden(events: Sequence[Event], seen_destinations: set[str]) -> list[Event]:
-    """The first of each kind that a version must get right: usual, early, delayed, cancelled, a destination unseen."""
+    """Return the first event of each important kind: usual, early, delayed, cancelled, new destination."""
     kinds: list[Callable[[Event, float], bool]] = [
         lambda _, delay: delay == 0,
         lambda _, delay: delay <= -10,
@@ -95,7 +95,7 @@ def delay_of(event: Event) -> float:
 
 
 def card(recipe: Recipe, figures: Figures) -> str:
-    """The model card, Markdown."""
+    """Return the model card as Markdown."""
     libraries = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return f"""# flight-delay {recipe.version}: {recipe.title}
 

@@ -1,7 +1,8 @@
-"""The demo's two models: how each is trained and turned into ONNX. Values in, values out: no files here.
+"""The demo's two models: their training and conversion to ONNX. Values in, values out: no files.
 
-Both take the numeric fields as one float32 tensor `x` of shape (B, n) and each category as a string tensor of its own
-of shape (B, 1), and give `probabilities` of shape (B, 2): on time, late. A name that training never saw is no error.
+Both take the numeric fields as one float32 tensor `x` of shape (B, n) and each category as a string tensor of shape (B, 1),
+and give
+`probabilities` of shape (B, 2): on time, late. A name that training never saw is allowed.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ Outcomes = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Recipe:
-    """One version: its numeric fields, and how a pipeline is fitted on a frame of them and the categories."""
+    """One version: its numeric fields, and the function that fits a pipeline on a frame of them and the categories."""
 
     version: str
     title: str
@@ -52,13 +53,13 @@ class Recipe:
         return (*self.numbers, *CATEGORIES)
 
     def frame(self, events: Sequence[Event]) -> pd.DataFrame:
-        """The model's fields of these events: numbers as float32 (null is NaN), categories as strings."""
+        """Return the model's fields of these events: numbers as float32 (null is NaN), categories as strings."""
         frame = pd.DataFrame({name: [event[name] for event in events] for name in self.fields})
         return frame.astype(dict.fromkeys(self.numbers, np.float32) | dict.fromkeys(CATEGORIES, object))
 
 
 def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Logistic regression on scaled numbers and one-hot categories; an unknown number becomes the training median."""
+    """Fit logistic regression on scaled numbers and one-hot categories; an unknown number becomes the training median."""
     numbers, categories = _positions(frame)
     scaled = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     columns = ColumnTransformer(
@@ -68,10 +69,11 @@ def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Gradient boosted trees; categories ordered by their share of late flights, so that one split parts them well.
+    """Fit gradient boosted trees; categories are ordered by their share of late flights, so that one split separates them.
 
-    For each field that may be unknown a sample of the rows is added again without it. Untaught, LightGBM takes a NaN
-    for 0, and a name that training never saw for the one with the fewest late flights.
+    For each field that may be unknown a sample of the rows is repeated without it. Otherwise LightGBM treats NaN as 0, and a
+    new name as
+    the one with the fewest late flights.
     """
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
@@ -109,7 +111,7 @@ RECIPES = (
 
 
 def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
-    """The fitted pipeline as an ONNX graph with the probabilities as its only output; the batch dimension is open."""
+    """Convert the pipeline to ONNX with the probabilities as its only output and an open batch dimension."""
     update_registered_converter(
         LGBMClassifier, "LightGbmLGBMClassifier", calculate_linear_classifier_output_shapes, convert_lightgbm,
         options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
@@ -125,13 +127,13 @@ def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
 
 
 def tensors(frame: pd.DataFrame, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
-    """The input tensors of these rows: (B, n) float32 and (B, 1) strings."""
+    """Return the input tensors of these rows: (B, n) float32 and (B, 1) strings."""
     numbers = {NUMBERS: frame[list(recipe.numbers)].to_numpy(np.float32)}
     return numbers | {name: frame[[name]].to_numpy(object) for name in CATEGORIES}
 
 
 def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
-    """Numeric and category columns by position: the converter then reads them out of one tensor each."""
+    """Return numeric and category columns by position: the converter then reads them from one tensor each."""
     names = list(frame.columns)
     return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]
 

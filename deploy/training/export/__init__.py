@@ -1,1 +1,1 @@
-"""A trained model as a package: ONNX held against what was trained, golden examples, and the card."""
+"""A trained model as a package: the ONNX model compared with its source, golden examples, and the card."""

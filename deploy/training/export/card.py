@@ -11,8 +11,10 @@ LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What is told of a version. `rows`: events by part; `metrics`: figures by what they are of, such as "AUC (validation)".
-    `facts` stand as they are: the run, the dataset, spans of time."""
+    """The content of a card. `rows`: events by part; `metrics`: figures by name, such as "AUC (validation)".
+
+    `facts` are added unchanged: the run, the dataset, spans of time.
+    """
 
     title: str
     recipe: str
@@ -24,7 +26,7 @@ class Card:
 
 
 def text(card: Card, parity: float, size: int) -> str:
-    """Markdown. The same card gives the same text under the same libraries."""
+    """Return Markdown. The same card gives the same text under the same libraries."""
     rows = [
         *card.facts.items(),
         ("Recipe", card.recipe),

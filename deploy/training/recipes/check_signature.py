@@ -1,19 +1,18 @@
-"""Which signatures a recipe for two classes serves, and the shape of the output that each asks for."""
+"""The signatures that a recipe for two classes supports, and the output shape that each requires."""
 
 from model_registry.package.signature import Argmax, Output, Signature
 from publisher.errors import USAGE, Fatal
 
 
 def check(signature: Signature, recipe: str) -> None:
-    """Raises Fatal (2), naming the tensor, field or output that the recipe cannot serve."""
+    """Raise Fatal (2) with the tensor, field or output that the recipe does not support."""
     if fault := _fault(signature):
         hint = "give a signature of tensors with a fixed shape and one output, or train the model elsewhere and push it"
         raise Fatal(f"recipe {recipe} does not serve this signature: {fault}", hint, USAGE)
 
 
 def output_row(signature: Signature) -> tuple[int, ...]:
-    """The shape of the output that follows the batch: (2,) for the probabilities of both classes; (1,) or () for that of the
-    second class alone."""
+    """Return the output shape behind the batch: (2,) for both probabilities, (1,) or () for that of the second class."""
     output = signature.outputs[0]
     if output.index is not None:
         return (output.index + 1,)

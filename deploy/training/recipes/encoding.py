@@ -1,5 +1,9 @@
-"""Tensors of a signature as a matrix of numbers, a column an element. Strings are categories: their numbers stand in the order
-of their share of the second class among the rows that were learned from, so that one split of a tree parts them well."""
+"""Tensors of a signature as a matrix of numbers with one column per element.
+
+Strings are categories, numbered in the order of their share of the second class among the training rows, so that one split of
+a
+tree separates them well.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +20,7 @@ UNKNOWN = -1.0  # a name that was not learned
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Element `place` of the row of a tensor. `names` are its categories, in the order of their numbers; None: numbers."""
+    """Element `place` of the row of a tensor. `names` are its categories in the order of their numbers; None for numbers."""
 
     tensor: str
     place: int
@@ -25,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What may lack in an event: the numbers of the columns that a field feeds, and what stands there without it."""
+    """A value that an event may lack: the columns that a field feeds, and the replacement."""
 
     field: str
     columns: tuple[int, ...]
@@ -34,12 +38,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Every column of the matrix, in order."""
+    """All columns of the matrix, in order."""
 
     columns: tuple[Column, ...]
 
     def matrix(self, tensors: Mapping[str, NDArray[Any]]) -> Matrix:
-        """Tensors (B, ...) by name to (B, number of columns)."""
+        """Convert tensors (B, ...) by name to (B, number of columns)."""
         count = len(next(iter(tensors.values())))
         flat = {name: tensor.reshape(count, -1) for name, tensor in tensors.items()}
         made = np.empty((count, len(self.columns)))
@@ -50,7 +54,7 @@ class Encoding:
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> Encoding:
-    """The encoding of these rows: their categories, by share of `outcomes` (B,), ties by name."""
+    """Derive the encoding of these rows: categories by their share of `outcomes` (B,), ties by name."""
     columns = []
     for tensor in signature.fed:
         flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
@@ -61,7 +65,7 @@ def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], sig
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:
-    """What a model must be taught to miss: every category, since a name may be new, and every number that is not required."""
+    """Yield the values that may be missing: every category, because a name may be new, and every optional number."""
     first: dict[str, int] = {}
     width = 0
     for tensor in signature.fed:
@@ -75,7 +79,7 @@ def gaps(signature: Signature) -> Iterator[Gap]:
 
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
-    """The elements of a tensor's row that a field feeds."""
+    """Return the elements of a tensor's row that a field feeds."""
     at = [place for place, one in enumerate(tensor.fields) if one.name == field.name]
     return list(range(tensor.width)) if at and field.array is not None else at
 

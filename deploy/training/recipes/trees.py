@@ -1,8 +1,10 @@
 """The recipe `trees`: gradient boosted trees by LightGBM.
 
-Trees are grown in chunks. A chunk is a LightGBM model of its own that starts from the sum of the chunks before it; its seed is
-the run's and the number of trees so far. Each is kept as text. So a training that was broken off, or goes on to a larger
-budget, ends in the same model as one that was not: with `init_model` and bagging LightGBM would grow others.
+Trees are grown in chunks. A chunk is a LightGBM model that starts from the sum of the previous chunks; its seed is the run's
+and the
+number of trees so far. Each chunk is stored as text. An interrupted training, or one that continues to a larger budget,
+therefore
+ends in the same model as an uninterrupted one: with `init_model` and bagging LightGBM would grow other trees.
 """
 
 import hashlib
@@ -49,8 +51,10 @@ SEEDS = 2**31
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Trees as LightGBM writes them. `key` is what they were grown from; `asked` how many were to be grown, of which LightGBM
-    grows fewer where no split is left."""
+    """Trees in LightGBM's text format.
+
+    `key` identifies their inputs; `asked` is the requested number, of which LightGBM grows fewer if no split is left.
+    """
 
     key: str
     asked: int
@@ -59,8 +63,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Rows to grow trees on: those of `rows`, and of each gap a sample of them once more. `binned` is how LightGBM holds them,
-    by `max_bin`."""
+    """Rows to grow trees on: all rows, and a repeated sample per gap. `binned` has LightGBM's datasets by `max_bin`."""
 
     rows: Rows
     signature: Signature
@@ -74,7 +77,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class FittedTrees:
-    """A trained model: `start` and the sum of all trees are the logarithm of the odds. Of the last chunk `last` trees count."""
+    """A trained model: `start` plus the sum of all trees are the log odds. Of the last chunk `last` trees count."""
 
     signature: Signature
     encoding: Encoding
@@ -83,7 +86,7 @@ class FittedTrees:
     last: int
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """The probabilities (B,) of the second class."""
+        """Return the probabilities (B,) of the second class."""
         matrix = self.encoding.matrix(tensors)
         total = np.full(len(matrix), self.start)
         for chunk in self.chunks[:-1]:
@@ -99,7 +102,7 @@ class FittedTrees:
 
 
 class Trees:
-    """The recipe. It remembers the rows that it trained on last: the trials of a search share them."""
+    """The recipe. It caches the last rows, which the trials of a search share."""
 
     name = "trees"
 
@@ -133,7 +136,7 @@ class Trees:
     def fit(
         self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
     ) -> FittedTrees:
-        """`workers` are threads. Raises Fatal: 2 for a signature or parameters that are not served, 3 where a disk is full."""
+        """Train; `workers` are threads. Raises Fatal: 2 for an unsupported signature or parameters, 3 if the disk is full."""
         self.check(signature)
         last = self._last
         if last is None or last.rows is not rows or (last.signature, last.seed) != (signature, seed):
@@ -151,7 +154,7 @@ class Trees:
 
 
 class _Growth:
-    """Grows the chunks of one training, in order, or takes them from the folder."""
+    """Grows the chunks of one training in order, or reads them from the folder."""
 
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared, self._folder, self._threads = prepared, folder, threads
@@ -164,7 +167,7 @@ class _Growth:
         self._key = hashlib.sha256(f"{prepared.digest}{told}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
-        """The trees from `first` on, `count` or more of them."""
+        """Return the trees from `first` on, `count` or more of them."""
         path = self._folder / f"trees-{first:06}.json"
         found = self._kept(path)
         if found is None or found.asked < count:
@@ -175,7 +178,7 @@ class _Growth:
         return booster
 
     def _kept(self, path: Path) -> Chunk | None:
-        """What the folder holds, where that was grown from the same and is whole."""
+        """Return the stored chunk if it is complete and has the same inputs."""
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Chunk)
         except (FileNotFoundError, msgspec.MsgspecError):
@@ -183,7 +186,7 @@ class _Growth:
         return found if found.key == self._key else None
 
     def _grown(self, first: int, count: int) -> str:
-        """The text of `count` trees that follow those so far."""
+        """Return the text of the next `count` trees."""
         prepared = self._prepared
         while self._summed:
             self._totals = self._totals + _sums(self._summed.pop(0), prepared.matrix, threads=self._threads)
@@ -200,13 +203,15 @@ class _Growth:
 
 
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """The sums (B,) of the first so many trees."""
+    """Return (B,): the sums of the first trees."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 
 def _prepared(rows: Rows, signature: Signature, seed: int) -> Prepared:
-    """Encode the rows, and add for each gap a sample of them without it. Untaught, LightGBM takes a NaN for 0, and a name that
-    is new for the one with the smallest share."""
+    """Encode the rows, and add for each gap a sample of them without the value.
+
+    Without these samples LightGBM treats NaN as 0, and a new name as the one with the smallest share.
+    """
     encoding = learned(rows.tensors, rows.outcomes, signature)
     matrices, outcomes = [encoding.matrix(rows.tensors)], [rows.outcomes]
     for number, gap in enumerate(gaps(signature)):

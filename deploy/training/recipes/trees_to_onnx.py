@@ -1,8 +1,10 @@
-"""Boosted trees as ONNX: strings to their numbers, all columns side by side, the trees, the probability.
+"""Boosted trees as ONNX: strings to numbers, all columns side by side, the trees, the probability.
 
-Thresholds and leaves are written as doubles, and columns are cast to doubles: the model takes every branch that LightGBM takes,
-and adds in doubles as it does. Converters write floats, whose rounded thresholds send some rows the other way, and whose sums
-drift: with 1,500 trees by 1.6e-6, against 1.5e-7 at the same speed. A NaN goes where LightGBM sends it.
+Thresholds and leaves are doubles, and columns are cast to doubles: the model takes every branch that LightGBM takes and adds
+in
+doubles like it. Converters write floats: rounded thresholds send some rows the other way, and sums drift by 1.6e-6 with 1,500
+trees,
+against 1.5e-7 at the same speed here. A NaN takes LightGBM's branch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +25,11 @@ TYPES = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (
 )} | {"string": TensorProto.STRING}  # fmt: skip
 
 Tree = Mapping[str, Any]
-"""A node as `Booster.dump_model` gives it, with those below."""
+"""A node of `Booster.dump_model` with its subtrees."""
 
 
 def model(signature: Signature, encoding: Encoding, start: float, trees: Sequence[Tree]) -> bytes:
-    """The model: `start` and the sum of the trees are the logarithm of the odds of the second class."""
+    """Build the model: `start` plus the sum of the trees are the log odds of the second class."""
     made = _Nodes()
     columns = [made.add("Cast", made.column(one, signature), to=TensorProto.DOUBLE) for one in _runs(encoding, signature)]
     matrix = made.add("Concat", *columns, axis=1)
@@ -60,7 +62,7 @@ class _Nodes:
         return name
 
     def column(self, columns: Sequence[Column], signature: Signature) -> str:
-        """Columns of one tensor (B, n): all of it, or one category."""
+        """Add columns of one tensor (B, n): all of it, or one category."""
         first = columns[0]
         tensor = next(one for one in signature.inputs if one.tensor == first.tensor)
         flat = first.tensor if len(tensor.row) == 1 else self.add("Flatten", first.tensor, axis=1)
@@ -74,7 +76,7 @@ class _Nodes:
         )
 
     def probabilities(self, total: str, signature: Signature) -> None:
-        """The output, from (B, 1) logarithms of the odds."""
+        """Add the output, computed from (B, 1) log odds."""
         output, row = signature.outputs[0].tensor, check_signature.output_row(signature)
         if row == (1,):
             self.add("Sigmoid", total, output=output)
@@ -88,7 +90,7 @@ class _Nodes:
 
 
 def _runs(encoding: Encoding, signature: Signature) -> list[list[Column]]:
-    """The columns in order, the numbers of one tensor together."""
+    """Group the columns in order, with the numbers of one tensor together."""
     numbers = {one.tensor for one in signature.fed if one.dtype != "string"}
     runs: list[list[Column]] = []
     for column in encoding.columns:
@@ -104,7 +106,7 @@ def _input(tensor: Any) -> ValueInfoProto:
 
 
 def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
-    """Of a TreeEnsembleRegressor with one target. Nodes of a tree are numbered from the root on, depth first."""
+    """Return the attributes of a TreeEnsembleRegressor with one target; nodes are numbered depth first."""
     names = ("treeids", "nodeids", "modes", "featureids", "truenodeids", "falsenodeids", "missing_value_tracks_true")
     nodes: dict[str, list[Any]] = {name: [] for name in names}
     values: list[float] = []
@@ -132,7 +134,7 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
 
 
 def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
-    """Each node with the numbers of its children."""
+    """Return each node with the numbers of its children."""
     found: list[tuple[Tree, int, int]] = []
     waiting: list[tuple[Tree, int, bool]] = [(tree, -1, False)]
     while waiting:
@@ -147,5 +149,5 @@ def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
 
 
 def _missing_goes_left(node: Tree) -> int:
-    """LightGBM takes NaN for 0 in a column that had none."""
+    """Return whether NaN goes left: LightGBM treats NaN as 0 in a column without missing values."""
     return int(node["default_left"] if node["missing_type"] == "NaN" else node["threshold"] >= 0)

@@ -1,1 +1,1 @@
-"""The search for good parameters, and the training with the best of them."""
+"""The search of parameters, and the training with the best ones."""

@@ -1,4 +1,4 @@
-"""Trains the model that a search found the parameters of, on all rows that it may see."""
+"""Train the final model with the best parameters, on all rows before the hold-out."""
 
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from training.snapshot.rows import Places, Rows
 def train(
     training: Rows, validation: Rows, signature: Signature, settings: Training, recipe: Recipe, best: Best, folder: Path
 ) -> Fitted:
-    """Train with the best parameters to the best budget, on the rows to train on and the validation part. `folder` keeps the
-    checkpoints: a training that was broken off goes on. Raises Fatal."""
+    """Train with the best parameters to the best budget, on the training and validation rows.
+
+    `folder` keeps the checkpoints, from which an interrupted training continues. Raises Fatal.
+    """
     rows = together(training, validation)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -26,7 +28,7 @@ def train(
 
 
 def together(first: Rows, second: Rows) -> Rows:
-    """The rows of two parts of one snapshot, in order."""
+    """Return the rows of two parts of one snapshot, in order."""
     places = (first.places, second.places)
     columns = [np.concatenate([getattr(each, name) for each in places]) for name in Places.__slots__[1:]]
     return Rows(

@@ -1,7 +1,8 @@
-"""Rung-synchronous halving: all trials are trained to the first rung, the best of them to the next, and so on. Pure.
+"""Synchronous successive halving: all trials are trained to the first rung, the best of them to the next, and so on. Pure.
 
-A rung is judged when all of its trials have a score. So the answer does not depend on which trial ends first, and any number
-of workers finds the same one. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
+A rung is decided when all of its trials have a score. The result therefore does not depend on the order in which trials end or
+on the
+number of workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """The trials that were trained up to `budget` trees or epochs, and those of them that go on, the best first."""
+    """The trials that were trained up to `budget` trees or epochs, and those that continue, best first."""
 
     budget: int
     trials: tuple[Scored, ...]
@@ -28,14 +29,14 @@ class Rung(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """What a trial is."""
+    """The parameters of a trial."""
 
     trial: int
     parameters: Params
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The trial and the budget with the highest score. A model that got worse by more trees is taken as it was before them."""
+    """The trial and budget with the highest score. If more trees made a model worse, the smaller budget counts."""
 
     trial: int
     parameters: Params
@@ -44,7 +45,7 @@ class Best(msgspec.Struct, frozen=True):
 
 
 class Searched(msgspec.Struct, frozen=True):
-    """What a search found. `spent`: trees or epochs trained in all; `unstopped`: those of a search that stops no trial."""
+    """The result of a search. `spent`: trees or epochs trained; `unstopped`: those of a search without early stopping."""
 
     metric: str
     rungs: tuple[Rung, ...]
@@ -55,24 +56,24 @@ class Searched(msgspec.Struct, frozen=True):
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """The learning curve of the best trial: budget and score at each rung."""
+        """Return the learning curve of the best trial: budget and score at each rung."""
         return [(rung.budget, one.score) for rung in self.rungs for one in rung.trials if one.trial == self.best.trial]
 
 
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """The rung of these scores by trial, of which so many go on. Of equal scores the lower number goes on."""
+    """Return the rung of these scores by trial, of which `keep` continue. Of equal scores the lower number continues."""
     order = sorted(scores, key=lambda trial: (-scores[trial], trial))
     return Rung(budget, tuple(Scored(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
 
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Trial, budget and score of the best. Of equal ones the smaller budget, then the lower number."""
+    """Return trial, budget and score of the best; of equal ones the smaller budget, then the lower number."""
     found = [(one.trial, rung.budget, one.score) for rung in rungs for one in rung.trials]
     return min(found, key=lambda one: (-one[2], one[1], one[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
-    """How many trials each rung has: of those before one in `reduction` goes on, rounded up."""
+    """Return the number of trials per rung: one in `reduction` of the previous, rounded up."""
     found = [trials]
     while len(found) < rungs:
         found.append(-(-found[-1] // reduction))
@@ -80,6 +81,6 @@ def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
 
 
 def units(budgets: Sequence[int], counts: Sequence[int]) -> int:
-    """Trees or epochs that rungs of so many trials cost: a trial goes on from where it stood."""
+    """Return the trees or epochs that the rungs cost: a trial continues from its checkpoint."""
     steps = [budgets[0], *(later - earlier for earlier, later in pairwise(budgets))]
     return sum(count * step for count, step in zip(counts, steps, strict=True))

@@ -1,4 +1,4 @@
-"""Searches parameters: draws trials and trains them rung by rung. Every score is kept: a search that was killed goes on."""
+"""Search parameters: draw trials and train them rung by rung. Every score is stored, so an interrupted search continues."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,11 +18,11 @@ from training.snapshot.rows import Rows
 
 METRIC = "auc"
 Progress = Callable[[int, int], None]
-"""Told how many trees or epochs are trained, and of how many."""
+"""Reports the number of trained trees or epochs and the total."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The score of a trial at a rung. `key` is what it was trained and scored on."""
+    """The score of a trial at a rung. `key` identifies the data of its training and scoring."""
 
     key: str
     score: float
@@ -37,11 +37,13 @@ def search(
     folder: Path,
     progress: Progress = lambda _done, _of: None,
 ) -> Searched:
-    """The best parameters and budget by the AUC on the validation part. Trial 0 has those that are
-    stated and the defaults; the others draw what is not stated. `settings.workers` trials run at the same time.
+    """Find the best parameters and budget by the AUC on the validation part.
 
-    `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers, and
-    however often the search was broken off. Raises Fatal.
+    Trial 0 has the stated parameters and the defaults; the others draw what is not stated. `settings.workers` trials run in
+    parallel.
+    `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers and
+    interruptions.
+    Raises Fatal.
     """
     recipe.check(signature)
     trials = drawn(recipe, settings)
@@ -68,7 +70,7 @@ def search(
 
 
 def drawn(recipe: Recipe, settings: Training) -> dict[int, Params]:
-    """The parameters of every trial by its number. Raises Fatal (2)."""
+    """Draw the parameters of every trial by its number. Raises Fatal (2)."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -80,7 +82,7 @@ def drawn(recipe: Recipe, settings: Training) -> dict[int, Params]:
 
 
 class _Search:
-    """Trains and scores trials, or takes their scores from the folder."""
+    """Trains and scores trials, or reads their scores from the folder."""
 
     def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
         self._folder, self._key, self._workers, self._trials, self._progress = folder, key, workers, trials, progress
@@ -101,7 +103,7 @@ class _Search:
         return found
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
-        """The score of each trial at this rung."""
+        """Yield the score of each trial at this rung."""
         kept = {trial: self._kept(trial, budget) for trial in trials}
         for trial, score in kept.items():
             if score is not None:

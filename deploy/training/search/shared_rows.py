@@ -1,4 +1,4 @@
-"""Rows as files that processes map into memory, so that many workers read one copy of the numbers."""
+"""Rows as memory-mapped files, so that many workers share one copy of the numbers."""
 
 import hashlib
 from pathlib import Path
@@ -15,7 +15,7 @@ PLACES = ("topic", "partition", "offset", "time_ms")
 
 
 class Column(msgspec.Struct):
-    """A tensor in `file`; with `names` that holds the numbers of strings."""
+    """A tensor in `file`; with `names` the file holds the category numbers of strings."""
 
     tensor: str
     file: str
@@ -28,7 +28,7 @@ class Index(msgspec.Struct):
 
 
 def write(rows: Rows, folder: Path) -> str:
-    """Write all but the records themselves into a folder; what is there is replaced. The SHA-256 of tensors and outcomes."""
+    """Write all data except the original records to a folder; return the SHA-256 of tensors and outcomes."""
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     columns = []
@@ -52,7 +52,7 @@ def write(rows: Rows, folder: Path) -> str:
 
 
 def read(folder: Path) -> Rows:
-    """The rows, mapped into memory. `values` are empty."""
+    """Map the rows into memory. `values` are empty."""
     index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
     tensors = {column.tensor: _tensor(folder, column) for column in index.columns}
     places = Places(index.topics, *(_mapped(folder / f"{name}.npy") for name in PLACES))

@@ -1,4 +1,4 @@
-"""Processes that train and score trials. One that dies is replaced, and its trial repeated; none outlives its parent."""
+"""Processes that train and score trials. A process that dies is replaced and its trial repeated; none outlives its parent."""
 
 import contextlib
 import multiprocessing
@@ -25,7 +25,7 @@ ATTEMPTS = 3  # of a trial at a rung, each ended by the death of its process
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every trial has in common: the folders of its rows, as `shared_rows` writes them, and how to train."""
+    """The common settings of all trials: the folders of the rows, as `shared_rows` writes them, and the training."""
 
     training: Path
     validation: Path
@@ -36,7 +36,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A trial to be trained up to a budget, from the checkpoints in its folder."""
+    """A trial to train up to a budget, from the checkpoints in its folder."""
 
     trial: int
     parameters: Params
@@ -45,7 +45,7 @@ class Task:
 
 
 class Workers:
-    """Up to `count` processes; they start when there is work, and end with the context."""
+    """Up to `count` processes. They start when there is work and end with the context."""
 
     def __init__(self, bench: Bench, count: int) -> None:
         self._bench, self._count = bench, count
@@ -59,7 +59,7 @@ class Workers:
             worker.stop()
 
     def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
-        """Each task with its score, as they end. Raises Fatal: what the recipe raised; 3 where processes die over a task."""
+        """Yield each task with its score as it ends. Raises Fatal from the recipe, or 3 if processes die over a task."""
         waiting, attempts = list(reversed(tasks)), dict.fromkeys((task.trial for task in tasks), 0)
         busy: dict[Any, tuple[_Worker, Task]] = {}
         try:
@@ -94,7 +94,7 @@ def _died(task: Task, process: BaseProcess) -> None:
 
 
 class _Worker:
-    """One process, and the parent's end of the pipe to it."""
+    """One process, and the parent's end of its pipe."""
 
     def __init__(self, bench: Bench) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -109,7 +109,7 @@ class _Worker:
             self.connection.send(task)
 
     def score(self) -> float | None:
-        """Of the task that it has; None where it died. Raises Fatal."""
+        """Return the score of the current task, or None if the process died. Raises Fatal."""
         try:
             found = self.connection.recv()
         except (EOFError, OSError):
@@ -127,7 +127,7 @@ class _Worker:
 
 
 def _serve(connection: Connection, bench: Bench) -> None:
-    """Train and score tasks until the parent is gone. Ctrl-C is the parent's to answer."""
+    """Train and score tasks until the parent ends. Ctrl-C is handled by the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     training, validation = shared_rows.read(bench.training), shared_rows.read(bench.validation)
@@ -149,7 +149,7 @@ def _serve(connection: Connection, bench: Bench) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process, in the middle of a training too, when its parent ends in any way."""
+    """End this process, even during a training, when its parent ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,1 +1,1 @@
-"""The gate: whether a challenger may take the place of the champion, judged on the rows of the hold-out."""
+"""The validation gate: whether a challenger may replace the champion, decided on the hold-out rows."""

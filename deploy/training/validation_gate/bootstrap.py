@@ -1,9 +1,11 @@
-"""How much of a difference is chance: the hold-out drawn again by whole blocks of time, for both models alike. Pure.
+"""The uncertainty of a difference: a block bootstrap over time, paired for both models. Pure.
 
-Events of one stretch of time are alike, so that rows drawn one by one would make intervals too narrow. A resample draws as
-many blocks as there are, with replacement, and is written as how often it has each block: `draws` (R, K). Whatever is a sum
-over rows is then a matrix product with its sums by block, and so is the AUC: of the pairs (positive of block i, negative of
-block j) it is known once how many are in the right order.
+Events of one stretch of time are alike, so resampling single rows would make intervals too narrow. A resample draws as many
+blocks as
+there are, with replacement, and is represented by the count of each block: `draws` (R, K). A sum over rows is then a matrix
+product
+with its sums per block, and so is the AUC: the pairs (positive of block i, negative of block j) in the right order are counted
+once.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ DRAWN = 0.99  # of the resamples a figure must be defined in so many; else nothi
 
 
 class Interval(NamedTuple):
-    """A figure, and what it may be between as well."""
+    """A figure and its confidence interval."""
 
     value: float
     low: float
@@ -31,26 +33,26 @@ class Interval(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure of the rows as they are, and of each resample (R,): NaN where it is not defined there."""
+    """A figure of the original rows and of each resample (R,), NaN if undefined there."""
 
     value: float
     resampled: Numbers
 
     def minus(self, other: "Figure") -> "Figure":
-        """The paired difference: both of the same resamples."""
+        """Return the paired difference over the same resamples."""
         return Figure(self.value - other.value, self.resampled - other.resampled)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """`of` (B,): the block of each row, 0 to K-1. `draws` (R, K) float64: how often each resample has each block."""
+    """`of` (B,): the block of each row, 0 to K-1. `draws` (R, K) float64: how often each resample contains each block."""
 
     of: NDArray[np.intp]
     draws: Numbers
 
     @classmethod
     def drawn(cls, time_ms: NDArray[np.int64], block_ms: int, resamples: int, seed: int) -> "Blocks":
-        """Blocks of this length from the epoch on; those without a row are none. The seed decides the resamples."""
+        """Cut blocks of this length from the epoch on, without empty ones, and draw resamples by the seed."""
         stretches, of = np.unique(time_ms // block_ms, return_inverse=True)
         count = len(stretches)
         if not count:
@@ -63,16 +65,16 @@ class Blocks:
         return int(self.draws.shape[1])
 
     def select(self, chosen: NDArray[np.bool_]) -> "Blocks":
-        """The same resamples of these rows alone."""
+        """Return the same resamples restricted to these rows."""
         return Blocks(self.of[chosen], self.draws)
 
     def ratio(self, numerator: NDArray[Any], denominator: NDArray[Any] | None = None) -> Figure:
-        """The sum of one (B,) column over that of another, or its mean."""
+        """Return the sum of one (B,) column divided by that of another, or its mean."""
         above, below = self._sums(numerator), self._sums(np.ones(len(self.of)) if denominator is None else denominator)
         return Figure(_over(above.sum(), below.sum()), _each_over(self.draws @ above, self.draws @ below))
 
     def auc(self, scores: Numbers, positive: Truth) -> Figure:
-        """The area under the ROC curve, ties half: Mann and Whitney (1947), exactly, in every resample."""
+        """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947), exactly for every resample."""
         wins = self._wins(scores, positive)
         positives, negatives = self._sums(positive), self._sums(~positive)
         won = ((self.draws @ wins) * self.draws).sum(axis=1)
@@ -80,11 +82,11 @@ class Blocks:
         return Figure(_over(wins.sum(), positives.sum() * negatives.sum()), _each_over(won, pairs))
 
     def _sums(self, column: NDArray[Any]) -> Numbers:
-        """(K,)"""
+        """Return (K,): the sum of each block."""
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """(K, K): pairs of a positive of block i and a negative of block j with the positive above; ties count half."""
+        """Return (K, K): pairs of a positive of block i ranked above a negative of block j; ties count half."""
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
         mine, ascending = self.of[positive][order], scores[positive][order]
@@ -95,9 +97,12 @@ class Blocks:
         return wins
 
     def interval(self, figure: Figure, confidence: float) -> Interval | None:
-        """Two-sided: Student's t with the standard error of the resamples, brought from K to K - 1. Their percentiles are too
-        narrow where blocks are few, and too coarse for many slices that share one confidence. Efron and Tibshirani, An
-        Introduction to the Bootstrap (1993), chapter 12. None where nothing is known."""
+        """Return the two-sided Student's t interval with the standard error of the resamples, scaled from K to K - 1.
+
+        Percentiles would be too narrow for few blocks, and too coarse for many slices that share one confidence (Efron and
+        Tibshirani,
+        An Introduction to the Bootstrap, 1993, chapter 12). None if the figure is unknown.
+        """
         known = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(known) < DRAWN * len(figure.resampled):
             return None

@@ -1,6 +1,6 @@
-"""The document of a comparison: what was compared with what, on which rows, by which rules, and what came of it.
+"""The document of a comparison: the versions, the rows, the rules and the verdict.
 
-It becomes the predicate of an attestation (https://scorestream.io/attestations/comparison/v1). Every number is finite.
+It is the predicate of an attestation (https://scorestream.io/attestations/comparison/v1). Every number is finite.
 """
 
 from typing import Any, Literal
@@ -8,11 +8,11 @@ from typing import Any, Literal
 import msgspec
 
 Verdict = Literal["passed", "refused", "same"]
-"""`passed` alone may be signed and promoted. `same`: the challenger gives the champion's scores, and nothing is to be moved."""
+"""`passed` alone may be signed and promoted. `same`: the challenger gives the champion's scores, so nothing is moved."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The challenger's figure minus the champion's, and the interval of that."""
+    """The challenger's figure minus the champion's, with its interval."""
 
     value: float
     low: float
@@ -20,14 +20,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class ConfusionMatrix(msgspec.Struct, frozen=True):
-    """Counts of rows by what came true (row) and what was decided (column)."""
+    """Counts of rows by label (row) and decision (column)."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version on the rows. `revision`: that of the channel at which the champion was read."""
+    """A version on the rows. `revision`: that of the channel when the champion was read."""
 
     version: str
     digest: str
@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Compared(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    """The rows that both versions scored: their digest, their time span, and the blocks that they are drawn again by."""
+    """The rows that both versions scored: their digest, time span, and resampling blocks."""
 
     digest: str
     count: int
@@ -47,7 +47,7 @@ class Compared(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"
 
 
 class Discordant(msgspec.Struct, frozen=True):
-    """Rows that one version alone decides rightly. McNemar's exact test of these is shown and decides nothing."""
+    """Rows that only one version decides correctly. McNemar's exact test of them is shown and decides nothing."""
 
     only_champion_right: int
     only_challenger_right: int
@@ -55,7 +55,7 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows whose field has this value. The intervals of all slices hold at once."""
+    """The rows whose field has this value. The intervals of all slices hold simultaneously."""
 
     field: str
     value: str
@@ -64,8 +64,12 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rule. `value` None: there is nothing to hold against the bound. `bound` None: the rule does not apply. `difference`:
-    the interval that the value is an end of."""
+    """One rule.
+
+    `value` None: there is nothing to compare with the bound. `bound` None: the rule does not apply. `difference`: the interval
+    that the
+    value is an end of.
+    """
 
     name: str
     value: float | None
@@ -75,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole. `champion` and `difference` are None for a first model."""
+    """The comparison. `champion` and `difference` are None for a first model."""
 
     run: str
     rows: Compared
@@ -90,6 +94,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As the JSON document."""
+        """Return the JSON document."""
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return found

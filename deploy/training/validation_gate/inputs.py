@@ -1,4 +1,4 @@
-"""What a verdict is made of: the rows of the hold-out, what came true, and what both versions said. Pure."""
+"""The inputs of a verdict: the hold-out rows, their labels, and the answers of both versions. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from training.validation_gate.slices import Texts
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version, and what it made of the rows. `revision` is the channel's, at which the champion was read."""
+    """A version and its answers. `revision` is that of the channel when the champion was read."""
 
     version: str
     digest: str
@@ -23,9 +23,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`rows` (B,) are the labelled events of the hold-out, `classes` what the outcomes 0 and 1 are called. `mature_times` (M,)
-    int64: those of all its events that are old enough to have a label. `champion` None: there is none yet. `leaked`: how many
-    of the rows the champion learned from; None: nobody knows. `slices`: by field the value of each row."""
+    """The evidence of a verdict.
+
+    `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are
+    the times of
+    all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the number of
+    rows that the
+    champion was trained on, None if unknown. `slices` has the value of each row by field.
+    """
 
     run: str
     rows: Rows
@@ -42,7 +47,7 @@ class Evidence:
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """(B,): the rows that every version scores."""
+        """Return (B,): the rows that every version scores."""
         found = np.ones(len(self.rows), np.bool_)
         for one in self.versions:
             found &= np.isfinite(one.scored.scores)
@@ -50,11 +55,11 @@ class Evidence:
 
     @property
     def true(self) -> NDArray[np.bool_]:
-        """(B,): where the second class came true."""
+        """Return (B,): the rows of the second class."""
         return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "Evidence":
-        """The same of these rows alone."""
+        """Return the evidence of these rows alone."""
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))
         slices = {name: column[chosen] for name, column in self.slices.items()}

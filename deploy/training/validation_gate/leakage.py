@@ -1,7 +1,8 @@
-"""Whether the champion has learned from the rows that it is to be judged on: then it looks better than it is. Pure.
+"""Leakage: whether the champion was trained on the rows of its evaluation, and so looks better than it is. Pure.
 
-A run records in the provenance of its version which records it froze, and up to which time it learned from them: its own
-hold-out, which is later, taught it nothing.
+A run records in the provenance of its version which records it froze, and until which time it trained on them: its own
+hold-out is
+later.
 """
 
 from collections.abc import Mapping
@@ -15,20 +16,22 @@ from training.snapshot.rows import Rows
 
 BUILD_TYPE = "https://scorestream.io/training/v1"
 UNTIL = "learned_until_ms"
-"""In `internalParameters`: the Kafka timestamp, Unix ms, of the last time whose events were trained on or chosen by."""
+"""In `internalParameters`: the Kafka timestamp (Unix ms) of the last event that was used for training or selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a version learned from: of each partition of this cluster the offsets from (inclusive) to (exclusive), where
-    their time is not after `until_ms`; None: whatever their time is."""
+    """The training data of a version: offset ranges [from, to) per partition of this cluster, up to `until_ms`.
+
+    `until_ms` None: regardless of time.
+    """
 
     cluster: str
     spans: Mapping[Partition, tuple[int, int]]
     until_ms: int | None
 
     def rows(self, rows: Rows, cluster: str) -> int:
-        """How many of these rows, which are of this cluster, are among it."""
+        """Return how many of these rows of this cluster are in the training data."""
         if cluster != self.cluster:
             return 0
         places, found = rows.places, np.zeros(len(rows), np.bool_)
@@ -42,7 +45,7 @@ class Learned:
 
 
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
-    """As a SLSA provenance tells it; None where another builder wrote it, or it names no records."""
+    """Read the training data from a SLSA provenance; None if another builder wrote it or it names no records."""
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:
         return None

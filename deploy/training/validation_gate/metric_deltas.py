@@ -12,11 +12,11 @@ from training.validation_gate.metrics import Scored
 from training.validation_gate.slices import large
 
 Intervals = dict[str, Interval | None]
-"""By figure; None: nothing is known of it."""
+"""Intervals by figure; None if unknown."""
 
 
 def of_rows(evidence: Evidence, blocks: Blocks, confidence: float) -> Intervals:
-    """Of auc, of recall and precision by class, such as `recall.late`, and of brier where both versions give probabilities."""
+    """Return the differences of auc, of recall and precision by class (`recall.late`), and of brier for probabilities."""
     assert evidence.champion is not None
     mine, theirs = (_figures(evidence, one.scored, blocks) for one in (evidence.challenger, evidence.champion))
     return {name: blocks.interval(mine[name].minus(theirs[name]), confidence) for name in mine if name in theirs}
@@ -34,8 +34,12 @@ def _figures(evidence: Evidence, scored: Scored, blocks: Blocks) -> dict[str, Fi
 
 
 def of_slices(evidence: Evidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
-    """Of the AUC in each large slice. The intervals hold all at once (Bonferroni): of many slices one would look worse by
-    chance. A slice in which nothing is known of the difference, for want of one class, is left out."""
+    """Return the difference of the AUC in each large slice.
+
+    The intervals hold simultaneously (Bonferroni), because one of many slices would look worse by chance. A slice without an
+    interval, for
+    lack of one class, is omitted.
+    """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]
     share = (1 - confidence) / max(1, len(parts))

@@ -1,4 +1,4 @@
-"""How good a model's scores and decisions are on labelled rows: one number a figure. Pure."""
+"""The quality of scores and decisions on labelled rows, one number per figure. Pure."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,30 @@ from scorer.evaluation import metrics
 
 
 class Scored(NamedTuple):
-    """What one model makes of B rows: `scores` (B,) float64, NaN where it gives none; `positive` (B,) bool where it decides for
-    the second class."""
+    """The answers of one model to B rows.
+
+    `scores` (B,) float64, NaN without a score; `positive` (B,) bool for a decision for the second class.
+    """
 
     scores: NDArray[np.float64]
     positive: NDArray[np.bool_]
 
     def select(self, chosen: NDArray[np.bool_]) -> "Scored":
-        """Of these rows alone."""
+        """Return the answers to these rows alone."""
         return Scored(self.scores[chosen], self.positive[chosen])
 
 
 def matrix(scored: Scored, true: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(2, 2): counts of rows by what came true (row) and what was decided (column)."""
+    """Return (2, 2): counts of rows by label (row) and decision (column)."""
     return metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
 
 
 def figures(scored: Scored, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
-    """By name: auc, brier, accuracy, and precision and recall of each class, such as `recall.late`. A figure that is not
-    defined is left out: the Brier score where scores are no probabilities, the precision of a class that is never decided."""
+    """Return auc, brier, accuracy, and precision and recall of each class, such as `recall.late`.
+
+    Undefined figures are omitted: the Brier score if scores are not probabilities, the precision of a class that is never
+    decided.
+    """
     counts = matrix(scored, true)
     found = {"auc": metrics.auc(scored.scores, true), "brier": metrics.brier(scored.scores, true)}
     found["accuracy"] = _share(counts.trace(), counts.sum())

@@ -1,9 +1,10 @@
-"""The rules of the gate. Each is a figure, a bound, and a sentence for the case that it fails. Pure.
+"""The rules of the gate: each is a figure, a bound, and a sentence for its failure. Pure.
 
-A rule about a difference holds its lower bound against a margin: a challenger must be shown to be not worse, and is not where
-too little is known. The rule of the slices is the other way round: they are many and small, so that equal models would fail by
-chance somewhere. A slice fails where it is worse by the margin, and its interval, which holds for all slices at once, says that
-this is no chance.
+A rule about a difference compares its lower bound with a margin: a challenger must be shown to be not worse, and is rejected
+if too
+little is known. The rule of the slices is the opposite, because slices are many and small and equal models would fail by
+chance in
+some: a slice fails if it is worse by the margin and its simultaneous interval excludes chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ DIFFERS = "differs"
 
 
 class Ruled(NamedTuple):
-    """A rule, and what is wrong where it has failed."""
+    """A rule, and its failure message."""
 
     rule: Rule
     wrong: str
@@ -47,7 +48,7 @@ def _unknown(name: str, wrong: str = "", *, passed: bool = True) -> Ruled:
 
 
 def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
-    """Whether the rows can tell anything at all; `blocks` are those of the rows that every version scores."""
+    """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
     count, mature = len(evidence.rows), len(evidence.mature_times)
     if evidence.champion is not None:
         told = f"the champion learned from {evidence.leaked or 0:,} of the {count:,} rows that it is judged on"
@@ -64,7 +65,7 @@ def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float)
 
 
 def of_first(found: Interval | None) -> Iterator[Ruled]:
-    """Of a first model; `found` is its AUC."""
+    """Check a first model by the interval of its AUC."""
     if found is None:
         yield _unknown("chance", "too few rows: nothing is known of the AUC", passed=False)
     else:
@@ -72,7 +73,7 @@ def of_first(found: Interval | None) -> Iterator[Ruled]:
 
 
 def of_both(evidence: Evidence, found: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
-    """Of a challenger beside the champion."""
+    """Check a challenger beside the champion."""
     assert evidence.champion is not None
     mine, theirs = evidence.challenger.scored, evidence.champion.scored
     apart = float(np.abs(mine.scores - theirs.scores).max(initial=0.0))
@@ -86,8 +87,11 @@ def of_both(evidence: Evidence, found: Intervals, slices: Sequence[Slice], gate:
 
 
 def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Too few rows: the interval is wider than twice the margin and leaves open whether the challenger is worse by it. Where it
-    does not leave that open, its width says nothing."""
+    """Check the metric.
+
+    There are too few rows if the interval is wider than twice the margin and does not decide whether the challenger is worse
+    by it.
+    """
     if found is None:
         yield _unknown("width", f"too few rows: nothing is known of the difference in {gate.metric}", passed=False)
         return
@@ -102,7 +106,7 @@ def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 
 
 def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
-    """Precision is not defined for a class that a version never decides; its recall tells."""
+    """Check a class by its precision, or by its recall if a version never decides for it."""
     if found is None:
         return _unknown(name)
     told = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
@@ -110,7 +114,7 @@ def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
-    """Lower is better; it may rise by the margin, by its upper bound. Without a margin half of all equal models would fail."""
+    """Check the Brier score: its upper bound may rise by the margin. Without a margin half of all equal models would fail."""
     if found is None:
         return _unknown("brier")
     told = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
@@ -118,7 +122,7 @@ def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """The value is that of the slice with the largest loss that is no chance; 0 where there is none."""
+    """Check the slices; the value is the largest significant loss, 0 if there is none."""
     if not slices:
         return _unknown("slices")
     worst = min((one for one in slices if one.difference.high < 0), key=lambda one: one.difference.value, default=None)

@@ -1,6 +1,6 @@
-"""Scores of a version on rows: its package is loaded as a scorer loads it, and the records go through its own decoder.
+"""Score rows with a version, loaded and fed like in a scorer, with the decoder of its own signature.
 
-So a champion whose signature asks for other fields, dtypes or orders is judged by what it would have answered.
+A champion whose signature has other fields, dtypes or orders is therefore evaluated by its real answers.
 """
 
 import contextlib
@@ -24,8 +24,11 @@ AT_A_TIME = 4_096  # rows
 
 
 def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, Told]:
-    """What this version makes of the rows (B,), and why it cannot score some: their scores are NaN. Raises Fatal (3) where it
-    cannot be loaded, scores none, or its scores are not one number for the second class; and Away."""
+    """Return the scores of a version for the rows (B,), NaN for those that it cannot score, and the reasons.
+
+    Raises:
+        Fatal: 3 if the version cannot be loaded, scores no row, or its scores are not one number for the second class.
+    """
     name = f"version {package.version or package.folder.name}"
     try:
         loaded = tried_loader(settings, remember=False)(package)
@@ -54,7 +57,7 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
 
 
 def _check(name: str, signature: Signature, rows: Rows) -> None:
-    """Raises Fatal (3)."""
+    """Raise Fatal (3) if the signature cannot be evaluated on these rows."""
     beside = next(
         (one for one in field_sources.elsewhere(signature) if one.source not in (field_sources.TIME, field_sources.VALUE)), None
     )

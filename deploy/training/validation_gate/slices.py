@@ -1,4 +1,4 @@
-"""Parts of the hold-out by the values of a field, which a good figure of the whole could hide a loss in."""
+"""Slices of the hold-out by the values of a field, in which a good overall figure could hide a loss."""
 
 import numpy as np
 import orjson
@@ -18,8 +18,13 @@ Texts = NDArray[np.str_]
 
 
 def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
-    """The value of each field as text, (B,): of named fields whatever stands at the path, of other formats a field of the
-    signature. Raises Fatal (2) where there is no such field, or it has too many values."""
+    """Return the value of each field as text, (B,).
+
+    Fields are paths of named formats, and fields of the signature in other formats.
+
+    Raises:
+        Fatal: 2 if there is no such field, or it has too many values.
+    """
     if not fields:
         return {}
     if settings.input.format in NAMED_FIELD_FORMATS:
@@ -38,7 +43,7 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
 
 
 def large(column: Texts) -> list[str]:
-    """The values that enough rows have, in order."""
+    """Return the values with enough rows, in order."""
     values, counts = np.unique(column, return_counts=True)
     return [str(value) for value in values[counts >= LEAST_ROWS]]
 
@@ -53,5 +58,5 @@ def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Te
 
 
 def _text(value: object) -> str:
-    """A string as it is, anything else as JSON."""
+    """Return a string unchanged, and other values as JSON."""
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

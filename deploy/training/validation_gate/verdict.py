@@ -1,4 +1,4 @@
-"""The verdict on a challenger: every rule in order, and one sentence that names the first which failed. Pure."""
+"""The verdict on a challenger: every rule in order, and one sentence that names the first failed rule. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,8 +25,7 @@ from training.validation_gate.rules import Ruled
 
 
 def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> Comparison:
-    """Judge the challenger; `coverage` is the least share of events that must have a label. The same evidence and seed give the
-    same document."""
+    """Judge the challenger; `coverage` is the least share of labelled events. Equal evidence and seed give equal documents."""
     both = evidence.select(evidence.scored)
     blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)
     ruled = list(rules.of_rows(evidence, blocks.count, gate, coverage))
@@ -57,7 +56,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
 
 
 def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
-    """The verdict, and why in one sentence."""
+    """Return the verdict and its reason in one sentence."""
     failed = next((one for one in ruled if not one.rule.passed), None)
     if failed is not None:
         rule = failed.rule
@@ -89,7 +88,7 @@ def _judged(both: Evidence, version: Version) -> Judged:
 
 
 def _discordant(both: Evidence) -> Discordant | None:
-    """McNemar's exact test: whether the rows that one version alone decides rightly could be a coin's."""
+    """Run McNemar's exact test on the rows that only one version decides correctly."""
     if both.champion is None:
         return None
     theirs, mine = (one.scored.positive == both.true for one in (both.champion, both.challenger))

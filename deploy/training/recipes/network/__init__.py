@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class Network:
-    """The recipe (`training.recipes.Recipe`). `gpus`: how many it may take, one a process; 0: none."""
+    """The recipe (`training.recipes.Recipe`). `gpus` is the maximum number of GPUs, one per process; 0 for none."""
 
     name = "network"
 
@@ -38,22 +38,22 @@ class Network:
         self._last: tuple[Rows, Signature, Encoding, Encoded] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the rows: a worker process of a search has its own."""
+        """Pickle without the rows: a worker process of a search has its own."""
         return type(self), (self._gpus,)
 
     def check(self, signature: Signature) -> None:
-        """Raises Fatal (2) for a signature that a network does not serve."""
+        """Raise Fatal (2) for a signature that a network does not support."""
         check_signature.check(signature, self.name)
         if not check_signature.output_row(signature):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
             raise Fatal(f"recipe network: output {signature.outputs[0].tensor!r} has no dimension but the batch", hint, USAGE)
 
     def parameters(self, stated: Params) -> Params:
-        """All parameters: those stated, and defaults. Raises Fatal (2)."""
+        """Return all parameters: the stated ones and defaults. Raises Fatal (2)."""
         return msgspec.structs.asdict(_parameters(stated))
 
     def suggest(self, trial: Any) -> Params:
-        """Parameters for a trial of the search (`optuna.Trial`)."""
+        """Return the parameters of a trial of the search (`optuna.Trial`)."""
         return {
             "width": trial.suggest_categorical("width", [32, 64, 128, 256]),
             "depth": trial.suggest_int("depth", 1, 3),
@@ -66,11 +66,15 @@ class Network:
     def fit(
         self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
     ) -> "Perceptron":
-        """Train up to `budget` epochs, from the newest checkpoint in `folder` on, which is made if need be.
+        """Train up to `budget` epochs, from the newest checkpoint in `folder`, which is created if missing.
 
-        The largest power of two up to `workers` (or to the GPUs) and 8 is the number of processes; one, on a CPU, is this one.
-        Raises Fatal: 2 for a signature or parameters that the recipe does not take, or without torch; 3 where checkpoints are
-        of another training, or the weights have become infinite; 4 where processes died more often than they are started anew.
+        The number of processes is the largest power of two up to `workers` (or the GPUs) and 8; a single process on a CPU is
+        this one.
+
+        Raises:
+            Fatal: 2 for a signature or parameters that the recipe does not support, or without torch; 3 if checkpoints belong
+            to another
+                training or the weights became infinite; 4 if processes died too often.
         """
         parameters = _parameters(params)
         self.check(signature)
@@ -87,7 +91,7 @@ class Network:
         return _fitted(folder, found, signature, budget)
 
     def _encoded(self, rows: Rows, signature: Signature) -> tuple[Encoding, Encoded]:
-        """Kept for the next trial of a search, which has the same rows."""
+        """Encode the rows, or return the cached encoding of the previous trial with the same rows."""
         if self._last is None or self._last[0] is not rows or self._last[1] != signature:
             learned = encoding.learned(rows.tensors, signature)
             encoded = Encoded(learned.numeric(rows.tensors), learned.named(rows.tensors), rows.outcomes.astype(np.float32))
@@ -108,7 +112,7 @@ class Perceptron:
         self._signature, self._encoding, self._weights = signature, encoding, weights
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """The probabilities (B,) of the second class, from torch on a CPU."""
+        """Return the probabilities (B,) of the second class, computed by torch on a CPU."""
         torch = settled()
         weights = [torch.from_numpy(part) for part in self._weights]
         numbers, names = (torch.from_numpy(of(tensors)) for of in (self._encoding.numeric, self._encoding.named))
@@ -118,7 +122,7 @@ class Perceptron:
         return found
 
     def onnx(self) -> bytes:
-        """The model file, with the inputs and the output of the signature."""
+        """Return the model file with the inputs and output of the signature."""
         from training.recipes.network import to_onnx  # onnx takes long to import, and workers need none
 
         return to_onnx.onnx(self._signature, self._encoding, self._weights)

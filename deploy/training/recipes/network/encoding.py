@@ -1,8 +1,10 @@
-"""How tensors of a signature become what a network takes: numbers that are standardised, and names as indices.
+"""The encoding of a network's inputs: standardized numbers, and names as indices.
 
-Learned from the rows to train on, in float64. A missing number (NaN) becomes the column's median. Numbers are held to ten
-standard deviations around the mean, infinities too. A column that is constant, or has no finite number, becomes zeros. A name
-seen fewer than `RARE` times, or beyond the `MOST` most frequent of its column, is unknown: index 0.
+It is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers, infinities
+too, are
+clipped to ten standard deviations around the mean. A column that is constant, or has no finite number, becomes zeros. A name
+that
+occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is unknown: index 0.
 """
 
 from collections import Counter
@@ -22,7 +24,7 @@ Floats = tuple[float, ...]
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The n columns of a numeric tensor: (min(max(x, low), high) - mean) * scale, where x is `median` for NaN."""
+    """The n columns of a numeric tensor: (min(max(x, low), high) - mean) * scale, with x = `median` for NaN."""
 
     tensor: str
     median: Floats
@@ -40,14 +42,14 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """What there is to know of each tensor, in the order of the signature."""
+    """The encoding of each tensor, in the order of the signature."""
 
     numbers: tuple[Numbers, ...]
     names: tuple[Names, ...]
 
     @property
     def width(self) -> int:
-        """How many numbers a row has."""
+        """The number of numbers per row."""
         return sum(len(one.mean) for one in self.numbers)
 
     @property
@@ -56,12 +58,12 @@ class Encoding(msgspec.Struct, frozen=True):
         return [known for one in self.names for known in one.known]
 
     def numeric(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-        """(B, width): the standardised numbers."""
+        """Return (B, width): the standardized numbers."""
         parts = [_standardised(one, columns(tensors[one.tensor], np.float64)) for one in self.numbers]
         return np.concatenate([np.empty((_rows(tensors), 0), np.float32), *parts], axis=1)
 
     def named(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.int64]:
-        """(B, columns): the index of each name; 0 is unknown."""
+        """Return (B, columns): the index of each name; 0 is unknown."""
         found = [np.empty((_rows(tensors), 0), np.int64)]
         for one in self.names:
             for column, known in zip(columns(tensors[one.tensor], np.object_).T, one.known, strict=True):
@@ -71,7 +73,7 @@ class Encoding(msgspec.Struct, frozen=True):
 
 
 def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:
-    """The encoding that these rows teach."""
+    """Derive the encoding from these rows."""
     numeric = [one.tensor for one in signature.fed if one.dtype != STRING]
     strings = [one.tensor for one in signature.fed if one.dtype == STRING]
     return Encoding(
@@ -81,7 +83,7 @@ def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) ->
 
 
 def columns(tensor: NDArray[np.generic], dtype: type[Any]) -> NDArray[Any]:
-    """(B, n): the tensor (B, *row) with its rows laid flat."""
+    """Return (B, n): the tensor (B, *row) with flat rows."""
     return tensor.reshape(len(tensor), -1).astype(dtype)
 
 
@@ -95,7 +97,7 @@ def _numbers(name: str, values: NDArray[np.float64]) -> Numbers:
 
 
 def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
-    """Median, low, high, mean and scale."""
+    """Return median, low, high, mean and scale."""
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 0.0, 0.0, 0.0, 0.0
@@ -110,7 +112,7 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
 
 
 def _standardised(one: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """As the graph of `to_onnx.py` does it, to the bit."""
+    """Standardize like the graph of `to_onnx.py`, bit for bit."""
     values = np.where(np.isnan(values), np.array(one.median), values)
     values = np.minimum(np.maximum(values, np.array(one.low)), np.array(one.high))
     standardised: NDArray[np.float32] = ((values - np.array(one.mean)) * np.array(one.scale)).astype(np.float32)
@@ -124,5 +126,5 @@ def _known(column: NDArray[np.object_]) -> tuple[str, ...]:
 
 
 def _storable(name: str) -> bool:
-    """Whether ONNX can hold it: lone surrogates are no UTF-8."""
+    """Whether ONNX can store the name: lone surrogates are not UTF-8."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -1,7 +1,7 @@
-"""A training in its folder: what is trained on, for processes that are started for it, and the checkpoints.
+"""A training in its folder: the rows for the processes that it starts, and the checkpoints.
 
-`<epoch>.npz` is a checkpoint: the flat weights, both moments of the optimizer, and the digest of the job. A file is written as
-a whole or not at all. All random numbers come from (seed, epoch, step, shard), so that nothing else has to be kept.
+`<epoch>.npz` is a checkpoint: the flat weights, both moments of the optimizer, and the digest of the job. Files are written
+atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ JOB, ROWS, LOCK, CHECKPOINT = "job.json", "rows.npz", ".lock", ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What decides the weights, besides the rows; and whether they are trained on GPUs."""
+    """Everything except the rows that determines the weights, and whether GPUs are used."""
 
     digest: str
     seed: int
@@ -37,7 +37,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """Rows as the network takes them: numbers (B, n) float32, names (B, c) int64, outcomes (B,) float32."""
+    """Rows as inputs of the network: numbers (B, n) float32, names (B, c) int64, outcomes (B,) float32."""
 
     numbers: NDArray[np.float32]
     names: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a training is: the epochs that are done, the steps that they had, and the flat vectors."""
+    """The progress of a training: completed epochs, their steps, and the flat vectors."""
 
     epoch: int
     steps: int
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 
 def of(rows: Encoded, encoding: Encoding, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
-    """The job, with the digest of everything that decides its weights."""
+    """Build the job with the digest of everything that determines its weights."""
     digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
     for array in rows:
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -64,20 +64,20 @@ def of(rows: Encoded, encoding: Encoding, parameters: Parameters, seed: int, *, 
 
 
 def write(folder: Path, job: Job, rows: Encoded) -> None:
-    """For processes that are started in this folder. Raises OSError."""
+    """Write the job for the processes that start in this folder. Raises OSError."""
     _replace(folder / ROWS, rows._asdict())
     atomic_files.replace(folder / JOB, [msgspec.json.encode(job)])
 
 
 def read(folder: Path) -> tuple[Job, Encoded]:
-    """What `write` has written."""
+    """Read the job that `write` has written."""
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     with np.load(folder / ROWS, allow_pickle=False) as found:
         return job, Encoded(**found)
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """The newest checkpoint of at most so many epochs, else the beginning. Raises Fatal (3) for one of another job."""
+    """Return the newest checkpoint of at most this many epochs, else the initial state. Raises Fatal (3) for another job."""
     done = [int(path.stem) for path in folder.glob(f"*{CHECKPOINT}") if path.stem.isdecimal()]
     newest = max((epoch for epoch in done if epoch <= epochs), default=0)
     if not newest:
@@ -92,7 +92,7 @@ def keep(folder: Path, job: Job, state: State) -> None:
 
 
 def forget(folder: Path, epoch: int) -> None:
-    """Remove a checkpoint that a newer one stands for."""
+    """Remove a checkpoint that a newer one replaces."""
     (folder / f"{epoch}{CHECKPOINT}").unlink(missing_ok=True)
 
 

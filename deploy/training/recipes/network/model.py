@@ -1,7 +1,9 @@
-"""The multilayer perceptron: the shapes of its weights, their first values, and what it computes. Its weights are one flat
-vector: each table and each layer is a view of a stretch of it.
+"""The multilayer perceptron: the shapes of its weights, their initial values, and its computation.
 
-torch is imported where it is needed: the recipe's other parts work without."""
+The weights are one flat vector; each table and layer is a view of a range of it. torch is imported on demand: the other parts
+of the
+recipe work without it.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from training.recipes.network.encoding import Encoding
 
 SHARDS = 8
-"""Parts of a batch whose gradients are computed one by one, however many processes share them."""
+"""The parts of a batch whose gradients are computed separately, however many processes share them."""
 WEIGHTS, ORDER, MASKS = range(3)  # what random numbers are drawn for
 HIDDEN_SHARE = 0.02  # of the names, hidden while training: what is unknown must mean something
 MOST_DIMENSIONS = 16
@@ -24,26 +26,26 @@ Shape = tuple[int, ...]
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a trial of the search chooses."""
+    """The parameters of a trial of the search."""
 
     width: Annotated[int, Meta(ge=1, le=4096)] = 64
-    """Numbers of a hidden layer."""
+    """Units of a hidden layer."""
     depth: Annotated[int, Meta(ge=1, le=8)] = 2
     """Hidden layers."""
     learning_rate: Annotated[float, Meta(gt=0, le=1)] = 1e-3
     dropout: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
     weight_decay: Annotated[float, Meta(ge=0, le=1)] = 1e-4
     batch: Annotated[int, Meta(ge=SHARDS, le=1 << 20)] = 1024
-    """Rows a step."""
+    """Rows per step."""
 
 
 def chance(*of: int) -> np.random.Generator:
-    """The random numbers of one place, such as (seed, MASKS, epoch, step, shard): no place depends on another."""
+    """Return the random generator for a key such as (seed, MASKS, epoch, step, shard), independent of other keys."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(of)))
 
 
 def shapes(encoding: Encoding, parameters: Parameters) -> list[Shape]:
-    """Of the tables (names + 1, dimensions), one a column of names; then of each layer's weights (out, in) and bias (out,)."""
+    """Return the shapes of the tables (names + 1, dimensions) and of each layer's weights (out, in) and bias (out,)."""
     tables = [(len(known) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(known)))) for known in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
     layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
@@ -51,13 +53,13 @@ def shapes(encoding: Encoding, parameters: Parameters) -> list[Shape]:
 
 
 def views(flat: Any, found: Sequence[Shape]) -> list[Any]:
-    """The stretches of a flat vector of numpy or torch, in these shapes, without a copy."""
+    """Return views of a flat numpy or torch vector in these shapes, without a copy."""
     ends = np.cumsum([prod(shape) for shape in found]).tolist()
     return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, found, strict=True)]
 
 
 def first(found: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
-    """The flat weights before the first step. What an unknown name says is zero, biases too."""
+    """Return the initial flat weights. The rows of unknown names and the biases are zero."""
     draw = chance(seed, WEIGHTS)
     parts = []
     for at, shape in enumerate(found):
@@ -70,7 +72,7 @@ def first(found: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]
 
 
 def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
-    """(B,) before the sigmoid, of numbers (B, n) float32 and names (B, c) int64. `masks` multiply the hidden layers."""
+    """Return (B,) logits for numbers (B, n) float32 and names (B, c) int64. `masks` multiply the hidden layers."""
     import torch
     from torch.nn import functional
 
@@ -84,7 +86,7 @@ def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any
 
 
 def settled() -> Any:
-    """torch, made to give the same bits each time: one thread, no algorithm that depends on who is first."""
+    """Import torch in deterministic mode: one thread, no order-dependent algorithm."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,7 +1,8 @@
-"""The network as ONNX, written node by node from its weights: the same weights give the same bytes.
+"""The network as ONNX, written node by node from its weights: equal weights give equal bytes.
 
-torch's own exporter is not used: it writes paths of the environment into the file. The graph has the inputs of the signature,
-encodes them as `encoding.py` does, and gives the output that the signature reads.
+torch's exporter is not used because it writes paths of the environment into the file. The graph has the inputs of the
+signature,
+encodes them like `encoding.py`, and returns the output that the signature reads.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ IR_VERSION = 8
 
 
 def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.float32]]) -> bytes:
-    """The model file. `weights` are the tables and layers as `layers.shapes` has them."""
+    """Return the model file. `weights` are the tables and layers in the order of `model.shapes`."""
     graph = _Graph()
     tables = len(encoding.vocabularies)
     features = [graph.numbers(one) for one in encoding.numbers]
@@ -43,14 +44,14 @@ def _dtype(one: TensorInput) -> int:
 
 
 class _Graph:
-    """Nodes and constants, in the order that they were added; a value is known by its number."""
+    """Nodes and constants in the order of their addition; a value is named by its number."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """A node; the name of its only output."""
+        """Add a node and return the name of its only output."""
         name = f":{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], name=f"{operator}{name}", **attributes))
         return name
@@ -61,11 +62,11 @@ class _Graph:
         return name
 
     def flat(self, tensor: str) -> str:
-        """(B, n) of (B, *row)."""
+        """Return (B, n) of (B, *row)."""
         return self.add("Flatten", [tensor], axis=1)
 
     def numbers(self, one: Numbers) -> str:
-        """(B, n) float32, standardised."""
+        """Return (B, n) float32, standardized."""
         median, low, high, mean, scale = (self.constant(part) for part in (one.median, one.low, one.high, one.mean, one.scale))
         value = self.add("Cast", [self.flat(one.tensor)], to=TensorProto.DOUBLE)
         value = self.add("Where", [self.add("IsNaN", [value]), median, value])
@@ -74,7 +75,7 @@ class _Graph:
         return self.add("Cast", [value], to=TensorProto.FLOAT)
 
     def looked_up(self, tensor: str, at: int, known: Sequence[str], table: NDArray[np.float32]) -> str:
-        """(B, dimensions) float32: what a column of names says; row 0 of the table is that of the unknown."""
+        """Return (B, dimensions) float32: the embedding of a name column; row 0 of the table is that of unknown names."""
         indices = {"": 0} | {name: index for index, name in enumerate(known, 1)}  # ONNX wants a key, even if none is known
         column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
         found = self.add(
@@ -84,7 +85,7 @@ class _Graph:
         return self.add("Gather", [self.constant(table, np.float32), found], axis=0)
 
     def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
-        """(B, 1) float32, before the sigmoid."""
+        """Return (B, 1) float32 logits."""
         for at in range(0, len(weights), 2):
             value = self.add("Relu", [value]) if at else value
             layer, bias = (self.constant(part, np.float32) for part in weights[at : at + 2])
@@ -92,7 +93,7 @@ class _Graph:
         return value
 
     def score(self, value: str, column: int) -> str:
-        """(B, 1): the probability of the second class; or (B, 2): of both."""
+        """Return (B, 1), the probability of the second class, or (B, 2), both."""
         value = self.add("Sigmoid", [value])
         if column == 0:
             return value

@@ -7,7 +7,7 @@ from training.recipes.network.torchrun_launch import PARENT, die_with_parent
 
 
 def main() -> None:
-    """Start workers, and start them anew where one has died."""
+    """Start workers, and restart them if one dies."""
     die_with_parent()
     os.environ[PARENT] = str(os.getpid())
     from torch.distributed import run

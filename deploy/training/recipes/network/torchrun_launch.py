@@ -1,7 +1,8 @@
-"""Starts torchrun's agent, which starts the workers and starts them anew where one has died.
+"""Start torchrun's agent, which starts the workers and restarts them if one dies.
 
-No process outlives the one that started it: each asks the kernel to be killed when its parent dies (Linux). An agent that is
-killed would otherwise leave workers that finish beside their successors.
+No process outlives its parent: each asks the kernel to be killed when its parent dies (Linux). A killed agent would otherwise
+leave
+workers that finish beside their successors.
 """
 
 import ctypes
@@ -16,12 +17,12 @@ from publisher.errors import UNREACHABLE, Fatal
 RESTARTS = 3
 PR_SET_PDEATHSIG = 1
 PARENT = "TRAINING_PARENT"
-"""The environment variable with the process id of who starts a process."""
+"""The environment variable with the process id of the parent."""
 DEPLOY = Path(__file__).resolve().parents[3]
 
 
 def launch(folder: Path, epochs: int, processes: int) -> None:
-    """Train what is in the folder by so many processes on this node. Raises Fatal (4) where they did not come to the end."""
+    """Train the job in the folder with this many processes on this node. Raises Fatal (4) if they did not finish."""
     path = os.pathsep.join([str(DEPLOY), str(DEPLOY.parent), os.environ.get("PYTHONPATH", "")])
     environment = {
         **os.environ,
@@ -41,7 +42,7 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies; at once, where that has happened."""
+    """Ask the kernel to kill this process when its parent dies; end at once if the parent is dead."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if PARENT in os.environ and os.getppid() != int(os.environ[PARENT]):

@@ -24,7 +24,7 @@ from training.recipes.network.train_loop import Share
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train what is in the folder up to so many epochs. Raises Fatal (2)."""
+    """Train the job in the folder up to this many epochs. Raises Fatal (2)."""
     die_with_parent()
     folder, wanted = Path(arguments[0]), int(arguments[1])
     share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
@@ -45,8 +45,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Where processes tell each other their addresses, apart from those of earlier starts. torchrun's agent keeps one store: a
-    process that read there the address of one that was killed would wait for half an hour."""
+    """Create the rendezvous store of this start, separate from those of earlier starts.
+
+    torchrun's agent keeps one store: a process that read the address of a killed process there would wait for half an hour.
+    """
     from torch import distributed
 
     store, *_ = next(distributed.rendezvous("env://"))
@@ -54,7 +56,7 @@ def _meeting() -> Any:
 
 
 def _sent(torch: Any, state: job_files.State, device: str) -> job_files.State:
-    """Rank 0's state, in every process."""
+    """Return the state of rank 0 in every process."""
     counts = torch.tensor(state[:2], device=device)
     vectors = [torch.tensor(vector, device=device) for vector in state[2:]]
     for tensor in (counts, *vectors):

@@ -1,9 +1,10 @@
-"""The epochs of a training, in one process of several that share each batch.
+"""The epochs of a training, in one of several processes that share each batch.
 
-A batch is cut into eight shards. The gradient of each shard is computed by itself, and the eight are added as a binary tree:
-((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch, and pairs of processes exchange their branches, at
-a distance of 1, 2 and 4. Sums of floats depend on their order; this order is the same for 1, 2, 4 and 8 processes, and so are
-the weights, to the bit. A ring, as `DistributedDataParallel` has it, adds in another order for each number of processes.
+A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight are added as a binary tree:
+((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch, and pairs of processes exchange their branches at
+distances 1, 2 and 4. Sums of floats depend on their order; this order is the same for 1, 2, 4 and 8 processes, and so are the
+weights,
+bit for bit. A ring, as in `DistributedDataParallel`, adds in another order for each number of processes.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,19 +21,19 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 class Share(NamedTuple):
-    """Which of how many processes this one is."""
+    """The rank of this process and the number of processes."""
 
     rank: int = 0
     processes: int = 1
 
 
 def processes(most: int) -> int:
-    """The largest number of processes up to `most` that can share a batch: a power of two."""
+    """Return the largest power of two up to `most`: the number of processes that can share a batch."""
     return 1 << min(most, SHARDS).bit_length() - 1
 
 
 def train(folder: Path, job: Job, rows: Encoded, state: State, wanted: int, share: Share, device: str = "cpu") -> None:
-    """All epochs from `state` on. Rank 0 writes a checkpoint after each, and removes the one before it that it wrote."""
+    """Train all epochs from `state` on. Rank 0 writes a checkpoint after each and removes its previous one."""
     for after in run(job, rows, state, wanted, share, device):
         if share.rank == 0:
             keep(folder, job, after)
@@ -41,8 +42,11 @@ def train(folder: Path, job: Job, rows: Encoded, state: State, wanted: int, shar
 
 
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
-    """Train from `state` on, and give the state after each epoch. Every process of the group runs this with equal arguments
-    but its share. The last batch of an epoch has the rows that are left."""
+    """Train from `state` on and yield the state after each epoch.
+
+    Every process of the group calls this with equal arguments except its share. The last batch of an epoch has the remaining
+    rows.
+    """
     torch, steps = settled(), state.steps
     data = [torch.tensor(array, device=device) for array in rows]
     weights, mean, square = vectors = [torch.tensor(array, device=device) for array in state[2:]]
@@ -58,9 +62,9 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
 
 
 def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parameters: Parameters) -> None:
-    """One step of AdamW (Loshchilov and Hutter, 2019), in place: the weights, and the moments of their gradient.
+    """Apply one step of AdamW (Loshchilov and Hutter, 2019) in place, to the weights and the moments of their gradient.
 
-    torch's own gives the same, but takes a second of CPU to import a compiler that it does not use here.
+    torch's implementation gives the same result but takes a second of CPU to import a compiler that is not used here.
     """
     weights.mul_(1 - parameters.learning_rate * parameters.weight_decay)
     mean.lerp_(gradient, 1 - BETAS[0])
@@ -70,7 +74,7 @@ def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parame
 
 
 def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
-    """The sum of the gradients of `count` shards from `begin` on, as a binary tree; `count` is a power of two."""
+    """Add the gradients of `count` shards from `begin` on as a binary tree; `count` is a power of two."""
     if count == 1:
         return gradient(begin)
     half = count // 2
@@ -78,7 +82,7 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
-    """The sum over all shards: this process's branch, then the others'."""
+    """Add all shards: the branch of this process, then those of the others."""
     own = SHARDS // share.processes
     mine = added(gradient, share.rank * own, own)
     distance = 1
@@ -89,7 +93,7 @@ def summed(gradient: Callable[[int], Any], share: Share) -> Any:
 
 
 def exchanged(mine: Any, peer: int) -> Any:
-    """What the peer has, while it gets what we have."""
+    """Send this branch to the peer and return the peer's."""
     import torch
     from torch import distributed
 
@@ -101,7 +105,7 @@ def exchanged(mine: Any, peer: int) -> Any:
 
 
 class Batch(NamedTuple):
-    """A step: `data` are all rows, `shards` the indices of each shard, and `place` is what random numbers come from."""
+    """One step: `data` are all rows, `shards` the indices of each shard, and `place` keys the random numbers."""
 
     job: Job
     data: list[Any]
@@ -110,7 +114,7 @@ class Batch(NamedTuple):
     place: tuple[int, ...]
 
     def gradient(self, shard: int) -> Any:
-        """The flat gradient of a shard's part of the mean loss."""
+        """Return the flat gradient of a shard's part of the mean loss."""
         import torch
         from torch.nn import functional
 
