@@ -1,5 +1,7 @@
-"""Every setting of `training.yaml`. Events, labels and the model's repository are the scorer's (`scorer.yaml`).
-How a file, the environment (`TRAINING_...`) and flags are merged: publisher/runtime/configuration.py."""
+"""All settings of `training.yaml`. Events, labels and the model's repository are those of the scorer (`scorer.yaml`).
+
+`publisher/runtime/configuration.py` merges file, environment (`TRAINING_...`) and flags.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,16 +22,16 @@ from scorer.evaluation.join_labels import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
 BLOCKS = (5, 1_000)
-"""The fewest and the most blocks of the hold-out: of fewer nothing is known of how much a difference varies."""
+"""The minimum and maximum number of blocks of the hold-out; fewer do not show how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:
-    """The milliseconds of a duration such as 90s, 15m, 1h or 7d. Raises ValueError."""
+    """Convert a duration such as 90s, 15m, 1h or 7d to milliseconds. Raises ValueError."""
     return seconds(str(duration)) * 1_000
 
 
 def written(ms: int) -> str:
-    """A duration as `milliseconds` reads it, in its largest unit."""
+    """Format a duration in its largest unit, as `milliseconds` parses it."""
     whole = ms // 1_000
     return next(f"{whole // size}{unit}" for unit, size in reversed(UNITS.items()) if whole % size == 0)
 
@@ -40,31 +42,31 @@ Duration = Annotated[int, BeforeValidator(milliseconds), PlainSerializer(written
 
 class LabelsSection(Section):
     after: Duration = milliseconds("1d")
-    """How long after an event its outcome is known: younger events are left out."""
+    """How long after an event its outcome is known; younger events are omitted."""
     coverage: float = Field(default=0.9, ge=0, le=1)
-    """The share of the older events that must have a label: less ends with exit code 1."""
+    """The share of the older events that must have a label; below it the run ends with exit code 1."""
 
 
 class SnapshotSection(Section):
     window: Duration = milliseconds("90d")
-    """How far back from now events are read, by their Kafka timestamps."""
+    """How far back events are read, by their Kafka timestamps."""
     validation: Duration = Field(default=milliseconds("14d"), gt=0)
-    """The time before the hold-out, whose events choose among models."""
+    """The time before the hold-out whose events choose among models."""
     hold_out: Duration = Field(default=milliseconds("14d"), gt=0)
-    """The last time of labelled events, on which a model is judged."""
+    """The most recent labelled events, on which a model is evaluated."""
     at_least: int = Field(default=50_000, ge=3)
-    """Fewer labelled events are too few."""
+    """The minimum number of labelled events."""
     keep: bool = True
     """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
 
 
 class SearchSection(Section):
     trials: int = Field(default=16, ge=1, le=512)
-    """How many sets of parameters are tried. 1: those of `parameters`, without a search."""
+    """The number of parameter sets to try. 1: those of `parameters`, without a search."""
     rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
-    """Trees (epochs, for a network) after which the worse trials stop. The model is trained as far as the best was best."""
+    """Trees (epochs of a network) after which worse trials stop. The model is trained up to the best budget."""
     reduction: int = Field(default=3, ge=2, le=100)
-    """After each rung one of so many trials goes on, rounded up: the best by the validation part."""
+    """After each rung one of this many trials continues, rounded up: the best on the validation part."""
 
     @field_validator("rungs")
     @classmethod
@@ -76,23 +78,23 @@ class SearchSection(Section):
 
 class GateSection(Section):
     metric: Literal["auc"] = "auc"
-    """What champion and challenger are compared by, on the rows of the hold-out."""
+    """The metric by which champion and challenger are compared on the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion is still not worse, by the interval's lower bound; so much may the Brier score rise."""
+    """How much worse than the champion counts as not worse, by the lower bound of the interval; also the limit for the Brier score."""
     promote: Literal["not-worse", "better"] = "not-worse"
-    """`not-worse`: the interval of the difference lies above -margin. `better`: above 0."""
+    """`not-worse`: the interval of the difference is above -margin. `better`: it is above 0."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)
-    """Events of one stretch of time are drawn together: they are alike."""
+    """Events of one block of time are resampled together, because they are alike."""
     resamples: int = Field(default=1_000, ge=100, le=100_000)
-    """How often the hold-out is drawn again for the intervals."""
+    """The number of resamples of the hold-out for the intervals."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
-    """Of the intervals, which are two-sided; those of all slices hold at once."""
+    """The confidence of the two-sided intervals; those of all slices hold simultaneously."""
     class_margin: float = Field(default=0.01, gt=0, lt=1)
     """How much lower recall and precision of a class may be, by the lower bound."""
     slices: tuple[str, ...] = ()
-    """Paths of event fields whose values part the hold-out; each slice of 1,000 rows and more is judged too."""
+    """Paths of event fields whose values divide the hold-out; each slice of at least 1,000 rows is judged too."""
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
-    """A slice that is so much worse, and not by chance, is refused."""
+    """A slice that is worse by this, and not by chance, is rejected."""
 
     @field_validator("slices")
     @classmethod
@@ -104,36 +106,36 @@ class GateSection(Section):
 
 class PublishSection(Section):
     channel: str | None = None
-    """The channel that is promoted; default: the scorer's `model.tag`."""
+    """The channel to promote; default: the scorer's `model.tag`."""
     key_file: Path | None = None
-    """The private key that attests, and signs versions and moves, made by `model-registry keygen`. A run needs it."""
+    """The private key that attests, and signs versions and moves, created by `model-registry keygen`. Required for runs."""
     password_file: Path | None = None
-    """Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD."""
+    """File with the password of the key; alternatively MODEL_REGISTRY_KEY_PASSWORD."""
     rollout: Path | None = None
-    """A plan for `scorer rollout start`: a version that passes begins a rollout, instead of moving the channel."""
+    """A plan for `scorer rollout start`: a version that passes starts a rollout instead of a direct channel move."""
 
 
 class Training(Configuration):
-    """The whole configuration."""
+    """The complete configuration."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINING_")
 
     scorer: Path
-    """The scorer whose events and labels are taken."""
+    """The configuration of the scorer that provides events and labels."""
     signature: Path | None = None
-    """The signature of the model; default: that of the version in the channel. A first model needs it."""
+    """The signature of the model; default: that of the version in the channel. Required for a first model."""
     folder: Path = Path("runs")
-    """Where runs are kept, one folder each. Nothing is ever removed from it."""
+    """The folder of runs, one folder each. Nothing is ever deleted from it."""
     recipe: Literal["trees", "network"] = "trees"
     """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
     workers: int = Field(default=1, ge=1, le=1_024)
-    """Processes: trials of the search at the same time; of a network, what it is trained by. The result is the same."""
+    """Processes: parallel trials of the search, or processes of a network's training. The result is the same."""
     gpus: int = Field(default=0, ge=0, le=1_024)
-    """GPUs that a network is trained on, one a worker. 0: none."""
+    """GPUs for training a network, one per worker. 0: none."""
     seed: int = Field(default=2013, ge=0, lt=2**31)
-    """Of everything that is drawn."""
+    """The seed of all random draws."""
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
-    """Parameters of the recipe that are stated, not searched."""
+    """Parameters of the recipe that are fixed instead of searched."""
     labels: LabelsSection = LabelsSection()
     snapshot: SnapshotSection = Field(default=SnapshotSection(), validate_default=True)
     search: SearchSection = SearchSection()
@@ -143,7 +145,7 @@ class Training(Configuration):
     @field_validator("snapshot")
     @classmethod
     def _time_to_train(cls, snapshot: SnapshotSection, info: ValidationInfo) -> SnapshotSection:
-        """Something is left of the window for training."""
+        """Check that the window leaves time for training."""
         after = info.data["labels"].after if "labels" in info.data else 0
         taken = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(taken.values()) >= snapshot.window:
@@ -154,7 +156,7 @@ class Training(Configuration):
     @field_validator("gate")
     @classmethod
     def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
-        """The hold-out has enough blocks to draw from, and not too many to count with."""
+        """Check that the hold-out has enough blocks to resample, and not too many to compute."""
         if "snapshot" not in info.data:
             return gate
         hold_out = info.data["snapshot"].hold_out
@@ -166,7 +168,7 @@ class Training(Configuration):
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settings.Settings]:
-    """The settings, and those of the scorer. Raises Fatal (2) naming key, value and way out."""
+    """Load the settings and those of the scorer. Raises Fatal (2) with key, value and remedy."""
     try:
         training = configuration.load(Training, path, flags, _absolute).settings
         scorer = scorer_settings.load(training.scorer).settings
@@ -181,7 +183,7 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
-    """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    """Resolve paths: those of a file from its folder, others from the working directory."""
     sections: list[tuple[Any, Sequence[str]]] = [
         (values, PATHS),
         (values.get("publish"), ("key_file", "password_file", "rollout")),

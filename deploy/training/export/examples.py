@@ -1,7 +1,8 @@
-"""Golden examples: a few events of the hold-out, chosen by a rule, with the scores that the ONNX model gives them.
+"""Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-An event has the fields of the signature at their paths and no others, as decoders read them: so it is the same in any format,
-and nothing else of a record is published with the model.
+An event has only the fields of the signature, at their paths. It is therefore the same in any format, and no other content of
+a record
+is published with the model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,8 +22,11 @@ TOLERANCE = 1e-4
 
 
 def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
-    """The lowest, median and highest score (B,), overall and of each class, and the first event without each field that may
-    lack: indices in order of time."""
+    """Return the row indices of the golden examples, in order of time.
+
+    They are the lowest, median and highest score (B,), overall and of each class, and the first event without each optional
+    field.
+    """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
     found = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
@@ -33,7 +37,7 @@ def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDA
 
 
 def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
-    """A line of golden.jsonl for each row, whose outputs these are."""
+    """Yield a line of golden.jsonl for each row with these outputs."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
         event = placed(_values(rows.tensors, signature, at))
@@ -41,7 +45,7 @@ def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature)
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """The tensors that a field feeds, and the elements of their rows that it is."""
+    """Yield the tensors that a field feeds, and the elements of their rows."""
     for tensor in signature.fed:
         for at, one in enumerate(tensor.fields):
             if one.name == field.name:
@@ -49,7 +53,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:
-    """(B,) booleans: where a field that may lack has its default."""
+    """Return (B,) booleans: where an optional field has its default."""
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
@@ -58,7 +62,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """The values of an event at their paths. What has its default for want of a number is left out."""
+    """Yield the values of an event with their paths, without numbers that have their default."""
     for field in signature.fields:
         tensor, place = next(columns(signature, field))
         values = tensors[tensor][row].ravel()[place].tolist()

@@ -1,4 +1,4 @@
-"""Writes the package of a trained model, and tries it as a scorer would before it is there."""
+"""Write the package of a trained model, and test it like a scorer before it is published."""
 
 import os
 import shutil
@@ -31,8 +31,7 @@ README = "README.md"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A package that a scorer takes. `scores` (B,) are the ONNX model's of the hold-out; `parity` the largest difference from
-    what was trained."""
+    """A package that a scorer accepts. `scores` (B,) are the ONNX scores of the hold-out, `parity` their largest deviation."""
 
     package: Package
     scores: NDArray[np.float64]
@@ -40,11 +39,12 @@ class Exported:
 
 
 def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, scorer: Settings, told: Card) -> Exported:
-    """Write the package into `folder`, as a whole or not at all; an earlier one there is replaced. The same arguments give the
-    same bytes.
+    """Write the package to `folder` atomically, replacing an earlier one. Equal arguments give equal bytes.
 
-    Raises Fatal (3): ONNX Runtime, set up as the scorer does on a CPU, gives other scores than `fitted` by more than 1e-6; the
-    scorer would refuse the package; the disk is full.
+    Raises:
+        Fatal: 3 if ONNX Runtime, configured like the scorer on a CPU, deviates from `fitted` by more than 1e-6, the scorer
+        would reject
+            the package, or the disk is full.
     """
     settings = scorer.model_copy(update={"model": scorer.model.model_copy(update={"device": "cpu", "buckets": []})})
     try:
@@ -69,7 +69,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder`, which takes its place if all goes well."""
+    """Create a folder beside `folder` that replaces it on success."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

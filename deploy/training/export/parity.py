@@ -1,4 +1,4 @@
-"""Holds an ONNX model against what was trained, on events as they are, without each field, and with names that are new."""
+"""Compare an ONNX model with the trained model: on original events, without each field, and with new names."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
 def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """The probabilities (B,) of the second class that a model gives, which are the last number of its output's rows."""
+    """Return the probabilities (B,) of the second class: the last number of each output row."""
     outputs = signature.outputs[0].tensor
     count = len(next(iter(tensors.values())))
     found = [run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)]
@@ -31,8 +31,11 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
 
 
 def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[NDArray[np.float64], float]:
-    """The ONNX model's scores (B,) of the rows, and the largest difference. Raises Fatal (3), naming the worst event, where
-    that is more than 1e-6."""
+    """Return the ONNX scores (B,) of the rows and the largest deviation.
+
+    Raises:
+        Fatal: 3 with the worst event if the deviation exceeds 1e-6.
+    """
     first: list[NDArray[np.float64]] = []
     worst = 0.0
     for changed, tensors in _cases(rows.tensors, signature):
@@ -50,7 +53,7 @@ def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[N
 
 
 def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensors]]:
-    """What is scored, each with how it was changed."""
+    """Yield the tensors to score, each with the name of the change."""
     yield "", tensors
     few = {name: tensor[:CHANGED] for name, tensor in tensors.items()}
     everything: Tensors = few
@@ -65,7 +68,7 @@ def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensor
 
 
 def _with(tensors: Tensors, signature: Signature, field: InputField, value: Any) -> Tensors:
-    """Tensors in which a field has this value everywhere."""
+    """Return tensors in which a field has this value everywhere."""
     changed = dict(tensors)
     for name, place in columns(signature, field):
         changed[name] = changed[name].copy()
