@@ -1,4 +1,4 @@
-"""`python deploy/training VERB`; `deploy/training/README.md` describes the verbs."""
+"""`python deploy/training VERB`; `deploy/training/reference.md` describes the verbs."""
 
 import sys
 from pathlib import Path

@@ -80,7 +80,7 @@ class GateSection(Section):
     metric: Literal["auc"] = "auc"
     """The metric by which champion and challenger are compared on the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion counts as not worse, by the lower bound of the interval; also the limit for the Brier score."""
+    """How much worse still counts as not worse, by the lower bound of the interval; also the limit for the Brier score."""
     promote: Literal["not-worse", "better"] = "not-worse"
     """`not-worse`: the interval of the difference is above -margin. `better`: it is above 0."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)

@@ -97,7 +97,7 @@ def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
-    table = (ROOT / "deploy/training/README.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
+    table = (ROOT / "deploy/training/reference.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
     told: dict[str, tuple[str, Any]] = {}
     for name, field in Training.model_fields.items():
