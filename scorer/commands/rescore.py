@@ -16,8 +16,8 @@ from scorer.crash_isolation.trial_load import tried_loader
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
 from scorer.rescore import job as jobs
-from scorer.rescore.job import Job, Summary
-from scorer.rescore.selection import USUAL, Selection
+from scorer.rescore.job import RescoreJob, RescoreSummary
+from scorer.rescore.selection import USUAL, ScoreSelection
 from scorer.settings import Settings, load
 
 STATUSES = ("scored", "fallback", "expired")
@@ -59,7 +59,7 @@ def rescore(
     if dry_run:
         wanted = _resolved(settings, version) if version else None
         with cli_view.progress() as progress:
-            summary = jobs.preview(settings, Job(name, selection, wanted), progress)
+            summary = jobs.preview(settings, RescoreJob(name, selection, wanted), progress)
         print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: as_table(summary, "to correct"))
         return
     servable = _loaded(settings, version)
@@ -68,13 +68,13 @@ def rescore(
         raise Fatal(f"{servable.label} is the version whose scores are to be corrected", hint, REFUSED)
     with contextlib.closing(servable.loaded.model):
         wanted = servable.digest if version else None
-        summary = Summary()
+        summary = RescoreSummary()
 
         def counts() -> dict[str, Any]:
             return {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
 
         with counted(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
-            jobs.rescore(settings, Job(name, selection, wanted), servable, summary, interruption, rate, progress)
+            jobs.rescore(settings, RescoreJob(name, selection, wanted), servable, summary, interruption, rate, progress)
     print_data(as_json, counts(), lambda: as_table(summary, "corrected"))
     for line in summary.findings.lines():
         err_console.print(f"not corrected: {line}", markup=False)
@@ -82,7 +82,7 @@ def rescore(
         raise typer.Exit(FINDING)
 
 
-def _selection(digest: str | None, statuses: list[str], start: str | None, end: str | None) -> Selection:
+def _selection(digest: str | None, statuses: list[str], start: str | None, end: str | None) -> ScoreSelection:
     """Return the selection. Raises BadParameter."""
     if digest is None and not statuses:
         raise typer.BadParameter("select the wrong scores with --digest, --status, or both")
@@ -93,7 +93,7 @@ def _selection(digest: str | None, statuses: list[str], start: str | None, end: 
     for name in statuses:
         if name not in STATUSES:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(STATUSES)}", param_hint="--status")
-    return Selection(digest, tuple(sorted(set(statuses))) or USUAL, time_range(start, end))
+    return ScoreSelection(digest, tuple(sorted(set(statuses))) or USUAL, time_range(start, end))
 
 
 def _with_version(settings: Settings, version: str | None) -> Settings:
@@ -117,7 +117,7 @@ def _loaded(settings: Settings, version: str | None) -> Servable:
         ) from error
 
 
-def as_table(summary: Summary, done: str) -> Table:
+def as_table(summary: RescoreSummary, done: str) -> Table:
     """Return the counts of this run and of the whole job."""
     run, total = summary.run, summary.total
     rows = [

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from msgspec.structs import replace
 
 from publisher.kafka.partitions import Partition
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import AnswersFrom, Beginning, known
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, known
 from scorer.decoding.batch import Batch
 
 
@@ -24,21 +24,21 @@ class _Owned:
     every mark says that is committed meanwhile."""
 
     epoch: int
-    mark: Mark
+    mark: OffsetMetadata
     committed: int
     leader_epoch: int
     next: int
-    answers_from: AnswersFrom | None
+    answers_from: AnswerStartOffsets | None
     read: int = 0
     level_ms: int = 0
     suspect: bool = False
 
-    def marked(self, owner: str) -> Mark:
+    def marked(self, owner: str) -> OffsetMetadata:
         """Return the mark with this owner's name."""
         return replace(self.mark, owner=owner, suspect=self.suspect)
 
 
-class Partitions:
+class AssignedPartitions:
     """One thread owns it. `changes` counts assignments and losses: an epoch is the change that it began with."""
 
     def __init__(self) -> None:
@@ -55,13 +55,13 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._owned)
 
-    def assign(self, beginnings: Iterable[Beginning]) -> None:
+    def assign(self, beginnings: Iterable[StartPosition]) -> None:
         """These are ours from now on, and are read from there."""
         self.changes += 1
         for beginning in beginnings:
             self._arrived.add(self._begin(beginning, self.changes))
 
-    def rewind(self, beginning: Beginning) -> None:
+    def rewind(self, beginning: StartPosition) -> None:
         """This one is read from there again, in the same epoch."""
         before = self._owned[beginning.position.topic, beginning.position.partition]
         place = self._begin(beginning, before.epoch)
@@ -101,15 +101,15 @@ class Partitions:
         owned = self._owned
         return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
 
-    def mark(self, partition: Partition) -> Mark:
+    def mark(self, partition: Partition) -> OffsetMetadata:
         """The mark of the committed offset; an empty one where the partition is not ours."""
-        return self._owned[partition].mark if partition in self._owned else Mark()
+        return self._owned[partition].mark if partition in self._owned else OffsetMetadata()
 
-    def marks(self) -> dict[Partition, Mark]:
+    def marks(self) -> dict[Partition, OffsetMetadata]:
         """The marks of all."""
         return {partition: owned.mark for partition, owned in self._owned.items()}
 
-    def answers_from(self, partition: Partition) -> AnswersFrom | None:
+    def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
         """Where the answers begin, if the topic was made again and nothing of it has been answered."""
         return self._owned[partition].answers_from if partition in self._owned else None
 
@@ -148,7 +148,9 @@ class Partitions:
             return told
         return TopicPartition(told.topic, told.partition, owned.committed, owned.mark.encode())
 
-    def offsets(self, batch: Batch, mark: Mark, reached: Mapping[Partition, int] | None = None) -> list[TopicPartition]:
+    def offsets(
+        self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
+    ) -> list[TopicPartition]:
         """The positions after a batch, or those that a part of it has `reached`, under this mark with the topic's id, with the
         leader epoch of the last event."""
         marks: dict[tuple[str, bool], str] = {}
@@ -161,7 +163,7 @@ class Partitions:
             positions.append(TopicPartition(*partition, offset, marks[kind], known(batch.leader_epochs[partition])))
         return positions
 
-    def commit(self, batch: Batch, mark: Mark) -> None:
+    def commit(self, batch: Batch, mark: OffsetMetadata) -> None:
         """The offsets after a batch are committed under this mark. Partitions that were lost meanwhile are left alone."""
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
@@ -199,7 +201,7 @@ class Partitions:
             owned = self._owned[partition]
             owned.mark = owned.marked(owner)
 
-    def _begin(self, beginning: Beginning, epoch: int) -> Partition:
+    def _begin(self, beginning: StartPosition, epoch: int) -> Partition:
         position = beginning.position
         place = position.topic, position.partition
         leader_epoch = known(position.leader_epoch)

@@ -16,13 +16,13 @@ from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
 from publisher.kafka.partitions import Partition, in_ranges
 from publisher.transactions.protocol import Session
 from scorer.consumer import group_offsets
-from scorer.consumer.assignment import Partitions
-from scorer.consumer.fetch import Failure, Pull
-from scorer.consumer.native_fetch import source_of
-from scorer.consumer.paused_partitions import Member, Reason, pass_over
-from scorer.consumer.sandboxed_partitions import Suspects
-from scorer.consumer.start_offsets import Beginning, Beginnings
-from scorer.consumer.unavailable_partitions import Unreadable
+from scorer.consumer.assignment import AssignedPartitions
+from scorer.consumer.fetch import BatchFetcher, FetchFailure
+from scorer.consumer.native_fetch import open_fetch_source
+from scorer.consumer.paused_partitions import GroupMembership, PauseReason, pass_over
+from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.consumer.start_offsets import StartPosition, StartPositions
+from scorer.consumer.unavailable_partitions import UnavailablePartitions
 from scorer.decoding.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ BESIDE_SUSPECTS_SECONDS = 0.01  # a wait for an event while the sandbox reads
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
 
 
-class Intake:
+class EventConsumer:
     """Takes events for a scorer.
 
     `beginnings` says where a partition without a committed offset begins. `session` decides what is being committed before
@@ -47,16 +47,16 @@ class Intake:
         self,
         consumer: Consumer,
         topics: Sequence[str],
-        beginnings: Beginnings,
+        beginnings: StartPositions,
         session: Session,
         *,
         fence: Callable[[Sequence[TopicPartition]], Collection[str]] = lambda _: (),
         waiting: Callable[[], None] = lambda: None,
         renew: Callable[[], Consumer] | None = None,
         offsets_command: str = "scorer offsets CONFIG",
-        suspects: Suspects | None = None,
+        suspects: SandboxedInputPartitions | None = None,
     ) -> None:
-        self.partitions = Partitions()
+        self.partitions = AssignedPartitions()
         self.joined = self._closing = False
         self._topics = list(topics)
         self._beginnings = beginnings
@@ -65,14 +65,14 @@ class Intake:
         self._waiting = waiting
         self._renew = renew
         self._offsets_command = offsets_command
-        self.unreadable = Unreadable()
+        self.unreadable = UnavailablePartitions()
         self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
         self._suspects = suspects
         self._undecodable: set[Partition] = set()  # what came of these before the batch that cannot be read is being scored
         self._suspects_turn = False
         self._look_at = 0.0
-        self._pull = Pull()
+        self._pull = BatchFetcher()
         self.group: Any = None
         """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
         self._join(consumer)
@@ -162,11 +162,11 @@ class Intake:
             self._closing = False
         self._join(consumer)
 
-    def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
+    def pause(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
         """Stop reading these until this reason is gone."""
         self._member.pauses.pause(partitions, reason)
 
-    def resume(self, partitions: Iterable[Partition], reason: Reason) -> None:
+    def resume(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
         """Read these again, unless another reason pauses them."""
         self._member.pauses.resume(partitions, reason)
 
@@ -195,12 +195,12 @@ class Intake:
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
-        return group_offsets.asked_once(self._consumer, partitions)
+        return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
         held = self._member.pauses.partitions - self.unreadable.leaderless
-        found = group_offsets.known_ends(self._consumer, self.partitions, held)
+        found = group_offsets.partition_bounds(self._consumer, self.partitions, held)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in found.items()}
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Intake:
         self._source.close()
         self._consumer.close()
 
-    def _take_suspects(self, suspects: Suspects, limit: Callable[[int], int]) -> Batch | None:
+    def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
         """Events of partitions that are read in the sandbox, every second time: the group is polled in between."""
         for partition in self._undecodable:
             suspects.add(partition, self.partitions.next(partition) or 0)
@@ -228,7 +228,7 @@ class Intake:
             self._clear(suspects, partition)
         return batch
 
-    def _clear(self, suspects: Suspects, partition: Partition) -> None:
+    def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
         """Have the consumer itself read a partition that is no suspect any longer."""
         here = self.partitions.next(partition)
         if here is None or self._member.seek(TopicPartition(*partition, here)):
@@ -242,7 +242,7 @@ class Intake:
         self.partitions.read(batch.reached)
         return batch
 
-    def _look_at_failures(self, failures: Iterable[Failure]) -> None:
+    def _look_at_failures(self, failures: Iterable[FetchFailure]) -> None:
         """A topic that is not there may be about to be made again: `beginnings` waits for it. Where a position is out of range,
         the topic may be another one by now, or the error about an earlier position: it is read anew. Other failures are passed
         over, or raised."""
@@ -287,8 +287,8 @@ class Intake:
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._member = Member(consumer, sends_group=self._session.sends_group)
-        self._source = source_of(consumer)
+        self._member = GroupMembership(consumer, sends_group=self._session.sends_group)
+        self._source = open_fetch_source(consumer)
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
         consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 
@@ -336,7 +336,7 @@ class Intake:
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
-    def _positions(self, partitions: Sequence[TopicPartition]) -> list[Beginning]:
+    def _positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Where to read from: the committed offset, else where `beginnings` says. Partitions without a leader that could tell
         are left out. Raises MemberLost where another client has to read."""
         self._session.decide()
@@ -345,7 +345,7 @@ class Intake:
         self._member.check_topics(beginnings)
         return beginnings
 
-    def _has_begun(self, beginning: Beginning) -> None:
+    def _has_begun(self, beginning: StartPosition) -> None:
         """It has a leader by now, and is read."""
         place = beginning.position.topic, beginning.position.partition
         self.partitions.assign([beginning])

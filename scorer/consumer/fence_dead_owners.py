@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupReader, members
 from publisher.transactions.transactional_ids import fence
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,9 @@ LOOK_SECONDS = 1.0  # between looks who has died; a scorer is a member of the gr
 METADATA_SECONDS = 5.0
 
 
-def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()) -> set[str]:
+def fence_dead_owners(
+    settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
+) -> set[str]:
     """End what the last owners of these partitions left open, if they are no members any more. Returns these owners.
 
     Those in `fenced` are left alone. The question is asked by a client of its own: one that has seen a broker die may keep
@@ -28,7 +30,7 @@ def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fen
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
             found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
-        dead = {Mark.decode(p.metadata).owner for p in found} - {"", settings.owner}
+        dead = {OffsetMetadata.decode(p.metadata).owner for p in found} - {"", settings.owner}
         if dead:
             dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))
     except KafkaException as error:
@@ -41,7 +43,9 @@ def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fen
     return dead
 
 
-def wait_for_the_living(settings: Settings, wait: Callable[[Callable[[], None]], None], waiting: Callable[[], None]) -> None:
+def wait_for_foreign_transactions(
+    settings: Settings, wait: Callable[[Callable[[], None]], None], waiting: Callable[[], None]
+) -> None:
     """`wait(waiting)` until no transaction is open, and end those of the dead meanwhile.
 
     A survivor whose own transaction was refused by the new generation of the group recovers before it is assigned anything,
@@ -53,7 +57,7 @@ def wait_for_the_living(settings: Settings, wait: Callable[[Callable[[], None]],
     def meanwhile() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            fenced.update(fence_the_dead(settings, _all_partitions(settings), fenced))
+            fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced))
             due = time.monotonic() + LOOK_SECONDS
         waiting()
 

@@ -16,11 +16,11 @@ from scorer.decoding.batch import Batch, End
 SHORTEST_WAIT = 0.001  # seconds
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 
-Failure = tuple[Partition, int | None, KafkaError]
+FetchFailure = tuple[Partition, int | None, KafkaError]
 """What came in place of an event: of which partition, at which offset if that is known, and why."""
 
 
-class Source(Protocol):
+class FetchSource(Protocol):
     """Where the events of one consumer come from. A pull begins with `first` and ends with `taken`. `count`, `size` (bytes) and
     `largest` (bytes of one) are of what is pulled."""
 
@@ -43,17 +43,17 @@ class Source(Protocol):
     def more(self, most: int, wait: float) -> int:
         """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
 
-    def taken(self) -> "Taken":
+    def taken(self) -> "FetchedEvents":
         """What was pulled."""
 
-    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+    def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
         """Hear what the group says for up to `wait` seconds; up to `most` events are passed over. The failures among them."""
 
     def close(self) -> None:
         """Let go of what is pulled, before the consumer is closed."""
 
 
-class Taken(Protocol):
+class FetchedEvents(Protocol):
     """What a source has pulled. `partitions` are those of its events.
 
     `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been pulled.
@@ -61,7 +61,7 @@ class Taken(Protocol):
     """
 
     @property
-    def failures(self) -> Sequence[Failure]: ...
+    def failures(self) -> Sequence[FetchFailure]: ...
 
     @property
     def ends(self) -> Mapping[Partition, int]: ...
@@ -73,14 +73,14 @@ class Taken(Protocol):
         """Its events but those of some partitions; None where there are none."""
 
 
-class Pull:
+class BatchFetcher:
     """`end` is what the last pull stopped at."""
 
     def __init__(self) -> None:
         self.end: End = "empty"
         self._largest = 0
 
-    def take(self, source: Source, wait: float, limit: Callable[[int], int], until: float) -> Taken:
+    def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
         """The first event within `wait` seconds, what is there behind it, and what comes `until` then (monotonic seconds).
         `limit(timestamp_ms)` says, from the first event's time, how many events to take. A failure that comes first comes
         alone."""
@@ -108,7 +108,7 @@ def chunk(events: int, size: int, largest: int) -> int:
     return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
 
 
-class Polled:
+class PythonFetchSource:
     """The source in Python: messages of a consumer as they are; see `Source`."""
 
     def __init__(self, consumer: Consumer) -> None:
@@ -155,10 +155,10 @@ class Polled:
         self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
         return len(messages)
 
-    def taken(self) -> "Messages":
-        return Messages(self._messages, self._ends)
+    def taken(self) -> "FetchedMessages":
+        return FetchedMessages(self._messages, self._ends)
 
-    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+    def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
         self._begin()
         self._add(self._consumer.consume(most, wait))
         return self.taken().failures
@@ -167,13 +167,13 @@ class Polled:
         self._begin()
 
 
-class Messages:
+class FetchedMessages:
     """See `Taken`."""
 
     def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
         self.ends = ends
         errors = list(map(Message.error, messages))
-        self.failures: Sequence[Failure] = ()
+        self.failures: Sequence[FetchFailure] = ()
         if any(errors):
             failed = zip(compress(messages, errors), filter(None, errors), strict=True)
             self.failures = [(_place(message), message.offset(), error) for message, error in failed]

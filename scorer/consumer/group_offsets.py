@@ -44,7 +44,7 @@ def edges(
     return {(p.topic, p.partition): p.offset for p in _ask(found, waiting)} if partitions else {}
 
 
-def known_ends(
+def partition_bounds(
     consumer: Consumer, partitions: Iterable[Partition], held: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
     """The first and the next offset of each, as the last fetches told; of those that are `held`, and so not fetched, as the
@@ -87,10 +87,10 @@ def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partitio
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
     """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
-    return [key for key, offset in asked_once(consumer, positions).items() if offset >= 0 and offset != positions[key]]
+    return [key for key, offset in committed_if_known(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
-def asked_once(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
+def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """What the group has committed of these, also of those that others hold; nothing where the broker does not tell."""
     asked = [TopicPartition(*partition) for partition in partitions]
     try:

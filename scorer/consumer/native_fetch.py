@@ -12,31 +12,31 @@ from numpy.typing import NDArray
 
 from publisher.errors import MemberLost
 from publisher.kafka.partitions import Partition
-from scorer.consumer.fetch import SHORTEST_WAIT, Failure, Polled, Source
+from scorer.consumer.fetch import SHORTEST_WAIT, FetchFailure, FetchSource, PythonFetchSource
 from scorer.decoding.batch import Batch, End
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.native.fetch import Columns, Taker
-from scorer.native.librdkafka import Bus, bus
+from scorer.native.fetch import MessageColumns, NativeFetcher
+from scorer.native.librdkafka import LibrdkafkaPlugin, librdkafka_plugin
 
 
-def plugin() -> Bus | None:
+def plugin() -> LibrdkafkaPlugin | None:
     """What a scorer's clients are made with, to be read and written natively; None where there is no native part."""
-    return bus()
+    return librdkafka_plugin()
 
 
-def source_of(consumer: Consumer) -> Source:
+def open_fetch_source(consumer: Consumer) -> FetchSource:
     """The native one where this consumer was made for it, else that in Python."""
-    native, handle = bus(), getattr(consumer, "handle", 0)
-    return Queued(consumer, Taker(native, handle)) if native and handle else Polled(consumer)
+    native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
+    return NativeFetchSource(consumer, NativeFetcher(native, handle)) if native and handle else PythonFetchSource(consumer)
 
 
-class Queued:
+class NativeFetchSource:
     """For one consumer."""
 
-    def __init__(self, consumer: Consumer, taker: Taker) -> None:
+    def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
         self._consumer = consumer
         self._taker = taker
-        self._told: list[Failure] = []
+        self._told: list[FetchFailure] = []
 
     @property
     def count(self) -> int:
@@ -72,11 +72,11 @@ class Queued:
             came += self._taker.collect(most - came, left)
         return came
 
-    def taken(self) -> "TakenColumns":
+    def taken(self) -> "FetchedColumns":
         ends = self._taker.ends()
-        return TakenColumns(self._taker.columns() if self.count else None, self._told, ends)
+        return FetchedColumns(self._taker.columns() if self.count else None, self._told, ends)
 
-    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+    def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
         deadline = time.monotonic() + wait
         self._begin()
         self._hear()
@@ -99,10 +99,10 @@ class Queued:
         self._told.append((place, message.offset(), error))
 
 
-class TakenColumns:
+class FetchedColumns:
     """See `Taken` in fetch.py."""
 
-    def __init__(self, columns: Columns | None, told: Sequence[Failure], ends: Mapping[Partition, int]) -> None:
+    def __init__(self, columns: MessageColumns | None, told: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
         self.failures = list(told)
         self.ends = ends
         self._columns = columns
@@ -126,14 +126,14 @@ class TakenColumns:
         return _listed(columns, np.flatnonzero(wanted & (columns.codes == 0)).tolist(), end)
 
 
-def _failure(columns: Columns, row: int) -> Failure:
+def _failure(columns: MessageColumns, row: int) -> FetchFailure:
     said = (columns.values[row] or b"").decode(errors="replace")
     offset = int(columns.offsets[row])
     place = columns.places[columns.lanes[row]]
     return place, offset if offset >= 0 else None, KafkaError(int(columns.codes[row]), said or None)
 
 
-def _listed(columns: Columns, rows: list[int], end: End) -> Batch:
+def _listed(columns: MessageColumns, rows: list[int], end: End) -> Batch:
     """Some of the events, as lists."""
     whole, at = ColumnarBatch(columns, end), {row: at for at, row in enumerate(rows)}
     part = Batch(

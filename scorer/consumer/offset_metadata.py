@@ -7,7 +7,7 @@ from model_registry.untrusted_input.documents import Count, UnreadableDocument, 
 MAX_BYTES = 65_536  # Kafka takes 4,096 bytes of metadata unless the broker is configured otherwise
 
 
-class Mark(msgspec.Struct, frozen=True):
+class OffsetMetadata(msgspec.Struct, frozen=True):
     """What lies before the offset was scored under `revision` of the channel, which names the versions of all roles. `version`
     and `digest` (of its manifest) are the champion's. A tag that is no channel has revision 0.
 
@@ -35,7 +35,7 @@ class Mark(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def decode(cls, metadata: str | None) -> "Mark":
+    def decode(cls, metadata: str | None) -> "OffsetMetadata":
         """Return the mark in the metadata; metadata that is unreadable or of another writer counts as no mark."""
         try:
             return cls.read(metadata)
@@ -43,6 +43,6 @@ class Mark(msgspec.Struct, frozen=True):
             return cls()
 
     @classmethod
-    def read(cls, metadata: str | None) -> "Mark":
+    def read(cls, metadata: str | None) -> "OffsetMetadata":
         """Return the mark in the metadata, an empty one if there is none. Raises Unreadable."""
         return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

@@ -10,15 +10,15 @@ from collections.abc import Collection
 from publisher.errors import Aborted
 from publisher.kafka.partitions import Partition
 from publisher.transactions.protocol import Session
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
 
 
-class Claims:
+class OwnershipMarker:
     """For one scorer, whose name is `owner`."""
 
-    def __init__(self, owner: str, intake: Intake, session: Session) -> None:
+    def __init__(self, owner: str, intake: EventConsumer, session: Session) -> None:
         self._owner = owner
         self._intake = intake
         self._session = session

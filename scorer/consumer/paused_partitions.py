@@ -11,7 +11,7 @@ from publisher.errors import Fatal, MemberLost
 from publisher.kafka import acls
 from publisher.kafka.error_codes import LOST, NOT_NOW, REFUSED
 from publisher.kafka.partitions import Partition
-from scorer.consumer.start_offsets import Beginning
+from scorer.consumer.start_offsets import StartPosition
 
 log = logging.getLogger(__name__)
 
@@ -19,24 +19,24 @@ LACKING = {acls.TOPIC: "the right to read this topic", acls.GROUP: "the right to
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
-Reason = Literal["away", "out of range", "no leader", "revision", "suspect"]
+PauseReason = Literal["away", "out of range", "no leader", "revision", "suspect"]
 """Servers are away that scoring needs; the position is not in the log; nobody tells where the partition begins; a newer
 revision has scored the partition; it is read in the sandbox."""
 
 
-class Pauses:
+class PausedPartitions:
     """Which assigned partitions are not read, and why: each reason holds by itself, until none is left."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._reasons: dict[Partition, set[Reason]] = {}
+        self._reasons: dict[Partition, set[PauseReason]] = {}
 
     @property
     def partitions(self) -> Set[Partition]:
         """Those that are paused, for any reason."""
         return self._reasons.keys()
 
-    def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
+    def pause(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
         """Stop reading these until this reason is gone."""
         fresh = [p for p in partitions if reason not in self._reasons.get(p, ())]
         for partition in fresh:
@@ -44,7 +44,7 @@ class Pauses:
         if fresh:
             self._consumer.pause([TopicPartition(*p) for p in fresh])
 
-    def resume(self, partitions: Iterable[Partition], reason: Reason) -> None:
+    def resume(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
         """This reason is gone. Partitions with another one stay paused."""
         free = []
         for partition in partitions:
@@ -55,11 +55,11 @@ class Pauses:
         if free:
             self._consumer.resume([TopicPartition(*p) for p in free])
 
-    def has(self, partition: Partition, reason: Reason) -> bool:
+    def has(self, partition: Partition, reason: PauseReason) -> bool:
         """Whether the partition is not read for this reason, and maybe others."""
         return reason in self._reasons.get(partition, ())
 
-    def only(self, partition: Partition, reason: Reason) -> bool:
+    def only(self, partition: Partition, reason: PauseReason) -> bool:
         """Whether this is the only reason why the partition is not read."""
         return self._reasons.get(partition) == {reason}
 
@@ -69,18 +69,18 @@ class Pauses:
             self._consumer.resume(paused)
 
 
-class Member:
+class GroupMembership:
     """`group()` is the group metadata now; None unless `sends_group`, where nobody sends it: it costs a quarter of what a
     batch of one event does. Methods raise MemberLost where another client has to join in place of this one."""
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
-        self.pauses = Pauses(consumer)
+        self.pauses = PausedPartitions(consumer)
         self.group: Callable[[], Any] = consumer.consumer_group_metadata if sends_group else lambda: None
         self._consumer = consumer
         self._topic_ids: dict[str, str] = {}
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
 
-    def check_topics(self, beginnings: Iterable[Beginning]) -> None:
+    def check_topics(self, beginnings: Iterable[StartPosition]) -> None:
         """See that this client can read these. The leader epochs of a topic that was made again begin at 0: a client that has
         known higher ones of the old topic takes those for outdated, and never reads the new topic (librdkafka 2.16)."""
         for topic, topic_id in {(b.position.topic, b.mark.topic_id) for b in beginnings}:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox_program import Row
 from publisher.kafka.sandboxed_reads import Sandboxed, UnreadableBatch
-from scorer.consumer.start_offsets import Beginning
+from scorer.consumer.start_offsets import StartPosition
 from scorer.decoding.batch import Batch, UnreadableRange
 
 
-class Suspects:
+class SandboxedInputPartitions:
     """For one intake, whose thread owns it. `cleared` are those that the consumer itself is to read from now on."""
 
     def __init__(self, sandbox: Sandboxed, owner: str) -> None:
@@ -32,7 +32,7 @@ class Suspects:
     def __contains__(self, partition: object) -> bool:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
-    def among(self, beginnings: Iterable[Beginning], dead: Collection[str]) -> dict[Partition, int]:
+    def among(self, beginnings: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
         """Where the partitions begin that are suspects, or whose last owner died: an owner among the `dead`, or an earlier
         process of this name."""
         found = {}

@@ -21,12 +21,12 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds, Topic, Topics
 from publisher.relay.topic_ids_watch import Looks
 from scorer.consumer import group_offsets
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Way = Literal["position", "made again", "added", "start", "expired"]
+StartReason = Literal["position", "made again", "added", "start", "expired"]
 Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 1.5  # that one look at the topics may take
@@ -37,23 +37,23 @@ PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 1.0  # between two questions that a broker does not answer, or not yet
 
 
-class AnswersFrom(NamedTuple):
+class AnswerStartOffsets(NamedTuple):
     """The answers to a topic that was made again begin at these offsets, by partition of the output and of the dead letters."""
 
     scores: list[int]
     letters: list[int]
 
 
-class Beginning(NamedTuple):
+class StartPosition(NamedTuple):
     """Where a partition is read from. `after`: where its answers begin, if an earlier topic of that name had some."""
 
-    way: Way
+    way: StartReason
     position: TopicPartition
-    mark: Mark
-    after: AnswersFrom | None = None
+    mark: OffsetMetadata
+    after: AnswerStartOffsets | None = None
 
 
-class Scored(msgspec.Struct):
+class ScoredPartition(msgspec.Struct):
     """A swap record, as far as it says what has been scored; `topic_id` is "" in records of before there was one."""
 
     topic: str
@@ -61,10 +61,10 @@ class Scored(msgspec.Struct):
     topic_id: str = ""
 
 
-_scored = DocumentDecoder(Scored)
+_scored = DocumentDecoder(ScoredPartition)
 
 
-def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> Way:
+def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> StartReason:
     """How to go on in a partition of the topic whose id is `now`.
 
     `offset` is the group's, negative where there is none, and counts `under` that id ("": it does not say). `scored` are the
@@ -84,7 +84,7 @@ def known(epoch: int | None) -> int:
     return -1 if epoch is None else epoch
 
 
-class Beginnings:
+class StartPositions:
     """For one scorer. `waiting` is called now and then while something is waited for, and may raise Aborted."""
 
     def __init__(self, settings: Settings, waiting: Callable[[], None], skipped: SkippedRecords | None = None) -> None:
@@ -103,7 +103,7 @@ class Beginnings:
         """Look no more."""
         self._looks.close()
 
-    def made_again(self, marks: Mapping[Partition, Mark]) -> set[Partition]:
+    def made_again(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
         """Those of these partitions whose topic is another one by now; told once, as soon as a look has shown it. Raises Fatal
         (3) where every topic stays absent."""
         if self._looks.failure is not None:
@@ -115,7 +115,7 @@ class Beginnings:
         self._judged = found
         return {p for p, mark in marks.items() if p[0] in found and found[p[0]].id != mark.topic_id}
 
-    def look(self, marks: Mapping[Partition, Mark]) -> set[Partition]:
+    def look(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
         """The same, by a look at the topics now."""
         found = self._look({topic for topic, _ in marks}) if marks else {}
         return {p for p, mark in marks.items() if p[0] not in found or found[p[0]].id != mark.topic_id}
@@ -132,7 +132,7 @@ class Beginnings:
         found = self._looks.found.get(topic)
         return found is not None and found.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
 
-    def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[Beginning]:
+    def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
         """Where to read each partition from, given the group's offsets. A partition that has no position is left out while no
         broker leads it, or does not exist any more. Raises Fatal (3) where only a person can tell."""
         self._await(float("-inf"))
@@ -140,7 +140,7 @@ class Beginnings:
         marks = {(p.topic, p.partition): self._mark(p) for p in committed}
         odd = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
         odd += [p for p in committed if p.topic not in ids and p not in odd]
-        ways: dict[Partition, Way] = {}
+        ways: dict[Partition, StartReason] = {}
         if odd:
             topics = {p.topic for p in odd}
             ids |= {name: topic.id for name, topic in self._look(topics).items()}
@@ -156,7 +156,7 @@ class Beginnings:
             self._first.setdefault(topic, topic_id)
         positions = self._offsets(consumer, ways, ids)
         marks = {
-            p: mark if ways.get(p, "position") == "position" else Mark(anew=ways[p] == "made again")
+            p: mark if ways.get(p, "position") == "position" else OffsetMetadata(anew=ways[p] == "made again")
             for p, mark in marks.items()
         }
         answers = self._answers_from() if any(mark.anew for mark in marks.values()) else None
@@ -169,26 +169,30 @@ class Beginnings:
             mark = msgspec.structs.replace(marks[place], topic_id=ids[p.topic])
             epoch = known(p.leader_epoch if how == "position" else None)
             position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=epoch)
-            found.append(Beginning(how, position, mark, answers if mark.anew else None))
+            found.append(StartPosition(how, position, mark, answers if mark.anew else None))
         return found
 
-    def _mark(self, committed: TopicPartition) -> Mark:
+    def _mark(self, committed: TopicPartition) -> OffsetMetadata:
         """Return the mark of a committed offset: an empty one, counted and named, if its metadata is unreadable."""
         try:
-            return Mark.read(committed.metadata)
+            return OffsetMetadata.read(committed.metadata)
         except UnreadableDocument as error:
             told = f"the metadata that group {self._settings.name} has committed there: {error}"
             self._skipped.skip(committed.topic, committed.partition, committed.offset, told)
-            return Mark()
+            return OffsetMetadata()
 
     def _ways(
-        self, consumer: Consumer, odd: Sequence[TopicPartition], marks: Mapping[Partition, Mark], ids: Mapping[str, str]
-    ) -> dict[Partition, Way]:
+        self,
+        consumer: Consumer,
+        odd: Sequence[TopicPartition],
+        marks: Mapping[Partition, OffsetMetadata],
+        ids: Mapping[str, str],
+    ) -> dict[Partition, StartReason]:
         """For each of these partitions how to go on."""
         scored = self._told(self._read_swaps)
         visited = {topic for topic, _ in scored} | self._positioned(consumer, {p.topic for p in odd})
         visited |= {topic for topic, known in self._first.items() if ids.get(topic, known) != known}
-        found: dict[Partition, Way] = {}
+        found: dict[Partition, StartReason] = {}
         for p in odd:
             place = p.topic, p.partition
             under = scored.get(place, set())
@@ -223,7 +227,9 @@ class Beginnings:
                 found.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)
         return found
 
-    def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> dict[Partition, int]:
+    def _offsets(
+        self, consumer: Consumer, ways: Mapping[Partition, StartReason], ids: Mapping[str, str]
+    ) -> dict[Partition, int]:
         first = [TopicPartition(*place) for place, how in ways.items() if how in ("made again", "added")]
 
         def asked() -> dict[Partition, Bounds]:
@@ -247,7 +253,9 @@ class Beginnings:
         known = self._looks.found
         every = [(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
         starts = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
-        kept = [TopicPartition(*place, offset, Mark(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()]
+        kept = [
+            TopicPartition(*place, offset, OffsetMetadata(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()
+        ]
         try:
             if kept:
                 consumer.commit(offsets=kept, asynchronous=False)
@@ -255,14 +263,14 @@ class Beginnings:
             log.info("where the group begins is not committed yet: %s", error.args[0])
         return starts
 
-    def _answers_from(self) -> AnswersFrom:
+    def _answers_from(self) -> AnswerStartOffsets:
         """The ends of the topics of answers: nobody has answered an event of the new topic yet."""
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._told(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}
         ends = self._told(lambda: self._cluster.bounds((n, p) for n in names for p in range(counts[n])))
         scores, letters = ([ends[n, p].high for p in range(counts[n])] for n in names)
-        return AnswersFrom(scores, letters)
+        return AnswerStartOffsets(scores, letters)
 
     def _mind_absent(self, found: Mapping[str, Topic]) -> None:
         """Note which topics are absent, and since when. Raises Fatal (3) where all of them have been for too long."""

@@ -8,7 +8,7 @@ from publisher.kafka.partitions import Partition, in_ranges
 log = logging.getLogger(__name__)
 
 
-class Unreadable:
+class UnavailablePartitions:
     """One thread owns it. Of the two reasons, out of range is the one that is told."""
 
     def __init__(self) -> None:

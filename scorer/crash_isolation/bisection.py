@@ -15,7 +15,7 @@ QUIET_SECONDS = 600.0  # partitions that another scorer holds may be behind: an 
 
 
 @dataclass(slots=True)
-class Examination:
+class Bisection:
     """`suspects`: the events before these offsets that are not committed. `largest`: how many events a batch may have; `limit`:
     how many are scored at once. `now` is in monotonic seconds."""
 

@@ -36,22 +36,22 @@ READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled 
 Told = TypeVar("Told")
 
 
-class _Note(msgspec.Struct, array_like=True):
+class _JournalEntry(msgspec.Struct, array_like=True):
     rows: list[tuple[str, int, int]] = []
     candidate: str = ""
 
 
-class _Blame(msgspec.Struct, array_like=True):
+class _CandidateDeaths(msgspec.Struct, array_like=True):
     candidate: str = ""
     deaths: int = 0
 
 
-class _Loads(msgspec.Struct, array_like=True):
+class _LoadEntry(msgspec.Struct, array_like=True):
     loading: str = ""
     deaths: dict[str, int] = {}
 
 
-class InHand:
+class InFlightJournal:
     """One worker's note, at `path` or, where that cannot be written, in memory that forked processes share. Raises OSError."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -72,12 +72,12 @@ class InHand:
 
     def read(self) -> dict[Partition, int]:
         """What the note says; nothing where it is empty or is no note."""
-        note = self._read(0, ROOM, _Note) or _Note()
+        note = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
         return {(topic, partition): end for topic, partition, end in note.rows}
 
     def candidate(self) -> str:
         """The candidate that the note names; "" where there is none."""
-        return (self._read(0, ROOM, _Note) or _Note()).candidate
+        return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def blame(self, candidate: str) -> None:
         """One more death is blamed on this candidate. Another one's are forgotten."""
@@ -89,7 +89,7 @@ class InHand:
 
     def deaths(self, candidate: str) -> int:
         """How many deaths are blamed on this candidate."""
-        blame = self._read(BLAME_AT, BLAME_ROOM, _Blame) or _Blame()
+        blame = self._read(BLAME_AT, BLAME_ROOM, _CandidateDeaths) or _CandidateDeaths()
         return blame.deaths if blame.candidate == candidate else 0
 
     def note_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
@@ -99,7 +99,7 @@ class InHand:
 
     def loads(self) -> tuple[str, dict[str, int]]:
         """What `note_loads` wrote last."""
-        loads = self._read(LOADS_AT, LOADS_ROOM, _Loads) or _Loads()
+        loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
     def end_load(self) -> None:
@@ -124,7 +124,7 @@ class InHand:
             return None
 
 
-def path_of(cache: Path, owner: str) -> Path:
+def journal_path(cache: Path, owner: str) -> Path:
     """Where the note of a scorer lies, beside the versions in its cache."""
     return cache / "in-hand" / owner
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ REMEMBERED = 8  # versions with deaths
 class LoadJournal:
     """For one process. Counts the death that its predecessor's entry stands for."""
 
-    def __init__(self, in_hand: InHand) -> None:
+    def __init__(self, in_hand: InFlightJournal) -> None:
         self._in_hand = in_hand
         self._began: float | None = None
         loading, self._deaths = in_hand.loads()

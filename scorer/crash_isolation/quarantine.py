@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from publisher.kafka.partitions import Partition, in_ranges
-from scorer.crash_isolation.bisection import Examination
-from scorer.crash_isolation.in_flight_journal import InHand
-from scorer.crash_isolation.sandbox_process import Examiner
+from scorer.crash_isolation.bisection import Bisection
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
+from scorer.crash_isolation.sandbox_process import SandboxProcess
 from scorer.decoding.batch import Batch
-from scorer.models.servable import Load
+from scorer.models.servable import LoadPackage
 from scorer.models.version_manager import VersionManager
 from scorer.settings import Settings
 
@@ -35,15 +35,15 @@ class Quarantine:
     """For one worker. `alive` is called while an examiner works. `load` loads models into this process; `loading` is what loads
     them now."""
 
-    def __init__(self, settings: Settings, in_hand: InHand, load: Load, alive: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, in_hand: InFlightJournal, load: LoadPackage, alive: Callable[[], None]) -> None:
         self._in_hand = in_hand
         self._load = self.loading = load
         self._ask_at = 0.0
         self._candidate = ""  # the one that the examiner looks at
         self._acquitted = False
-        self._examiner: Examiner | None = None
+        self._examiner: SandboxProcess | None = None
         suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
-        self._examination = Examination(suspects, settings.batching.max_events, time.monotonic())
+        self._examination = Bisection(suspects, settings.batching.max_events, time.monotonic())
         if candidate := in_hand.candidate():
             in_hand.blame(candidate)
             in_hand.note(suspects)
@@ -51,7 +51,7 @@ class Quarantine:
         if suspects:
             names = in_ranges(suspects)
             log.warning("a process died with events of these partitions in flight, and they are examined apart: %s", names)
-            self._examiner = Examiner(settings, alive)
+            self._examiner = SandboxProcess(settings, alive)
             self.loading = self._examiner.load
 
     def most(self, events: int) -> int:

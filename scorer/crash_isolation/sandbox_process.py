@@ -26,7 +26,7 @@ from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
 from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded
-from scorer.models.loaded_model import LoadedModel, made_ready, with_decoder
+from scorer.models.loaded_model import LoadedModel, open_with_decoder, prepare_model
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -39,14 +39,14 @@ LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.5
 
 
-class ExaminerDied(DependencyUnavailable):
+class SandboxProcessDied(DependencyUnavailable):
     """The examiner died over what it was asked, or did not answer. The message says how."""
 
     def __init__(self, message: str) -> None:
         super().__init__(MODEL, message, retry_seconds=AGAIN_SECONDS)
 
 
-class Examiner:
+class SandboxProcess:
     """Loads models that live, with their decoders, in a child process, started again when it has died. `alive` is called
     while the thread that made this one waits for the child. Threads take turns."""
 
@@ -66,25 +66,25 @@ class Examiner:
         """See `servable.Load`. A package that kills two children in a row, before any event came, is refused."""
         try:
             return self._loaded(package)
-        except ExaminerDied as error:
+        except SandboxProcessDied as error:
             log.warning("the examiner %s while it made %s ready; trying again", error, package.version)
         try:
             return self._loaded(package)
-        except ExaminerDied as error:
+        except SandboxProcessDied as error:
             raise ModelRefused(f"a process {error} while it made this version ready, twice") from error
 
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
         try:
-            examined = Examined(self, digest, self.ask("open", digest, package, seconds=self._load_seconds))
+            examined = SandboxedModel(self, digest, self.ask("open", digest, package, seconds=self._load_seconds))
             self._opened[digest] = package
-            return made_ready(examined, examined, package.golden, self._settings, self._broken)
+            return prepare_model(examined, examined, package.golden, self._settings, self._broken)
         except BaseException:
             self._opened.pop(digest, None)
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
-        """One question to the child, and `seconds` for the answer. Raises what the child raises, and ExaminerDied."""
+        """One question to the child, and `seconds` for the answer. Raises what the child raises, and SandboxProcessDied."""
         while not self._turn.acquire(timeout=LOOK_SECONDS):
             self._show_life()
         try:
@@ -94,11 +94,11 @@ class Examiner:
         finally:
             self._turn.release()
 
-    def _broken(self, error: InferenceFailed) -> ExaminerDied:
+    def _broken(self, error: InferenceFailed) -> SandboxProcessDied:
         """The child has a model that answers nothing any more: it ends, and that is a death as any other."""
         with self._turn:
             self._end()
-        return ExaminerDied(f"was ended, because its model answers nothing any more: {error}")
+        return SandboxProcessDied(f"was ended, because its model answers nothing any more: {error}")
 
     def _show_life(self) -> None:
         if threading.get_ident() == self._owner:
@@ -134,7 +134,7 @@ class Examiner:
         try:
             for digest, package in list(self._opened.items()):
                 self._call(started, ("open", digest, package), self._load_seconds)
-        except (ModelRefused, ExaminerDied) as error:  # no event has been seen yet
+        except (ModelRefused, SandboxProcessDied) as error:  # no event has been seen yet
             self._end()
             raise DependencyUnavailable(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
         return started
@@ -144,7 +144,7 @@ class Examiner:
             return child.ask(*question, seconds=seconds, waiting=self._show_life, poll=LOOK_SECONDS)
         except SandboxDied as error:
             self._end()
-            raise self._gone() if self._closed else ExaminerDied(str(error)) from None
+            raise self._gone() if self._closed else SandboxProcessDied(str(error)) from None
 
     def _end(self) -> None:
         if self._sandbox is not None:
@@ -152,10 +152,10 @@ class Examiner:
         self._sandbox = None
 
 
-class Examined:
-    """A model and its decoder in the child. Both raise ExaminerDied too."""
+class SandboxedModel:
+    """A model and its decoder in the child. Both raise SandboxProcessDied too."""
 
-    def __init__(self, examiner: Examiner, digest: str, signature: Signature) -> None:
+    def __init__(self, examiner: SandboxProcess, digest: str, signature: Signature) -> None:
         self._examiner = examiner
         self._digest = digest
         self._signature = signature
@@ -186,7 +186,7 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, what: 
     if what == "open":
         _limit_cpu(None)
         (package,) = arguments
-        opened[digest] = with_decoder(backend, package, settings)
+        opened[digest] = open_with_decoder(backend, package, settings)
         return opened[digest][0].signature()
     if what == "free":
         if found := opened.pop(digest, None):

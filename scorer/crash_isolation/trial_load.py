@@ -36,12 +36,12 @@ from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.dependencies import DependencyUnavailable
 from publisher.runtime.malloc_tuning import limit_malloc_arenas
 from scorer.backends.base import ModelRefused
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.load_journal import LoadJournal
 from scorer.models.load_guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LARGE, TOO_LONG, Superseded
 from scorer.models.loaded_model import LoadedModel, loader
 from scorer.models.registry_access import open_cache
-from scorer.models.servable import Load
+from scorer.models.servable import LoadPackage
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ TRIED = {
 """The settings that a trial depends on."""
 
 
-class _Note(msgspec.Struct, frozen=True):
+class _TrialOutcome(msgspec.Struct, frozen=True):
     """The outcome of a trial on disk. `refused`: the reason, "" for an accepted version. `environment`: see the function."""
 
     environment: str
@@ -82,7 +82,7 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TrialLimits:
     """What one trial may take."""
 
     bytes: int
@@ -92,7 +92,7 @@ class Limits:
         return f"{in_words(self.bytes)} of memory (model.load_bytes) and {self.seconds:g} s (model.load_seconds)"
 
 
-class Trials:
+class TrialLoads:
     """Fulfils `LoadGuard`.
 
     `workers` processes will load the version, each with the same memory. `on_outcome` is called with one of OUTCOMES after each
@@ -102,7 +102,7 @@ class Trials:
     def __init__(
         self,
         settings: Settings,
-        in_hand: InHand,
+        in_hand: InFlightJournal,
         workers: int = 1,
         on_outcome: Callable[[str], None] = lambda _: None,
         *,
@@ -156,7 +156,7 @@ class Trials:
         log.info("version %s passed its trial in %.1f s", package.version, time.monotonic() - began)
         return ""
 
-    def _run(self, package: Package, limits: Limits, is_wanted: Callable[[], bool]) -> None:
+    def _run(self, package: Package, limits: TrialLimits, is_wanted: Callable[[], bool]) -> None:
         child = Sandbox(self._context, _serve, self._settings)
 
         def waiting() -> None:
@@ -192,18 +192,18 @@ class Trials:
             if held is not None:
                 os.close(held)
 
-    def _read(self, digest: str) -> _Note | None:
+    def _read(self, digest: str) -> _TrialOutcome | None:
         if self._folder is None:
             return None
         try:
-            return msgspec.json.decode((self._folder / f"{hex_digits(digest)}.json").read_bytes(), type=_Note)
+            return msgspec.json.decode((self._folder / f"{hex_digits(digest)}.json").read_bytes(), type=_TrialOutcome)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
     def _write(self, digest: str, refused: str, now: str, identity: str) -> None:
         """Note the outcome where the cache can be written. Raises ModelRefused if it is a refusal."""
         if self._folder is not None:
-            note = msgspec.json.encode(_Note(now, identity, refused))
+            note = msgspec.json.encode(_TrialOutcome(now, identity, refused))
             try:
                 atomic_files.replace(self._folder / f"{hex_digits(digest)}.json", [note])
             except OSError as error:
@@ -219,10 +219,10 @@ class _TooLarge(Exception):
     """A trial process has more memory than it may have."""
 
 
-def tried_loader(settings: Settings, *, remember: bool = True) -> Load:
+def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
     """As `loader`, for a command: each version is tried first. `remember`: the digest of each package is that of its bytes."""
     load = loader(settings)
-    trials = Trials(settings, InHand(), remember=remember)
+    trials = TrialLoads(settings, InFlightJournal(), remember=remember)
 
     def tried(package: Package) -> LoadedModel:
         trials.attempt(package, "", lambda: True)
@@ -231,11 +231,11 @@ def tried_loader(settings: Settings, *, remember: bool = True) -> Load:
     return tried
 
 
-def limits_of(settings: Settings, workers: int) -> Limits:
+def limits_of(settings: Settings, workers: int) -> TrialLimits:
     """What a version may take in a trial: as configured, or this worker's part of what the container has free."""
     if stated := settings.model.load_bytes:
-        return Limits(int(stated), settings.model.load_seconds)
-    return Limits(share_of(memory_limits.of_container(), workers), settings.model.load_seconds)
+        return TrialLimits(int(stated), settings.model.load_seconds)
+    return TrialLimits(share_of(memory_limits.of_container(), workers), settings.model.load_seconds)
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:
@@ -284,7 +284,7 @@ def _try(settings: Settings, package: Package, most: int) -> None:
     call_in_thread("trial", lambda: _probe(load, package, most)).result()
 
 
-def _probe(load: Load, package: Package, most: int) -> None:
+def _probe(load: LoadPackage, package: Package, most: int) -> None:
     """Every probe of a version before it is served, one after the other."""
     try:
         loaded = load(package)  # its golden examples and the warm-up included

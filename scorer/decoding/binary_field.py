@@ -12,7 +12,7 @@ from model_registry.package.dtypes import held
 from model_registry.package.model_inputs import of_bytes, ragged
 from model_registry.package.signature import InputField
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 
 class BinaryField:
@@ -37,7 +37,7 @@ class BinaryField:
             return ragged((of_bytes(row, field) for row in filled), len(filled))
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
-    def view(self, texts: Texts) -> NDArray[Any] | None:
+    def view(self, texts: ByteColumn) -> NDArray[Any] | None:
         """The same, where the rows stand one behind the other in memory: no copy. None where they do not."""
         size, count = binary_fields.size(self._field) if self._field.dtype != "string" else 0, len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:

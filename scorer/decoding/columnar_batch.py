@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.decoding.batch import Batch, End, Headers, Place, partition_text
-from scorer.native.byte_columns import Texts
-from scorer.native.fetch import Columns
-from scorer.native.librdkafka import bus
-from scorer.native.produce_records import Piece, chosen, joined
+from scorer.native.byte_columns import ByteColumn
+from scorer.native.fetch import MessageColumns
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
     """`columns` has an entry an event, one or more, and no errors."""
 
-    def __init__(self, columns: Columns, end: End) -> None:
+    def __init__(self, columns: MessageColumns, end: End) -> None:
         count = len(columns)
         self.columns = columns
         self.end = end
@@ -49,32 +49,32 @@ class ColumnarBatch(Batch):
         rows: list[int] = _absent(self.columns.values).tolist()
         return rows
 
-    def key_texts(self) -> Texts:
+    def key_texts(self) -> ByteColumn:
         return self.columns.keys
 
     def keyless(self) -> NDArray[np.intp]:
         return _absent(self.columns.keys)
 
     def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
-        if (native := bus()) is None:
+        if (native := librdkafka_plugin()) is None:
             return super().position_texts(rows)
         lanes = chosen(list(map(partition_text, self.columns.places)), self.columns.lanes[rows])
-        return joined(native, [lanes, Piece(numbers=self.columns.offsets[rows])], len(rows))
+        return joined(native, [lanes, RecordPiece(numbers=self.columns.offsets[rows])], len(rows))
 
 
-def _absent(texts: Texts) -> NDArray[np.intp]:
+def _absent(texts: ByteColumn) -> NDArray[np.intp]:
     return np.empty(0, np.intp) if texts.nulls is None else np.flatnonzero(texts.nulls)
 
 
-def _places(columns: Columns) -> list[Place]:
+def _places(columns: MessageColumns) -> list[Place]:
     return list(map(columns.places.__getitem__, columns.lanes.tolist()))
 
 
-def _headers(columns: Columns) -> list[Headers]:
+def _headers(columns: MessageColumns) -> list[Headers]:
     return [None] * len(columns) if columns.headers is None else columns.headers.listed()[0]
 
 
-LISTS: Mapping[str, Callable[[Columns], Any]] = {
+LISTS: Mapping[str, Callable[[MessageColumns], Any]] = {
     "topics": lambda columns: [topic for topic, _ in _places(columns)],
     "partitions": lambda columns: [partition for _, partition in _places(columns)],
     "places": _places,

@@ -15,7 +15,7 @@ from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.row_schema import RowSchema, require_no_paths
 from scorer.decoding.tensors import MatrixColumns, Row, to_matrix
 from scorer.decoding.types import Decoded, FormatMismatch
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 SIZE = 4  # bytes of a number
 
@@ -48,7 +48,7 @@ class Float32Decoder:
             return self._fields.singly(values, self._row)
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
-        if isinstance(values, Texts) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
+        if isinstance(values, ByteColumn) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
             numbers = values.text[: values.ends[-1]].view("<f4").reshape(len(values), -1)
             return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
         if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]

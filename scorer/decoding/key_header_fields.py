@@ -23,7 +23,7 @@ from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import select
 from scorer.decoding.types import Decoded, Decoder
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -73,7 +73,7 @@ class _Column:
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes, (B,) of arrays where lengths vary."""
         found = self._found(values, parts)
-        if self._raw is not None and isinstance(found, Texts) and (view := self._raw.view(found)) is not None:
+        if self._raw is not None and isinstance(found, ByteColumn) and (view := self._raw.view(found)) is not None:
             return self._fields.whole({self.name: view}, None)
         try:
             column = self._column(found)

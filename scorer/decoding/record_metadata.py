@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from publisher.kafka.headers import headers_of
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 T = TypeVar("T")
 Text = bytes | None
@@ -98,7 +98,7 @@ class BatchMetadata:
         return ListedMetadata(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
 
     @cached_property
-    def _columns(self) -> dict[str, Texts] | None:
+    def _columns(self) -> dict[str, ByteColumn] | None:
         """The headers by name, where all events have the same."""
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 

@@ -23,7 +23,7 @@ from scorer.decoding.integers import is_integral
 from scorer.decoding.nested_fields import NestedRows
 from scorer.decoding.tensors import BUILD_ERRORS, Row, TensorBuilder
 from scorer.decoding.types import BeyondFloat, Decoded, FormatMismatch
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
 SLICE_VALUES = 8_192  # values of rows that are made before they are packed: a few hundred kB of Python's floats
@@ -161,7 +161,7 @@ class RowSchema:
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
         """Whether every event is there and none is too large."""
-        if isinstance(values, Texts):
+        if isinstance(values, ByteColumn):
             return values.nulls is None and values.largest() <= self._max_bytes
         try:
             return max(map(len, values), default=0) <= self._max_bytes  # type: ignore[arg-type]  # None is a TypeError

@@ -30,7 +30,7 @@ from scorer.dead_letters import headers as dead_letters
 from scorer.decoding import decoder_factory as event_formats
 from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Explanation, Place
 from scorer.models.registry_access import open_cache, open_source
-from scorer.models.traffic_split import Split
+from scorer.models.traffic_split import TrafficSplit
 from scorer.replay import dead_letter as parse
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -115,7 +115,7 @@ class Explainer:
             told = f"{self._settings.swaps_topic} says that {told} served the partition then"
             found.missing.append(f"the cut-over to the version that answered: {told}")
         elif found.event is not None and (seed := found.swap.get("seed")):
-            found.bucket = Split(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
+            found.bucket = TrafficSplit(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> Place:
         """The place of the event with this id: of the newest answer in the window that bears it. Raises Fatal (2)."""

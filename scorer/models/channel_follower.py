@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 60.0  # after so long a channel is resolved though its tag names what it did: it may have gone and come back
 
 
-class FollowedTag:
+class ChannelFollower:
     """One thread looks; any may `forget`."""
 
     def __init__(self, settings: ModelSettings, store: Store, cache: Cache) -> None:

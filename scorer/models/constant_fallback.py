@@ -13,31 +13,33 @@ FALLBACK = "fallback"  # the status of its answers
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantFallback:
     """`score` is JSON."""
 
     score: bytes
     decision: str | None
 
     @classmethod
-    def of(cls, settings: FallbackSettings) -> "Constant | None":
+    def of(cls, settings: FallbackSettings) -> "ConstantFallback | None":
         return None if settings.score is None else cls(orjson.dumps(settings.score), settings.decision)
 
     def answer(self, events: int) -> BatchAnswers:
         return BatchAnswers(FALLBACK, [self.score] * events, [self.decision] * events)
 
 
-def unlike(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
+def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
     """How a score is shaped otherwise than one that a model has shown, both as JSON values; None where it is not. `lengths`:
     arrays have the same number of elements, too."""
     if isinstance(shown, dict):
         if not isinstance(ours, dict) or ours.keys() != shown.keys():
             return f"{where} has to be an object with {', '.join(shown)}"
-        return _first(unlike(ours[name], shown[name], lengths=lengths, where=f"{where}.{name}") for name in shown)
+        return _first(shape_difference(ours[name], shown[name], lengths=lengths, where=f"{where}.{name}") for name in shown)
     if isinstance(shown, list):
         if not isinstance(ours, list) or (lengths and len(ours) != len(shown)):
             return f"{where} has to be an array{f' of {len(shown)}' if lengths else ''}"
-        return _first(unlike(one, shown[0], lengths=lengths, where=f"{where}[{at}]") for at, one in enumerate(ours) if shown)
+        return _first(
+            shape_difference(one, shown[0], lengths=lengths, where=f"{where}[{at}]") for at, one in enumerate(ours) if shown
+        )
     if isinstance(shown, str):
         return None if isinstance(ours, str) else f"{where} has to be a string"
     return None if isinstance(ours, int | float) else f"{where} has to be a number"

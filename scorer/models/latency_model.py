@@ -6,7 +6,7 @@ FORGET = 0.98  # weight of the past at each new batch: about the last fifty coun
 
 
 @dataclass(slots=True)
-class CostModel:
+class LatencyModel:
     """T(B) = a + b B, from exponentially forgotten sums of (1, B, T, B*B, B*T)."""
 
     weight: float = 0.0

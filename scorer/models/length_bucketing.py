@@ -7,10 +7,10 @@ from model_registry.package.padding import MOST_STEPS, Lengths, Tensors, togethe
 from model_registry.package.shapes import written
 from model_registry.package.signature import Signature
 from scorer.backends.base import InferenceFailed, Model
-from scorer.models.latency_model import CostModel
+from scorer.models.latency_model import LatencyModel
 
 
-class Runs:
+class LengthBucketedRuns:
     """The runs of one model. No run is expected to take more than `deadline` seconds, unless one event does."""
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -18,7 +18,7 @@ class Runs:
         self._alone = signature.alone
         self._deadline = deadline
         self._clock = clock
-        self._cost = CostModel()  # by steps: events times their padded length
+        self._cost = LatencyModel()  # by steps: events times their padded length
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], None]) -> Tensors:

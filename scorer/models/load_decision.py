@@ -17,7 +17,7 @@ from model_registry.channels.roles import CHAMPION
 KEPT_IDLE = 1  # versions kept in memory beside those that are served
 
 
-class State(Enum):
+class VersionState(Enum):
     """What is known of a version, by digest."""
 
     READY = "ready"
@@ -25,7 +25,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadVersion:
     """Fetch, check, load and warm this version."""
 
     digest: str
@@ -37,7 +37,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
-class Unload:
+class UnloadVersion:
     """Free this version."""
 
     digest: str
@@ -48,7 +48,7 @@ class Wait:
     """Nothing is to be done until something changes."""
 
 
-Action = Load | Flip | Unload | Wait
+Action = LoadVersion | Flip | UnloadVersion | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +60,29 @@ class Snapshot:
     aspired_revision: int
     serving: Mapping[str, str]
     serving_revision: int
-    known: Mapping[str, State]
+    known: Mapping[str, VersionState]
 
 
 def is_refused(now: Snapshot) -> bool:
     """Whether the aspired state cannot be served, because its champion is refused, or because there is no such state."""
-    return not now.aspired or now.known.get(now.aspired[CHAMPION]) is State.REFUSED
+    return not now.aspired or now.known.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 
 def next_action(now: Snapshot) -> Action:
     """The one next step towards the aspired versions."""
     if is_refused(now):
         return _unload(now)
-    good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not State.REFUSED}
+    good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not VersionState.REFUSED}
     if good != now.serving or now.aspired_revision != now.serving_revision:
         for digest in (good[CHAMPION], *good.values()):
             if digest not in now.known:
-                return Load(digest)
+                return LoadVersion(digest)
         return Flip()
     return _unload(now)
 
 
-def _unload(now: Snapshot) -> Unload | Wait:
+def _unload(now: Snapshot) -> UnloadVersion | Wait:
     """Free the version that was not served for the longest time, if too many are idle."""
     needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [digest for digest, state in now.known.items() if state is State.READY and digest not in needed]
-    return Unload(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()
+    idle = [digest for digest, state in now.known.items() if state is VersionState.READY and digest not in needed]
+    return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

@@ -24,9 +24,9 @@ from scorer.backends.cost_curve import measure_cost_curve
 from scorer.decoding import decoder_factory
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.types import Decoded, Decoder, FormatMismatch
-from scorer.models.constant_fallback import unlike
-from scorer.models.latency_model import CostModel
-from scorer.models.length_bucketing import Runs
+from scorer.models.constant_fallback import shape_difference
+from scorer.models.latency_model import LatencyModel
+from scorer.models.length_bucketing import LengthBucketedRuns
 from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 
@@ -42,9 +42,9 @@ class LoadedModel:
 
     model: Model
     decoder: Decoder
-    cost: CostModel
-    inference: CostModel
-    runs: Runs | None = None
+    cost: LatencyModel
+    inference: LatencyModel
+    runs: LengthBucketedRuns | None = None
     broken: Callable[[InferenceFailed], Fatal] = ModelBroken
     control: Tensors = field(default_factory=dict)
 
@@ -78,12 +78,12 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
 
     def load(package: Package) -> LoadedModel:
-        return made_ready(*with_decoder(backend, package, settings), package.golden, settings, probe=probed)
+        return prepare_model(*open_with_decoder(backend, package, settings), package.golden, settings, probe=probed)
 
     return load
 
 
-def with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
+def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
     """A model, and what decodes the events for it. Raises ModelRefused and Away."""
     model = backend.open(package)
     try:
@@ -93,7 +93,7 @@ def with_decoder(backend: Backend, package: Package, settings: Settings) -> tupl
         raise ModelRefused(str(error)) from None
 
 
-def made_ready(
+def prepare_model(
     model: Model,
     decoder: Decoder,
     golden: Sequence[Golden],
@@ -105,8 +105,8 @@ def made_ready(
     """A model that answers its golden examples, warm and measured. A model that it raises over is closed. `broken`: see
     LoadedModel. `probe`: see `loader`."""
     signature = model.signature()
-    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
-    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs, broken)
+    runs = LengthBucketedRuns(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
+    loaded = LoadedModel(model, decoder, LatencyModel(), LatencyModel(), runs, broken)
     try:
         check_shown(signature, golden)
         if probe:
@@ -197,7 +197,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
     if settings.model.fallback.score is None:
         return
     fixed = not any(-1 in (one.shape or ()) for one in signature.outputs)
-    if why := unlike(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
+    if why := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
         raise ModelRefused(f"model.fallback does not fit this version: {why}; correct it, or leave it out")
 
 

@@ -7,12 +7,12 @@ from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY, CHAMPION, SHADOW, Role
 from model_registry.package import Package
 from scorer.models.loaded_model import LoadedModel
-from scorer.models.traffic_split import Split
+from scorer.models.traffic_split import TrafficSplit
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 
-Load = Callable[[Package], LoadedModel]
+LoadPackage = Callable[[Package], LoadedModel]
 """Loads a package's model and makes it ready. Raises ModelRefused and Away."""
 
 
@@ -63,27 +63,27 @@ class Servable:
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class CanaryArm:
     """The canary's arm: its keys, and what answers them; None where that version is refused here. `pairs` is the percent of the
     keys that a shadow is to score, 0: as it has set it. `alike`: it makes the same tensors of an event as the champion."""
 
     digest: str
     percent: int
-    split: Split
+    split: TrafficSplit
     servable: Servable | None
     version: str = ""
     pairs: int = 0
     alike: bool = False
 
     @classmethod
-    def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "Canary":
+    def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
         """That of a role in a channel, beside this champion; a shadow's share of the answers is none."""
         alike = servable is not None and servable.reads_as(champion)
-        split = Split.of(role.digest, role.weight)
+        split = TrafficSplit.of(role.digest, role.weight)
         return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
 
-def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:
+def make(package: Package, resolution: Resolution, load: LoadPackage, settings: Settings, role: str = CHAMPION) -> Servable:
     """A package, ready to answer in this role. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
     encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region

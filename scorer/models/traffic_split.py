@@ -19,19 +19,19 @@ SEED_DIGITS = 16  # hexadecimal, of the digest: its first 8 bytes, big-endian
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class TrafficSplit:
     """The canary, or the sample, owns the buckets below `below`, of BUCKETS; `seed` is 64 bits."""
 
     seed: int
     below: int
 
     @classmethod
-    def of(cls, digest: str, percent: int) -> "Split":
+    def of(cls, digest: str, percent: int) -> "TrafficSplit":
         """Of a candidate by its manifest's digest (`sha256:...`), with so many percent of the keys."""
         return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
 
     @classmethod
-    def sample(cls, digest: str, percent: int) -> "Split":
+    def sample(cls, digest: str, percent: int) -> "TrafficSplit":
         """What a shadow scores of what a candidate answers, or would: other keys than the canary's, as if at random."""
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 

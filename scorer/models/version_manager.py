@@ -30,10 +30,10 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import load_decision
-from scorer.models.channel_follower import FollowedTag
+from scorer.models.channel_follower import ChannelFollower
 from scorer.models.load_guard import LoadGuard, Superseded, Unguarded
 from scorer.models.registry_access import open_cache, open_source
-from scorer.models.servable import Canary, Load, Servable, make
+from scorer.models.servable import CanaryArm, LoadPackage, Servable, make
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ JITTER = 0.2  # polls of many scorers spread by themselves
 
 
 @dataclass(slots=True)
-class Refusal:
+class VersionRefusal:
     """Why a version is not served here. `revision` of the channel asked for it when it was refused."""
 
     version: str
@@ -62,14 +62,14 @@ class _Shared:
     """
 
     named: Resolution | None = None
-    fault: Refusal | None = None
+    fault: VersionRefusal | None = None
     accepted_revision: int = 0
     aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
     serving: dict[str, Servable] = field(default_factory=dict)  # by role
-    canary: Canary | None = None  # of what is serving
+    canary: CanaryArm | None = None  # of what is serving
     ready: dict[str, Servable] = field(default_factory=dict)
-    refused: dict[str, Refusal] = field(default_factory=dict)
+    refused: dict[str, VersionRefusal] = field(default_factory=dict)
     moving: bool = False  # what is served has to be made anew
 
 
@@ -81,10 +81,10 @@ class VersionManager:
     def __init__(
         self,
         settings: Settings,
-        load: Load,
+        load: LoadPackage,
         outages: Outages,
         *,
-        on_refused: Callable[[Refusal], None] = lambda _: None,
+        on_refused: Callable[[VersionRefusal], None] = lambda _: None,
         lethal: Callable[[str], str | None] = lambda _: None,
         candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary,
         guard: LoadGuard | None = None,
@@ -99,7 +99,7 @@ class VersionManager:
         self._poll_at = 0.0  # when the channel is polled again while a version is tried
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
-        self._tag = FollowedTag(settings.model, self._store, self._cache)
+        self._tag = ChannelFollower(settings.model, self._store, self._cache)
         self._read_policy()
         self._shared = _Shared()
         self._earlier: Iterator[tuple[Resolution, str]] | None = None  # states of the channel that were not tried yet
@@ -171,7 +171,7 @@ class VersionManager:
         return self._shared.serving[CHAMPION]
 
     @property
-    def canary(self) -> Canary | None:
+    def canary(self) -> CanaryArm | None:
         """The candidate's arm of the next batch, if the channel has one."""
         return self._shared.canary
 
@@ -195,7 +195,7 @@ class VersionManager:
             wanted = self._by_role(named).values() if named else ()
             return self._shared.fault is not None or any(one.digest in self._shared.refused for one in wanted)
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[VersionRefusal]:
         """The versions refused so far that the tag still asked for when they were, and the refused state of the channel."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
@@ -219,10 +219,10 @@ class VersionManager:
         """Exchange what is served; the caller holds the lock."""
         champion = serving[CHAMPION]
         role = self._candidate(champion.resolution.roles)
-        self._shared.canary = None if role is None else Canary.of(role, serving.get(role.role), champion)
+        self._shared.canary = None if role is None else CanaryArm.of(role, serving.get(role.role), champion)
         self._shared.serving = serving
 
-    def move(self, load: Load) -> None:
+    def move(self, load: LoadPackage) -> None:
         """Load the versions that are served anew, by `load`, and every later one. What was open is closed already."""
         with self._lock:
             self._load = load
@@ -308,7 +308,7 @@ class VersionManager:
             missing = isinstance(error, NotFound) and self._shared.serving  # some registries replace a tag in two steps
             if not error.transient and not missing:
                 self._tag.forget()
-                self._reject(self._shared.named, None, Refusal(self._settings.model.tag, str(error)), error.hint)
+                self._reject(self._shared.named, None, VersionRefusal(self._settings.model.tag, str(error)), error.hint)
             raise
         try:
             self._moves.check(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
@@ -316,7 +316,7 @@ class VersionManager:
             if error.transient:
                 self._tag.forget()
                 raise
-            self._reject(resolution, resolution.revision, Refusal(resolution.version, str(error)), error.hint)
+            self._reject(resolution, resolution.revision, VersionRefusal(resolution.version, str(error)), error.hint)
             return
         if self._shared.named != resolution or self._shared.fault or not self._shared.aspired:
             self._aspire(resolution, reason)
@@ -332,7 +332,7 @@ class VersionManager:
             self._shared.aspired, self._shared.reason = aspired, reason
         self._earlier, self._before = None, resolution.revision
 
-    def _reject(self, named: Resolution | None, before: int | None, refusal: Refusal, hint: str) -> None:
+    def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
         """Note a state of the channel that is not accepted. States before this revision may be served instead."""
         with self._lock:
             if self._shared.fault == refusal:
@@ -341,7 +341,7 @@ class VersionManager:
         self._earlier, self._before = None, before
         self._report("the state of the channel", refusal, hint)
 
-    def _report(self, what: str, refusal: Refusal, hint: str) -> None:
+    def _report(self, what: str, refusal: VersionRefusal, hint: str) -> None:
         log.error("%s is refused: %s%s", what, refusal.reason, f" (hint: {hint})" if hint else "")
         self._on_refused(refusal)
 
@@ -431,13 +431,13 @@ class VersionManager:
         while not self._closing.is_set():
             with self._lock:
                 action = load_decision.next_action(self._snapshot())
-                if isinstance(action, load_decision.Unload):
+                if isinstance(action, load_decision.UnloadVersion):
                     unloaded = self._shared.ready.pop(action.digest)
-            if isinstance(action, load_decision.Unload):
+            if isinstance(action, load_decision.UnloadVersion):
                 log.info("freeing %s", unloaded.label)
                 unloaded.loaded.model.close()
                 self._cache.release(unloaded.digest)
-            elif isinstance(action, load_decision.Load):
+            elif isinstance(action, load_decision.LoadVersion):
                 self._load_version(action.digest)
             else:
                 return
@@ -463,7 +463,7 @@ class VersionManager:
                 self._tag.forget()
                 raise
             self._cache.release(digest)
-            refusal = Refusal(aspired.version, str(error), aspired.revision)
+            refusal = VersionRefusal(aspired.version, str(error), aspired.revision)
             with self._lock:
                 self._shared.refused[digest] = refusal
             self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")
@@ -504,8 +504,8 @@ class VersionManager:
 
     def _snapshot(self) -> load_decision.Snapshot:
         shared = self._shared
-        known = dict.fromkeys(shared.ready, load_decision.State.READY)
-        known |= dict.fromkeys(shared.refused, load_decision.State.REFUSED)
+        known = dict.fromkeys(shared.ready, load_decision.VersionState.READY)
+        known |= dict.fromkeys(shared.refused, load_decision.VersionState.REFUSED)
         return load_decision.Snapshot(
             aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
             aspired_revision=shared.aspired[CHAMPION].revision if shared.aspired else 0,

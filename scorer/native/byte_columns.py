@@ -17,7 +17,7 @@ Column = Sequence[bytes | None]
 """A string a row, or None: `Texts`, or a list."""
 
 
-class Lazy(Sequence[T]):
+class LazySequence(Sequence[T]):
     """A sequence whose entries are made all at once, where somebody asks for one."""
 
     @cached_property
@@ -40,7 +40,7 @@ class Lazy(Sequence[T]):
         return self.listed[at]
 
 
-class Texts(Lazy[bytes | None]):
+class ByteColumn(LazySequence[bytes | None]):
     """The strings `text[starts[i]:ends[i]]`. `text` is uint8; `starts` and `ends` are int64 and ascend; `nulls`, where it is
     given, is true for those that are None."""
 
@@ -57,7 +57,7 @@ class Texts(Lazy[bytes | None]):
         self.nulls = nulls if nulls is not None and nulls.any() else None
 
     @classmethod
-    def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "Texts":
+    def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
         """The parts of a text that end at `ends`. The first begins `before` bytes after the start; `between` bytes lie between
         two of them."""
         starts = np.empty_like(ends)
@@ -72,10 +72,10 @@ class Texts(Lazy[bytes | None]):
             found[row] = None
         return found
 
-    def part(self, rows: NDArray[np.int64]) -> "Texts":
+    def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
         """Those of some rows, (n,), in the same text."""
         nulls = None if self.nulls is None else self.nulls[rows]
-        return Texts(self.text, self.starts[rows], self.ends[rows], nulls)
+        return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Those of some rows, (n,); the others are not made."""
@@ -108,14 +108,14 @@ class Texts(Lazy[bytes | None]):
         return len(self.ends)
 
 
-class Plain(Lazy[str | int | None]):
+class AsciiColumn(LazySequence[str | int | None]):
     """Strings that stand in JSON as they are: printable ASCII without quotation marks and backslashes."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: ByteColumn) -> None:
         self.texts = texts
 
     @classmethod
-    def cut(cls, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> "Plain | None":
+    def cut(cls, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> "AsciiColumn | None":
         """The strings `buffer[begins[i]:ends[i]]`, copied; None where one is not plain."""
         lengths = ends - begins
         until = np.cumsum(lengths)
@@ -123,7 +123,7 @@ class Plain(Lazy[str | int | None]):
         text = buffer[np.arange(int(lengths.sum())) + np.repeat(begins - starts, lengths)]
         if not PLAIN[text].all():
             return None
-        return cls(Texts(text, starts, until))
+        return cls(ByteColumn(text, starts, until))
 
     def _made(self) -> list[str | int | None]:
         text = self.texts.text.tobytes().decode("ascii")
@@ -135,19 +135,19 @@ class Plain(Lazy[str | int | None]):
 
 def part(column: Column, rows: NDArray[np.int64]) -> Column:
     """The strings of some rows, (n,), as a column."""
-    return column.part(rows) if isinstance(column, Texts) else [column[row] for row in rows.tolist()]
+    return column.part(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def nulls(column: Column) -> list[int]:
     """The rows that are None."""
-    if isinstance(column, Texts):
+    if isinstance(column, ByteColumn):
         return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
     return [row for row, text in enumerate(column) if text is None]
 
 
 def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
     """The strings of some rows, (n,)."""
-    return column.some(rows) if isinstance(column, Texts) else [column[row] for row in rows.tolist()]
+    return column.some(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def address(owner: NDArray[Any]) -> int:

@@ -10,14 +10,14 @@ import numpy as np
 from confluent_kafka import TopicPartition
 from numpy.typing import NDArray
 
-from scorer.native.byte_columns import PADDING, Texts, address
-from scorer.native.librdkafka import NUMBER, POINTER, Bus
+from scorer.native.byte_columns import PADDING, ByteColumn, address
+from scorer.native.librdkafka import NUMBER, POINTER, LibrdkafkaPlugin
 
 Headers = list[tuple[str, str | bytes | None]] | None  # as in scorer.decoding.batch, which imports this room
 Place = tuple[str, int]
 
 
-class Sizes(ctypes.Structure):
+class CollectedSizes(ctypes.Structure):
     """As in fetch.c."""
 
     messages: int
@@ -42,7 +42,7 @@ class _Columns(ctypes.Structure):
 
 
 @dataclass(slots=True)
-class Columns:
+class MessageColumns:
     """Messages, an entry each. `codes` is 0 for an event, else its value says why there is none. `lanes` are indices into
     `places`. `headers` is None where no message has one."""
 
@@ -52,8 +52,8 @@ class Columns:
     times: NDArray[np.int64]
     codes: NDArray[np.int32]
     leader_epochs: NDArray[np.int32]
-    values: Texts
-    keys: Texts
+    values: ByteColumn
+    keys: ByteColumn
     headers: "HeaderColumns | None"
 
     def __len__(self) -> int:
@@ -63,22 +63,22 @@ class Columns:
         """The headers of some messages, (n,), as `publisher.kafka.headers.headers_of` gives them."""
         return [None] * len(rows) if self.headers is None else self.headers.some(rows)
 
-    def header_columns(self) -> dict[str, Texts] | None:
+    def header_columns(self) -> dict[str, ByteColumn] | None:
         """The values of headers by name, where all messages have the same; none where there is none."""
         return {} if self.headers is None else self.headers.by_name()
 
 
-class Taker:
+class NativeFetcher:
     """For one consumer, given by its handle. It is closed before the consumer is. `sizes` tell what is collected. Raises
     MemoryError."""
 
-    def __init__(self, bus: Bus, handle: int) -> None:
+    def __init__(self, bus: LibrdkafkaPlugin, handle: int) -> None:
         self._library = bus.library
         self._taker = self._library.taker_new(handle)
         if not self._taker:
             raise MemoryError
         self._places: list[Place] = []
-        self.sizes = Sizes()
+        self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
         """These are read here from now on. To be called before they are assigned."""
@@ -100,7 +100,7 @@ class Taker:
         """Let go of what is collected."""
         self._library.taker_drop(self._taker)
         self.ends()
-        self.sizes = Sizes()
+        self.sizes = CollectedSizes()
 
     def ends(self) -> dict[Place, int]:
         """Return the partitions whose end was reached since the last call, each with the next offset to read there."""
@@ -115,9 +115,9 @@ class Taker:
         """When the first collected event happened, in Unix ms; 0 where the broker has no time. Something is collected."""
         return max(0, int(self._library.taker_first_time(self._taker)))
 
-    def columns(self) -> Columns:
+    def columns(self) -> MessageColumns:
         """What is collected; it is no more from here on."""
-        sizes, self.sizes = self.sizes, Sizes(ends=self.sizes.ends)
+        sizes, self.sizes = self.sizes, CollectedSizes(ends=self.sizes.ends)
         count = sizes.messages
         offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
         lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))
@@ -131,7 +131,7 @@ class Taker:
         self._learn(self._library.taker_copy(self._taker, ctypes.addressof(at)))
         np.maximum(times, 0, out=times)
         found = headers.columns() if headers else None
-        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), found)
+        return MessageColumns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), found)
 
     def close(self) -> None:
         """Let go of what is collected, and of the queue."""
@@ -161,14 +161,14 @@ class _Room:
     def addresses(self) -> tuple[int, int, int]:
         return address(self._text), address(self._bounds[1:]), address(self._nulls)
 
-    def texts(self) -> Texts:
-        return Texts(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
+    def texts(self) -> ByteColumn:
+        return ByteColumn(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
 
 
 class _HeaderRoom:
     """Arrays for the headers of `count` messages, and where C finds them."""
 
-    def __init__(self, count: int, sizes: Sizes, at: _Columns) -> None:
+    def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
         self._names, self._values = _Room(sizes.headers, sizes.name_bytes), _Room(sizes.headers, sizes.header_bytes)
         at.header_counts = address(self._counts)
@@ -182,10 +182,10 @@ class _HeaderRoom:
 class HeaderColumns:
     """The headers of all messages: `counts` how many each has, `names` and `values` those of all, one behind the other."""
 
-    def __init__(self, counts: NDArray[np.int64], names: Texts, values: Texts) -> None:
+    def __init__(self, counts: NDArray[np.int64], names: ByteColumn, values: ByteColumn) -> None:
         self._counts, self._names, self._values = counts, names, values
 
-    def by_name(self) -> dict[str, Texts] | None:
+    def by_name(self) -> dict[str, ByteColumn] | None:
         """Where all messages have headers of the same names in the same order: their values, by name, of several the last."""
         count, each = len(self._counts), int(self._counts[0])
         if (self._counts != each).any():
@@ -208,11 +208,11 @@ class HeaderColumns:
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
-    def _of(self, at: int, each: int) -> Texts:
+    def _of(self, at: int, each: int) -> ByteColumn:
         values = self._values
         nulls = None if values.nulls is None else np.ascontiguousarray(values.nulls[at::each])
         starts, ends = np.ascontiguousarray(values.starts[at::each]), np.ascontiguousarray(values.ends[at::each])
-        return Texts(values.text, starts, ends, nulls)
+        return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
         """The headers of each message, as `publisher.kafka.headers.headers_of` gives them, and the rows with a name that is not

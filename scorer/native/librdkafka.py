@@ -11,7 +11,7 @@ from functools import cache
 from confluent_kafka import cimpl
 
 from scorer.native.compiler import OBJECT
-from scorer.native.load import native
+from scorer.native.load import native_library
 
 FUNCTIONS = (
     "rd_kafka_conf_interceptor_add_on_new",
@@ -36,7 +36,7 @@ FUNCTIONS = (
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
-class Bus:
+class LibrdkafkaPlugin:
     """`library` has the functions, which run without the interpreter's lock. A plugin of `publisher.kafka.clients`."""
 
     path = str(OBJECT)
@@ -51,29 +51,29 @@ class Bus:
 
 @dataclass(frozen=True)
 class _Found:
-    bus: Bus | None
+    plugin: LibrdkafkaPlugin | None
     why: str
 
 
 @cache
 def _found() -> _Found:
-    if native().library is None:
-        return _Found(None, native().why)
-    if ";" in Bus.path:
-        return _Found(None, f"decodes only, because a plugin's path has no semicolon: {Bus.path}")
+    if native_library().library is None:
+        return _Found(None, native_library().why)
+    if ";" in LibrdkafkaPlugin.path:
+        return _Found(None, f"decodes only, because a plugin's path has no semicolon: {LibrdkafkaPlugin.path}")
     try:
         clients = ctypes.CDLL(cimpl.__file__)
         functions = [ctypes.cast(getattr(clients, name), POINTER).value for name in FUNCTIONS]
-        library = declared(ctypes.CDLL(Bus.path))
+        library = declared(ctypes.CDLL(LibrdkafkaPlugin.path))
     except (OSError, AttributeError) as error:
         return _Found(None, f"decodes only, because confluent-kafka is built otherwise: {error}")
     library.kafka_bind((POINTER * len(functions))(*functions))
-    return _Found(Bus(library), native().why)
+    return _Found(LibrdkafkaPlugin(library), native_library().why)
 
 
-def bus() -> Bus | None:
+def librdkafka_plugin() -> LibrdkafkaPlugin | None:
     """The bus of this process, or None."""
-    return _found().bus
+    return _found().plugin
 
 
 def in_words() -> str:

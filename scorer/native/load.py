@@ -10,7 +10,7 @@ POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
 
 
 @dataclass(frozen=True)
-class Native:
+class NativeLibrary:
     """The loaded object, or None; `why` says in words which it is."""
 
     library: ctypes.PyDLL | None
@@ -18,19 +18,19 @@ class Native:
 
 
 @cache
-def native() -> Native:
+def native_library() -> NativeLibrary:
     """What this process has. It is asked for once: the environment is read at the first call."""
     if switched_off():
-        return Native(None, f"{SWITCH}=0 switches it off")
+        return NativeLibrary(None, f"{SWITCH}=0 switches it off")
     if not OBJECT.exists():
-        return Native(None, "it was not built: there was no C compiler, or the build was switched off")
+        return NativeLibrary(None, "it was not built: there was no C compiler, or the build was switched off")
     try:
         library = declared(ctypes.PyDLL(str(OBJECT)))
     except (OSError, AttributeError) as error:
-        return Native(None, f"it does not load: {error}")
+        return NativeLibrary(None, f"it does not load: {error}")
     if library.native_source().decode() != source_digest():
-        return Native(None, "it was built from other sources: install the package again")
-    return Native(library, "built and in use")
+        return NativeLibrary(None, "it was built from other sources: install the package again")
+    return NativeLibrary(library, "built and in use")
 
 
 def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:

@@ -12,18 +12,18 @@ from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from publisher.transactions.protocol import PackedRecordBatch, Record
-from scorer.native.byte_columns import Lazy, Texts, address
-from scorer.native.librdkafka import NUMBER, POINTER, Bus
+from scorer.native.byte_columns import ByteColumn, LazySequence, address
+from scorer.native.librdkafka import NUMBER, POINTER, LibrdkafkaPlugin
 
 DIGITS = 20  # of an int64, with its sign
 
 
 @dataclass(slots=True)
-class Piece:
+class RecordPiece:
     """A piece of each record's value: of `texts` the one of that record, or the one that `which` (int32) says; where there are
     none the digits of `numbers` (int64)."""
 
-    texts: Texts | None = None
+    texts: ByteColumn | None = None
     which: NDArray[np.int32] | None = None
     numbers: NDArray[np.int64] | None = None
 
@@ -49,16 +49,16 @@ class Piece:
         return address(self.texts.text), address(self.texts.starts), address(self.texts.ends), which, None
 
 
-def constant(text: bytes, count: int) -> Piece:
+def constant(text: bytes, count: int) -> RecordPiece:
     """The same in each of `count` records."""
     return chosen([text], np.zeros(count, np.int32))
 
 
-def chosen(texts: Sequence[bytes], which: NDArray[np.int32]) -> Piece:
+def chosen(texts: Sequence[bytes], which: NDArray[np.int32]) -> RecordPiece:
     """In each record the text that `which` says."""
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=bounds[1:])
-    return Piece(Texts(np.frombuffer(b"".join(texts) or b"\0", np.uint8), bounds[:-1], bounds[1:]), which)
+    return RecordPiece(ByteColumn(np.frombuffer(b"".join(texts) or b"\0", np.uint8), bounds[:-1], bounds[1:]), which)
 
 
 class _Piece(ctypes.Structure):
@@ -73,30 +73,30 @@ class _Records(ctypes.Structure):
     ]
 
 
-def _c(pieces: Sequence[Piece]) -> "ctypes.Array[_Piece]":
+def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
     return (_Piece * len(pieces))(*(_Piece(*piece.c()) for piece in pieces))
 
 
-def joined(bus: Bus, pieces: Sequence[Piece], count: int) -> Texts:
+def joined(bus: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
     """`count` texts: the pieces of each, one behind the other."""
     size, kept = count * sum(piece.largest() for piece in pieces), _c(pieces)
     text, bounds = np.empty(size + 1, np.uint8), np.zeros(count + 1, np.int64)
     records = _Records(count, len(pieces), ctypes.addressof(kept))
     bus.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
-    return Texts(text[: bounds[-1]], bounds[:-1], bounds[1:])
+    return ByteColumn(text[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
-class PackedRecords(Lazy[Record], PackedRecordBatch):
+class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
     """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
 
     def __init__(
         self,
-        bus: Bus,
+        bus: LibrdkafkaPlugin,
         topic: str,
-        pieces: Sequence[Piece],
+        pieces: Sequence[RecordPiece],
         partitions: NDArray[np.int32],
         times: NDArray[np.int64],
-        keys: Texts,
+        keys: ByteColumn,
     ) -> None:
         self._bus = bus
         self._topic = topic

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.native.byte_columns import PADDING, Lazy, Texts, address
+from scorer.native.byte_columns import PADDING, ByteColumn, LazySequence, address
 
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
 OBJECTS, OBJECTS_WITH_ID, ARRAYS = range(3)
@@ -22,18 +22,18 @@ PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byt
 Id = str | int | None
 
 
-class Ids(Lazy[Id]):
+class IdColumn(LazySequence[Id]):
     """The ids of a batch, which are made where somebody asks. `text` has each and a newline, `kinds` a byte an event."""
 
     def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
         self._text = text
         self._kinds = kinds
 
-    def texts(self) -> Texts | None:
+    def texts(self) -> ByteColumn | None:
         """The ids as text; None where an event has none."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
-        return Texts.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
+        return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
 
     def absent(self) -> bool:
         """Whether no event has one."""
@@ -50,7 +50,7 @@ class Ids(Lazy[Id]):
 
 
 @dataclass(slots=True)
-class Scanned:
+class ScanResult:
     """What became of B events. `rows` is (B, width) float32, `kinds` has a byte an event (see scanner.h), `ids` an entry each.
 
     Rows and ids of uncertain events hold anything.
@@ -58,11 +58,11 @@ class Scanned:
 
     rows: NDArray[np.float32]
     kinds: bytes
-    ids: Ids
+    ids: IdColumn
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NumberField:
     """A field of numbers. `array`: how many it has, 0 where it is a number by itself. `absent` stands for each where the field
     is absent or null; None: it is required."""
 
@@ -83,7 +83,7 @@ class Scanner:
     """
 
     def __init__(
-        self, library: ctypes.PyDLL, fields: Sequence[Wanted], id_name: str | None = None, *, bare: bool = False
+        self, library: ctypes.PyDLL, fields: Sequence[NumberField], id_name: str | None = None, *, bare: bool = False
     ) -> None:
         every = [*(field.name for field in fields), *([] if id_name is None else [id_name])]
         if not all(map(plain, every)) or len(set(every)) < len(every):
@@ -100,10 +100,12 @@ class Scanner:
             raise MemoryError
         weakref.finalize(self, library.scanner_free, self._state)
 
-    def scan(self, values: Sequence[bytes | None]) -> Scanned:
+    def scan(self, values: Sequence[bytes | None]) -> ScanResult:
         """Scan a batch, a slice at a time. A value that is None is uncertain."""
         count = len(values)
-        lengths = values.lengths() if isinstance(values, Texts) else np.array([len(value or b"") for value in values], np.int64)
+        lengths = (
+            values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
+        )
         size = int(lengths.sum())
         rows, kinds, ids = (
             np.empty((count, self._width), np.float32),
@@ -115,7 +117,7 @@ class Scanner:
         for start in range(0, count, step):
             some = min(step, count - start)
             text: int | bytes
-            if isinstance(values, Texts):
+            if isinstance(values, ByteColumn):
                 text = address(values.text) + int(values.starts[start])
             else:
                 text = b"".join([*(value or b"" for value in values[start : start + some]), PADDING])
@@ -124,7 +126,7 @@ class Scanner:
                 address(rows) + start * rows.strides[0], address(kinds) + start, address(ids) + written,
             )  # fmt: skip
         told = kinds.tobytes()
-        return Scanned(rows, told, Ids(ids[:written], told))
+        return ScanResult(rows, told, IdColumn(ids[:written], told))
 
 
 def plain(name: str) -> bool:

@@ -3,18 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.native.byte_columns import Texts, address
-from scorer.native.load import native
+from scorer.native.byte_columns import ByteColumn, address
+from scorer.native.load import native_library
 
 UNCERTAIN_PLACE = -1
 Numbers = NDArray[np.int64]
 
 
-def places(records: Texts, rows: Numbers) -> tuple[Numbers, Numbers] | None:
+def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None:
     """For each of these rows, (n,): the first of them, by its place in `rows`, whose event stands in the same topic and
     partition, or UNCERTAIN_PLACE; and the offset of the event, any number where the place is uncertain. PADDING follows the
     text. None where there is no native part."""
-    library = native().library
+    library = native_library().library
     if library is None:
         return None
     count = len(rows)

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh64_intdigest
 
-from scorer.native.byte_columns import Texts, address
-from scorer.native.load import native
+from scorer.native.byte_columns import ByteColumn, address
+from scorer.native.load import native_library
 
 
 def xxh64(texts: Sequence[bytes | None], seed: int) -> NDArray[np.uint64]:
     """(n,) uint64, the hash of each string under a seed of 64 bits; None counts as an empty one."""
-    library = native().library
-    if library is None or not isinstance(texts, Texts):
+    library = native_library().library
+    if library is None or not isinstance(texts, ByteColumn):
         return np.fromiter((xxh64_intdigest(text or b"", seed) for text in texts), np.uint64, len(texts))
     found = np.empty(len(texts), np.uint64)
     library.texts_hash(address(texts.text), address(texts.starts), address(texts.ends), len(texts), seed, address(found))

@@ -26,7 +26,7 @@ ANSWER_SECONDS = 10.0
 MOVED_SECONDS = 0.5  # between two calls of `moved`: a flood of notices must not become one of questions to the registry
 
 
-class Coalesced:
+class CallCoalescer:
     """Makes one call of many, `seconds` apart. Pure: times are monotonic seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -46,7 +46,7 @@ class Coalesced:
         return True
 
 
-class Notices:
+class ChannelMoveListener:
     """Calls `moved` for each notice of the channel `model.tag`, and `own` with each record under our key, from a thread of its
     own, until `close`. `deaf`: the topic cannot be read."""
 
@@ -62,7 +62,7 @@ class Notices:
         self._settings = settings
         self._moved = moved
         self._own = own
-        self._noticed = Coalesced(MOVED_SECONDS)
+        self._noticed = CallCoalescer(MOVED_SECONDS)
         self._key = notice_key(settings.model.tag).encode()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="notices", daemon=True)

@@ -12,7 +12,7 @@ LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransact
 
 
 @dataclass(slots=True)
-class Progress:
+class WorkerProgress:
     """`heartbeat` is in monotonic seconds; `lag` in records, `lag_seconds` as in `lag.py`; `last_event_ms` is the time of the
     last answered event; `state` says what the scorer is at while it has not `joined`; `scoring` is set once the owner thread
     goes round; `paused` says why a partition is not read, where that is wrong."""
@@ -35,14 +35,14 @@ class Progress:
         self.heartbeat = time.monotonic()
 
 
-def not_live(progress: Progress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
+def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
     """What is wrong where the scoring thread has not moved for `limit` seconds. While a scorer starts, nothing is scored."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 
 
 def not_ready(
-    outages: Outages, counters: Counters, progress: Progress, clock: Callable[[], float] = time.monotonic
+    outages: Outages, counters: Counters, progress: WorkerProgress, clock: Callable[[], float] = time.monotonic
 ) -> str | None:
     """What is wrong where the scorer waits for something outside, holds a transaction open for long, or is not in its group."""
     since = counters.open_since  # the owner thread may change it meanwhile

@@ -17,8 +17,8 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.dependencies import KINDS, Outages
 from publisher.transactions.protocol import Counters
 from scorer.models.load_guard import OUTCOMES
-from scorer.native.librdkafka import bus
-from scorer.native.load import native
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.load import native_library
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class BatchHistogram(Collector):
         yield family
 
 
-class Tally(Collector):
+class LabelledCounter(Collector):
     """A counter with one label that is told of each batch: a number in a dictionary costs a tenth of what a child does."""
 
     def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry) -> None:
@@ -94,7 +94,7 @@ class SessionCounters(Collector):
         )
 
 
-class Skipped(Collector):
+class UnreadableRecordsCounter(Collector):
     """Unreadable records by topic, as a counter."""
 
     def __init__(self, records: SkippedRecords) -> None:
@@ -113,7 +113,7 @@ class Metrics:
 
     def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(Skipped(skipped or SkippedRecords(log)))
+        self.registry.register(UnreadableRecordsCounter(skipped or SkippedRecords(log)))
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
@@ -121,13 +121,13 @@ class Metrics:
         self.latency = BatchHistogram("scorer_event_latency_seconds", "From the input's timestamp to the answer.", at)
         wait = "From the input's timestamp to when its batch was taken: the part of the latency that no stage has."
         self.wait = BatchHistogram("scorer_event_wait_seconds", wait, at)
-        self.events = Tally("scorer_events", "Events answered.", "outcome", at)
+        self.events = LabelledCounter("scorer_events", "Events answered.", "outcome", at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
         limited = "What kept batches from being larger: more was not there, or was not taken."
-        self.limited = Tally("scorer_batches_limited", limited, "by", at)
-        self.stage = Tally("scorer_stage_seconds", "Time spent by stage.", "stage", at)
-        self.dead = Tally("scorer_dead_letters", "Dead letters by reason.", "reason", at)
+        self.limited = LabelledCounter("scorer_batches_limited", limited, "by", at)
+        self.stage = LabelledCounter("scorer_stage_seconds", "Time spent by stage.", "stage", at)
+        self.dead = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         told = "Events in the canary's share of the keys, by why the champion answered; none: the candidate had the word."
         self.canaried = Counter("scorer_canary_events", told, ["fallback"], registry=at)
@@ -170,7 +170,9 @@ class Metrics:
         device.labels(model.backend, model.device).set(1)
         said = "Plain JSON objects by scanner or msgspec; events as columns or messages."
         parts = Gauge("scorer_native_info", said, ["json", "kafka"], registry=at)
-        parts.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
+        parts.labels(
+            "scanner" if native_library().library else "msgspec", "columns" if librdkafka_plugin() else "messages"
+        ).set(1)
 
     def loading(self, age_seconds: Callable[[], float]) -> None:
         """From now on the age of a load is what this returns."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class Tally(msgspec.Struct):
+class RescoreCounts(msgspec.Struct):
     """Counts of score records. `others` were not selected. Of the selected, `not_retained` have an event that the input
     topic holds no more, `refused` one that the version dead-letters (by reason), and `unfit` do not lead to their
     event. `unread` are offsets that retention took before the job came to them."""
@@ -18,7 +18,7 @@ class Tally(msgspec.Struct):
     unfit: int = 0
     unread: int = 0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "RescoreCounts") -> None:
         self.corrected += other.corrected
         self.others += other.others
         self.not_retained += other.not_retained

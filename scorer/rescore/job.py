@@ -28,11 +28,11 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
 from scorer.models.servable import Servable
-from scorer.rescore.counts import Tally
-from scorer.rescore.job_progress import Progress, definition
-from scorer.rescore.rescore_chunk import Correcting, Findings
-from scorer.rescore.selection import Selection
-from scorer.rescore.transactions import Chunk, chunks
+from scorer.rescore.counts import RescoreCounts
+from scorer.rescore.job_progress import JobProgress, definition
+from scorer.rescore.rescore_chunk import ChunkRescorer, UncorrectedScores
+from scorer.rescore.selection import ScoreSelection
+from scorer.rescore.transactions import RescoreChunk, chunks
 from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
@@ -43,15 +43,15 @@ CHUNKS_A_SECOND = 10.0  # where a rate is asked for
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RescoreJob:
     """What is asked for. `version` is the digest that --with names, None for the channel's version."""
 
     name: str
-    selection: Selection
+    selection: ScoreSelection
     version: str | None = None
 
 
-class Stretch(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets of a partition: from `begin` to `high` (exclusive); those before `low` are no longer retained."""
 
     begin: int
@@ -64,12 +64,12 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Summary:
+class RescoreSummary:
     """What the job has come to: `run` by this process, `total` since its beginning; `findings` are this process's."""
 
-    run: Tally = field(default_factory=Tally)
-    total: Tally = field(default_factory=Tally)
-    findings: Findings = field(default_factory=Findings)
+    run: RescoreCounts = field(default_factory=RescoreCounts)
+    total: RescoreCounts = field(default_factory=RescoreCounts)
+    findings: UncorrectedScores = field(default_factory=UncorrectedScores)
     uncertain: int = 0
     """Selected records of a transaction that may have been committed."""
 
@@ -94,9 +94,9 @@ def correcting_settings(settings: Settings) -> Settings:
 
 def rescore(
     settings: Settings,
-    job: Job,
+    job: RescoreJob,
     servable: Servable,
-    summary: Summary,
+    summary: RescoreSummary,
     interruption: Interruption,
     rate: float | None,
     progress: Report,
@@ -123,10 +123,10 @@ def rescore(
     asked = asked_for(settings, job, reader)
     corrections = found[settings.corrections_topic]
     target = Target(corrections.name, corrections.partitions, corrections.max_bytes)
-    correcting = Correcting(settings, job.name, servable, target, formats.as_json(settings))
+    correcting = ChunkRescorer(settings, job.name, servable, target, formats.as_json(settings))
     with contextlib.closing(_session(settings, job.name, smallest)) as session:
         session.open()
-        known = Progress(settings, job.name)
+        known = JobProgress(settings, job.name)
         known.read(reader)
         known.check(job.name, asked)
         summary.findings, summary.total = correcting.findings, known.total()
@@ -145,16 +145,16 @@ def rescore(
             progress(settings.output.topic, scanned, most)
 
 
-def preview(settings: Settings, job: Job, progress: Report) -> Summary:
+def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """What the job would still look at; nothing is scored or written. Of `run` only `others`, `not_retained` and what is to be
     corrected (`corrected`) are known then. Raises Fatal."""
     needed = acls.to_read(settings.output.topic, settings.rollouts_topic)
     described(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
-    known = Progress(settings, job.name)
+    known = JobProgress(settings, job.name)
     known.read(reader)
     known.check(job.name, asked_for(settings, job, reader))
-    summary = Summary(total=known.total())
+    summary = RescoreSummary(total=known.total())
     kept = reader.spans(reader.partitions(settings.input.topics))
     stretches = left(settings, reader, known)
     scanned, most = 0, sum(each.records for each in stretches.values())
@@ -162,7 +162,7 @@ def preview(settings: Settings, job: Job, progress: Report) -> Summary:
         for tally in chunk.tallies.values():
             summary.run.add(tally)
         gone = sum(_gone(given.record.source, kept) for given in chunk.given)
-        summary.run.add(Tally(corrected=len(chunk.given) - gone, not_retained=gone))
+        summary.run.add(RescoreCounts(corrected=len(chunk.given) - gone, not_retained=gone))
         scanned += chunk.scanned
         progress(settings.output.topic, scanned, most)
     return summary
@@ -174,7 +174,7 @@ def _gone(source: EventPosition, kept: Mapping[Partition, Bounds]) -> bool:
     return span is None or not span[0] <= source.offset < span[1]
 
 
-def asked_for(settings: Settings, job: Job, reader: TopicReader) -> dict[str, Any]:
+def asked_for(settings: Settings, job: RescoreJob, reader: TopicReader) -> dict[str, Any]:
     output = settings.output.topic
     return definition(job.selection, job.version, output, reader.ids([output]).get(output, ""))
 
@@ -187,21 +187,21 @@ def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, to
     return found
 
 
-def left(settings: Settings, reader: TopicReader, known: Progress) -> dict[Partition, Stretch]:
+def left(settings: Settings, reader: TopicReader, known: JobProgress) -> dict[Partition, OffsetSpan]:
     """What the job has not come to, up to the end as it is now."""
     spans = reader.spans(reader.partitions([settings.output.topic]))
     begins = {number: place.next for number, place in known.places.items()}
-    return {(topic, at): Stretch(begins.get(at, low), low, high) for (topic, at), (low, high) in spans.items()}
+    return {(topic, at): OffsetSpan(begins.get(at, low), low, high) for (topic, at), (low, high) in spans.items()}
 
 
 def to_do(
-    settings: Settings, job: Job, reader: TopicReader, stretches: dict[Partition, Stretch], rate: float | None
-) -> Iterator[Chunk]:
+    settings: Settings, job: RescoreJob, reader: TopicReader, stretches: dict[Partition, OffsetSpan], rate: float | None
+) -> Iterator[RescoreChunk]:
     """The score records in these stretches; what retention has taken of them is told first."""
     most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
     for (_, number), (begin, low, _) in stretches.items():
         if begin < low:
-            yield Chunk(reached={number: low}, tallies={number: Tally(unread=low - begin)})
+            yield RescoreChunk(reached={number: low}, tallies={number: RescoreCounts(unread=low - begin)})
     there = {partition: (min(max(begin, low), high), high) for partition, (begin, low, high) in stretches.items()}
     yield from chunks(reader.read(there), job.selection, formats.as_json(settings), most)
 
@@ -210,7 +210,12 @@ class _Writer:
     """Writes a chunk's corrections and how far the job is, in one transaction."""
 
     def __init__(
-        self, session: TransactionSession, known: Progress, asked: dict[str, Any], correcting: Correcting, summary: Summary
+        self,
+        session: TransactionSession,
+        known: JobProgress,
+        asked: dict[str, Any],
+        correcting: ChunkRescorer,
+        summary: RescoreSummary,
     ) -> None:
         self._session = session
         self._known = known
@@ -218,7 +223,7 @@ class _Writer:
         self._correcting = correcting
         self._summary = summary
 
-    def write(self, chunk: Chunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
+    def write(self, chunk: RescoreChunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
         records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
         if self._known.definition is None:
             records.append(self._known.begin(self._asked))

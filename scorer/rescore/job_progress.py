@@ -11,26 +11,26 @@ from model_registry.untrusted_input.documents import Count
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.reader import TopicReader
 from publisher.transactions.protocol import Record
-from scorer.rescore.counts import Tally
-from scorer.rescore.selection import Selection
+from scorer.rescore.counts import RescoreCounts
+from scorer.rescore.selection import ScoreSelection
 from scorer.settings import Settings
 
 OTHER_JOB = "give this one another name with --job; or repeat the arguments of the first, and it goes on"
 
 
-class Place(msgspec.Struct):
+class PartitionProgress(msgspec.Struct):
     """The next offset to look at in one partition of the scores, and what became of those before it."""
 
     next: Count
-    tally: Tally
+    tally: RescoreCounts
 
 
-class Progress:
+class JobProgress:
     """Of one job: `definition` is None and `places` is empty before its first transaction."""
 
     def __init__(self, settings: Settings, job: str) -> None:
         self.definition: dict[str, Any] | None = None
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, PartitionProgress] = {}
         self._topic = settings.rollouts_topic
         self._key = f"rescore/{job}"
 
@@ -46,7 +46,7 @@ class Progress:
             return
         try:
             if partition:
-                self.places[int(partition)] = documents.decode(value, Place)
+                self.places[int(partition)] = documents.decode(value, PartitionProgress)
             else:
                 self.definition = documents.decode(value, dict[str, Any])
         except ValueError as error:
@@ -60,8 +60,8 @@ class Progress:
         if other:
             raise Fatal(f"job {job!r} was begun with {'; '.join(other)}", OTHER_JOB, REFUSED)
 
-    def total(self) -> Tally:
-        found = Tally()
+    def total(self) -> RescoreCounts:
+        found = RescoreCounts()
         for place in self.places.values():
             found.add(place.tally)
         return found
@@ -71,14 +71,14 @@ class Progress:
         self.definition = definition
         return self._topic, orjson.dumps(definition), self._key.encode(), -1, 0, None
 
-    def move(self, partition: int, reached: int, tally: Tally) -> Record:
+    def move(self, partition: int, reached: int, tally: RescoreCounts) -> Record:
         """The record that says that the job goes on at `reached`, where the records up to there became this."""
-        place = self.places.setdefault(partition, Place(0, Tally()))
+        place = self.places.setdefault(partition, PartitionProgress(0, RescoreCounts()))
         place.tally.add(tally)
         place.next = reached
         return self._topic, msgspec.json.encode(place), f"{self._key}/{partition}".encode(), -1, 0, None
 
 
-def definition(selection: Selection, version: str | None, output: str, topic_id: str) -> dict[str, Any]:
+def definition(selection: ScoreSelection, version: str | None, output: str, topic_id: str) -> dict[str, Any]:
     """What a job is. `version`: the digest that --with names, None for the channel's. `topic_id`: of the topic of scores."""
     return {**selection.to_dict(), "with": version, "output": output, "topic_id": topic_id}

@@ -15,7 +15,7 @@ from scorer.dead_letters.headers import dead_letter_facts
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
 from scorer.rescore.selection import AsJson, read
-from scorer.rescore.transactions import Chunk, Given
+from scorer.rescore.transactions import RescoreChunk, SelectedScore
 from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
 from scorer.worker.score_batch import Scored, Scoring
@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(slots=True)
-class Gone:
+class MissingEvents:
     """Events of one partition that are not there any more."""
 
     count: int = 0
@@ -42,10 +42,10 @@ class Gone:
 
 
 @dataclass(slots=True)
-class Findings:
+class UncorrectedScores:
     """Why records are not corrected: events that are gone, by partition, and the first others in words."""
 
-    gone: defaultdict[Partition, Gone] = field(default_factory=lambda: defaultdict(Gone))
+    gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
     examples: list[str] = field(default_factory=list)
 
     def example(self, text: str) -> None:
@@ -60,11 +60,11 @@ class Findings:
         return gone + self.examples
 
 
-class Correcting:
+class ChunkRescorer:
     """For one job. `servable` is the version that scores; its encoder and `target` are those of the topic of corrections."""
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
-        self.findings = Findings()
+        self.findings = UncorrectedScores()
         self._settings = settings
         self._job = job
         self._servable = servable
@@ -72,7 +72,7 @@ class Correcting:
         self._as_json = as_json
         self._scoring = Scoring(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
-    def records(self, chunk: Chunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
+    def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
         """The corrections of a chunk, in the order of its records; what became of each stands in the chunk's tallies then.
         `partitions` are those of the input topics, `now_ms` is the wall clock. Raises Fatal, and Away where a server is."""
         wanted: dict[Place, list[int]] = {}
@@ -96,7 +96,7 @@ class Correcting:
         return [made[row] for row in sorted(made)]
 
     def _answered(
-        self, chunk: Chunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
+        self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
         """The corrections of some events, by row; they are wanted no more."""
         batch = batch_of(messages, "empty")
@@ -116,7 +116,7 @@ class Correcting:
                     chunk.tally(given.partition).corrected += 1
         return made
 
-    def _answer(self, scored: Scored, at: int, given: Given, event_ms: int) -> Record | str:
+    def _answer(self, scored: Scored, at: int, given: SelectedScore, event_ms: int) -> Record | str:
         """A score or a dead letter of the event that this record is about, or why it is another event."""
         answer, record = scored.slots[at], given.record
         if event_ms != record.event_ms:
@@ -131,19 +131,19 @@ class Correcting:
             return f"its event has the id {found!r:.200}, and the score {record.id!r:.200}: was input.id changed?"
         return answer
 
-    def _correction(self, given: Given, answer: Record) -> Record:
+    def _correction(self, given: SelectedScore, answer: Record) -> Record:
         topic, value, key, _, timestamp, headers = answer
         said = [*(headers or ()), ("corrects", str(self._place(given)).encode()), ("job", self._job.encode())]
         return topic, value, key, given.partition % self._target.partitions, timestamp, said
 
-    def _place(self, given: Given) -> Position:
+    def _place(self, given: SelectedScore) -> Position:
         return Position(self._settings.region, self._settings.output.topic, given.partition, given.offset)
 
-    def _note_unfit(self, chunk: Chunk, given: Given, why: str) -> None:
+    def _note_unfit(self, chunk: RescoreChunk, given: SelectedScore, why: str) -> None:
         chunk.tally(given.partition).unfit += 1
         self.findings.example(f"{self._place(given)}: {why}")
 
-    def _note_refused(self, chunk: Chunk, given: Given, letter: Record) -> None:
+    def _note_refused(self, chunk: RescoreChunk, given: SelectedScore, letter: Record) -> None:
         told = dead_letter_facts(letter[5] or [])
         tally, reason = chunk.tally(given.partition), told.get("reason", "unknown")
         tally.refused = dict(Counter(tally.refused) + Counter([reason]))

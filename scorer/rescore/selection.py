@@ -24,7 +24,7 @@ def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ScoreSelection:
     """Score records of this digest (of any: None) and these statuses, whose `scored_ms` lies in the window."""
 
     digest: str | None = None

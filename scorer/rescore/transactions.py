@@ -7,14 +7,14 @@ from typing import NamedTuple
 from confluent_kafka import Message
 
 from publisher.kafka.reader import Batch
-from scorer.rescore.counts import Tally
-from scorer.rescore.selection import AsJson, Selection, read
+from scorer.rescore.counts import RescoreCounts
+from scorer.rescore.selection import AsJson, ScoreSelection, read
 from scorer.scores.decode_record import ScoreRecord
 
 SCANNED = 200_000  # records of one transaction, where few of them are selected
 
 
-class Given(NamedTuple):
+class SelectedScore(NamedTuple):
     """A score record that is to be corrected, and where it stands."""
 
     partition: int
@@ -24,20 +24,20 @@ class Given(NamedTuple):
 
 
 @dataclass(slots=True)
-class Chunk:
+class RescoreChunk:
     """`given` are in the order of each partition. `reached` is by partition the offset that follows the last record, `tallies`
     what became of the records; `unreadable` are the places of records that say nothing."""
 
-    given: list[Given] = field(default_factory=list)
+    given: list[SelectedScore] = field(default_factory=list)
     reached: dict[int, int] = field(default_factory=dict)
-    tallies: dict[int, Tally] = field(default_factory=dict)
+    tallies: dict[int, RescoreCounts] = field(default_factory=dict)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     scanned: int = 0
 
-    def tally(self, partition: int) -> Tally:
-        return self.tallies.setdefault(partition, Tally())
+    def tally(self, partition: int) -> RescoreCounts:
+        return self.tallies.setdefault(partition, RescoreCounts())
 
-    def hear(self, partition: int, offset: int, message: Message, selection: Selection, as_json: AsJson) -> None:
+    def hear(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
         self.scanned += 1
         self.reached[partition] = offset + 1
         record = read(message.value(), as_json)
@@ -45,19 +45,19 @@ class Chunk:
             self.unreadable.append((partition, offset))
             self.tally(partition).unfit += 1
         elif selection.takes(record):
-            self.given.append(Given(partition, offset, message.key(), record))
+            self.given.append(SelectedScore(partition, offset, message.key(), record))
         else:
             self.tally(partition).others += 1
 
 
-def chunks(batches: Iterable[Batch], selection: Selection, as_json: AsJson, most: int) -> Iterator[Chunk]:
+def chunks(batches: Iterable[Batch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
     """All records, of which each chunk has up to `most` that are selected."""
-    chunk = Chunk()
+    chunk = RescoreChunk()
     for batch in batches:
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
             if len(chunk.given) >= most or chunk.scanned >= SCANNED:
                 yield chunk
-                chunk = Chunk()
+                chunk = RescoreChunk()
             chunk.hear(batch.partition[1], offset, message, selection, as_json)
     if chunk.scanned:
         yield chunk

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.headers import field_ids, partition_prefix
-from scorer.native.byte_columns import Plain, Texts
-from scorer.native.fetch import Columns
-from scorer.native.librdkafka import bus
-from scorer.native.produce_records import PackedRecords, Piece, chosen, constant
-from scorer.native.scanner import Ids
+from scorer.native.byte_columns import AsciiColumn, ByteColumn
+from scorer.native.fetch import MessageColumns
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.produce_records import ColumnarRecords, RecordPiece, chosen, constant
+from scorer.native.scanner import IdColumn
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder, decision_piece, source_piece
 from scorer.settings.carry import Row
@@ -41,17 +41,17 @@ class VersionScores:
 
 def packed(
     batch: Batch,
-    ids: FieldIds | Texts,
+    ids: FieldIds | ByteColumn,
     parts: Sequence[VersionScores],
     topic: str,
     partitions: int,
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
-) -> PackedRecords | None:
+) -> ColumnarRecords | None:
     """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `parts` have
     each row once; `ids` are those of a field, or the texts of a header; `carried` are the events' carried fields, None where
     there are none."""
-    native, encoder = bus(), parts[0].encoder
+    native, encoder = librdkafka_plugin(), parts[0].encoder
     if native is None or not isinstance(batch, ColumnarBatch) or len(batch) < FEWEST:
         return None
     if batch.carried is not None or not encoder.plain:
@@ -66,32 +66,32 @@ def packed(
         constant(b'{"id":"', count),
         *named,
         constant(b'","score":', count),
-        Piece(scores),
+        RecordPiece(scores),
         chosen(list(map(decision_piece, decisions)), which),
         chosen([source_piece(place) for place in columns.places], lanes),
-        Piece(numbers=columns.offsets),
+        RecordPiece(numbers=columns.offsets),
         constant(b'},"event_ms":', count),
-        Piece(numbers=columns.times),
+        RecordPiece(numbers=columns.times),
         *_with_carried(encoder, last, carried, count),
     ]
     out = np.array([partition % partitions for _, partition in columns.places], np.int32)[lanes]
-    return PackedRecords(native, topic, pieces, out, columns.times, columns.keys)
+    return ColumnarRecords(native, topic, pieces, out, columns.times, columns.keys)
 
 
-def _scores(parts: Sequence[VersionScores], count: int) -> Texts | None:
+def _scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
     """The scores of all parts by their rows; None where some have no plain form."""
-    found: list[Texts] = []
+    found: list[ByteColumn] = []
     for part in parts:
         if (joined := part.scores.joined()) is None:
             return None
-        found.append(Texts.split(joined[0], 1, joined[1]))
+        found.append(ByteColumn.split(joined[0], 1, joined[1]))
     if len(found) == 1:
         return found[0]
     starts, ends, base = np.empty(count, np.int64), np.empty(count, np.int64), 0
     for part, texts in zip(parts, found, strict=True):
         starts[part.at], ends[part.at] = texts.starts + base, texts.ends + base
         base += len(texts.text)
-    return Texts(np.concatenate([texts.text for texts in found]), starts, ends)
+    return ByteColumn(np.concatenate([texts.text for texts in found]), starts, ends)
 
 
 def _decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
@@ -120,7 +120,7 @@ def _with_carried(
     ends: tuple[Sequence[bytes], NDArray[np.int32]],
     carried: Sequence[Row | None] | None,
     count: int,
-) -> list[Piece]:
+) -> list[RecordPiece]:
     """What stands behind an event's time: the same in all of a part, and what each carries."""
     tails, which = ends
     if not encoder.carry:
@@ -130,32 +130,32 @@ def _with_carried(
     return [chosen([tail[:-1] + b',"carried":' for tail in tails], which), each, constant(b"}", count)]
 
 
-def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:
+def _ids(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
     """The ids between their quotation marks; None where some events have one and others have none, or an empty one."""
-    if isinstance(ids, Texts):
+    if isinstance(ids, ByteColumn):
         return _named(ids)
-    if isinstance(ids, Plain):
+    if isinstance(ids, AsciiColumn):
         return _named(ids.texts)
-    if isinstance(ids, Ids) and (texts := ids.texts()) is not None:
+    if isinstance(ids, IdColumn) and (texts := ids.texts()) is not None:
         return _named(texts)
-    absent = len(columns) if isinstance(ids, Ids) and ids.absent() else list(ids).count(None)
+    absent = len(columns) if isinstance(ids, IdColumn) and ids.absent() else list(ids).count(None)
     if absent == len(columns):
         prefixes = [orjson.dumps(partition_prefix(region, *place))[1:-1] for place in columns.places]
-        return [chosen(prefixes, columns.lanes), Piece(numbers=columns.offsets)]
+        return [chosen(prefixes, columns.lanes), RecordPiece(numbers=columns.offsets)]
     names = None if absent else field_ids(ids)
     return None if names is None else _listed(names)
 
 
-def _named(ids: Texts) -> list[Piece] | None:
+def _named(ids: ByteColumn) -> list[RecordPiece] | None:
     """The ids as they are, None if one is empty: it identifies nothing, and counts as absent."""
-    return None if ids.any_empty() else [Piece(ids)]
+    return None if ids.any_empty() else [RecordPiece(ids)]
 
 
-def _listed(ids: list[str]) -> list[Piece] | None:
+def _listed(ids: list[str]) -> list[RecordPiece] | None:
     """Ids that are there as strings; None where one contains what stands between two of them in JSON."""
     text = orjson.dumps(ids)
     each = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero((each[:-1] == QUOTE) & ((each[1:] == COMMA) | (each[1:] == BRACKET)))
     if text.count(b'","') != len(ids) - 1 or len(ends) != len(ids):
         return None
-    return [Piece(Texts.split(text, 2, ends, between=3))]
+    return [RecordPiece(ByteColumn.split(text, 2, ends, between=3))]

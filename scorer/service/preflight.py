@@ -15,7 +15,7 @@ from publisher.kafka import groups
 from publisher.kafka.connection import connect
 from publisher.runtime.wait_for_brokers import ANSWER_SECONDS
 from scorer import topics
-from scorer.observability.channel_move_listener import Notices
+from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
 from scorer.service.replica_claim import expiry_seconds
 from scorer.settings import Settings
@@ -126,7 +126,7 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
     log.info("replica %s is still in the group; listening whether it lives", settings.replica)
     began = time.monotonic()
     heartbeats = _Heartbeats(began)
-    with contextlib.closing(Notices(settings, own=heartbeats.hear)) as notices:
+    with contextlib.closing(ChannelMoveListener(settings, own=heartbeats.hear)) as notices:
         while not stopping.wait(LISTEN_SECONDS) and (members := _of_replica(settings, admin)):
             now = time.monotonic()
             lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, expiry_seconds(settings))

@@ -6,8 +6,8 @@ from functools import partial
 
 from model_registry.channels import roles
 from publisher.kafka.partitions import Partition
-from scorer.consumer.start_offsets import AnswersFrom, Beginnings
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPositions
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.service import worker_main
 from scorer.service.worker_main import Parts
 from scorer.settings import Settings
@@ -17,18 +17,21 @@ from scorer.worker.shadow_sampling import Sampling
 NICENESS = 10
 
 
-class ShadowBeginnings(Beginnings):
+class ShadowBeginnings(StartPositions):
     """Of a group whose events nobody needs to have: what it has looked at is told by its positions alone."""
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         return {}
 
-    def _answers_from(self) -> AnswersFrom:
-        return AnswersFrom([], [])
+    def _answers_from(self) -> AnswerStartOffsets:
+        return AnswerStartOffsets([], [])
 
 
 def run(
-    settings: Settings, on_serving: Callable[[str], None] = lambda _: None, in_hand: InHand | None = None, workers: int = 1
+    settings: Settings,
+    on_serving: Callable[[str], None] = lambda _: None,
+    in_hand: InFlightJournal | None = None,
+    workers: int = 1,
 ) -> None:
     """As `service.run`."""
     os.nice(NICENESS)

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from publisher.transactions.protocol import Counters
 from scorer.models.servable import Servable
 from scorer.models.version_manager import VersionManager
-from scorer.observability.liveness import Progress
+from scorer.observability.liveness import WorkerProgress
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
@@ -19,7 +19,7 @@ from scorer.worker.context import now_ms
 def reporter(
     settings: Settings,
     producer: Producer,
-    progress: Progress,
+    progress: WorkerProgress,
     counters: Counters,
     versions: VersionManager,
     replaced: Callable[[], bool],

@@ -28,7 +28,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime import logs
 from publisher.runtime.configuration import SettingsError
 from publisher.runtime.watchdog import BROKEN
-from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from scorer.models.registry_access import open_cache
 from scorer.service import gpu_assignment
 from scorer.service.restart_policy import Restarts
@@ -260,9 +260,9 @@ class _Supervisor:
         return [worker for worker in self._workers if worker.running]
 
 
-def _note(settings: Settings) -> InHand:
+def _note(settings: Settings) -> InFlightJournal:
     try:
-        return InHand(path_of(open_cache(settings.model).root, settings.owner))
+        return InFlightJournal(journal_path(open_cache(settings.model).root, settings.owner))
     except OSError as error:
         why = f"model.cache: cannot write there: {error}"
         raise Fatal(why, "name another folder, or let this user write to it", USAGE) from error
@@ -274,7 +274,7 @@ def _child(
     log_level: str,
     tells: Any,
     lifeline: tuple[int, int],
-    in_hand: InHand,
+    in_hand: InFlightJournal,
     gpu: str | None,
 ) -> None:
     if gpu is not None:

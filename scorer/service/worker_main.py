@@ -35,21 +35,21 @@ from publisher.transactions.offset_commits import GroupCommits, OnCommit
 from publisher.transactions.protocol import Counters, Session
 from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
-from scorer.consumer.consumer import Intake
-from scorer.consumer.fence_dead_owners import fence_the_dead, wait_for_the_living
+from scorer.consumer.consumer import EventConsumer
+from scorer.consumer.fence_dead_owners import fence_dead_owners, wait_for_foreign_transactions
 from scorer.consumer.native_fetch import plugin
-from scorer.consumer.sandboxed_partitions import Suspects
-from scorer.consumer.start_offsets import Beginnings
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.consumer.start_offsets import StartPositions
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
-from scorer.crash_isolation.trial_load import Trials
+from scorer.crash_isolation.trial_load import TrialLoads
 from scorer.models.loaded_model import loader
-from scorer.models.servable import Load
+from scorer.models.servable import LoadPackage
 from scorer.models.version_manager import VersionManager
 from scorer.observability import foreign_members
-from scorer.observability.channel_move_listener import Notices
+from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.foreign_members import ForeignMembers
-from scorer.observability.liveness import Progress, not_live, not_ready
+from scorer.observability.liveness import WorkerProgress, not_live, not_ready
 from scorer.observability.metrics import Metrics
 from scorer.observability.status_record import StatusReporter
 from scorer.observability.traces import traces as tracing
@@ -84,9 +84,9 @@ class Parts:
     make_scoring: Callable[..., Scoring] = Scoring
     make_assigning: Callable[[Quarantine], Assigning] = Assigning
     candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary
-    make_beginnings: Callable[..., Beginnings] = Beginnings
-    make_intake: Callable[..., Intake] = Intake
-    make_notices: Callable[..., Notices] = Notices
+    make_beginnings: Callable[..., StartPositions] = StartPositions
+    make_intake: Callable[..., EventConsumer] = EventConsumer
+    make_notices: Callable[..., ChannelMoveListener] = ChannelMoveListener
     make_guard: Callable[..., ReplicaGuard] = guard_of
     make_status_producer: Callable[..., Producer] = kafka.plain_producer
     ask_for_members: Callable[[Settings], list[GroupMember]] = foreign_members.ask
@@ -96,7 +96,7 @@ def run(
     settings: Settings,
     parts: Parts | None = None,
     on_serving: Callable[[str], None] = lambda _: None,
-    in_hand: InHand | None = None,
+    in_hand: InFlightJournal | None = None,
     workers: int = 1,
 ) -> None:
     """Score until SIGTERM or SIGINT, in the main thread of a process of its own. `on_serving(address of health and metrics)` is
@@ -104,7 +104,7 @@ def run(
     memory limit, this one included. Raises Fatal where it cannot begin or go on."""
     limit_malloc_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
-    service = Service(settings, parts or Parts(), in_hand or InHand(), workers)
+    service = Service(settings, parts or Parts(), in_hand or InFlightJournal(), workers)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
 
@@ -134,13 +134,13 @@ class _Running:
 class Service:
     """One scorer, from its start to its end."""
 
-    def __init__(self, settings: Settings, parts: Parts, in_hand: InHand, workers: int = 1) -> None:
+    def __init__(self, settings: Settings, parts: Parts, in_hand: InFlightJournal, workers: int = 1) -> None:
         self._settings = settings
         self._parts = parts
         self._in_hand = in_hand
         self._workers = workers
         self._stopping = threading.Event()
-        self._progress = Progress(time.monotonic())
+        self._progress = WorkerProgress(time.monotonic())
         self._skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, self._skipped)
         self._watch = kafka.ErrorWatch()
@@ -219,12 +219,12 @@ class Service:
         parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces, targets)
         return _Running(Loop(parted, parts.make_assigning(quarantine)), commits, telling, guard)
 
-    def _versions(self, stop: ExitStack, load: Load) -> tuple[Quarantine, VersionManager]:
+    def _versions(self, stop: ExitStack, load: LoadPackage) -> tuple[Quarantine, VersionManager]:
         """What was in hand when a predecessor died, and the versions of the model, of which one is ready."""
         settings, metrics = self._settings, self._metrics
         quarantine = Quarantine(settings, self._in_hand, load, self._progress.alive)
         stop.callback(quarantine.close)  # the models may live in its examiner
-        trials = Trials(settings, self._in_hand, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
+        trials = TrialLoads(settings, self._in_hand, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
         metrics.loading(trials.age_seconds)
         versions = VersionManager(
             settings,
@@ -296,10 +296,10 @@ class Service:
             transactional_ids(settings.transactional_prefix(settings.owner)),
             transaction_seconds=self._hang_seconds,
             waiting=self._waiting,
-            decided=partial(wait_for_the_living, settings, opened.wait),
+            decided=partial(wait_for_foreign_transactions, settings, opened.wait),
         )
 
-    def _intake(self, commits: GroupCommits, session: Session) -> Intake:
+    def _intake(self, commits: GroupCommits, session: Session) -> EventConsumer:
         settings = self._settings
         sandbox = sandboxed(settings.kafka, settings.owner, settings.input.expanded_bytes)
         return self._parts.make_intake(
@@ -307,9 +307,9 @@ class Service:
             self._settings.input.topics,
             self._parts.make_beginnings(self._settings, self._waiting, self._skipped),
             session,
-            fence=partial(fence_the_dead, self._settings),
+            fence=partial(fence_dead_owners, self._settings),
             waiting=self._waiting,
             renew=commits.renew,
             offsets_command=settings.offsets_command,
-            suspects=Suspects(sandbox, settings.owner),
+            suspects=SandboxedInputPartitions(sandbox, settings.owner),
         )

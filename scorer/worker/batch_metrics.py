@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from publisher.transactions.protocol import Record
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.decoding.batch import Batch
 from scorer.models.constant_fallback import FALLBACK
-from scorer.models.servable import Canary, Servable
+from scorer.models.servable import CanaryArm, Servable
 from scorer.observability.lag import LagClock
 from scorer.worker.context import Collaborators, now_ms
 from scorer.worker.score_batch import Scored
@@ -27,13 +27,13 @@ class Published:
     batch: Batch
     scored: Scored
     servable: Servable
-    mark: Mark
+    mark: OffsetMetadata
     limited: str
     began: float
     scoring: float
     swaps: list[Record] = field(default_factory=list)
     producing: float = 0.0
-    canary: Canary | None = None
+    canary: CanaryArm | None = None
 
     @property
     def by_a_model(self) -> bool:

@@ -10,8 +10,8 @@ from operator import itemgetter
 
 from publisher.transactions.protocol import Record
 from scorer.decoding.batch import End
-from scorer.models.latency_model import CostModel
-from scorer.native.produce_records import PackedRecords
+from scorer.models.latency_model import LatencyModel
+from scorer.native.produce_records import ColumnarRecords
 
 FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
 FILL = 0.95  # of a produce request
@@ -40,7 +40,7 @@ class Limiter:
         self._share = 1.0
         self._limit = self._largest = max_events
 
-    def limit(self, cost: CostModel, inference: CostModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
+    def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
         """The largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old. `cost` is what a batch takes from
         decoding to its commit, `inference` what the model alone takes of that. The next one begins after `interval` seconds."""
         self._largest = min(self._in_one_request(), at_most)
@@ -104,7 +104,7 @@ def full(end: End, events: int, max_events: int) -> bool:
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
 
-def within_target(cost: CostModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
+def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
     """The largest batch that still meets the latency target (seconds) for its oldest event, 1 to `max_events`.
 
     Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`. One
@@ -117,7 +117,7 @@ def within_target(cost: CostModel, target: float, oldest_age: float, max_events:
     return max_events if b * max_events <= budget - a else max(1, int((budget - a) / b))
 
 
-def within_deadline(inference: CostModel, seconds: float, max_events: int) -> int:
+def within_deadline(inference: LatencyModel, seconds: float, max_events: int) -> int:
     """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`."""
     return inference.within(seconds, max_events)
 
@@ -131,7 +131,7 @@ def wire_bytes(record: Record) -> int:
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
     """What one of these records takes on average: of a sample, unless their columns tell."""
-    if isinstance(records, PackedRecords):
+    if isinstance(records, ColumnarRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
     return sum(map(wire_bytes, sample)) / len(sample)
@@ -139,6 +139,6 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
 
 def largest_share(records: Sequence[Record]) -> float:
     """The share of the records, one or more, that the partition with the most of them gets."""
-    if isinstance(records, PackedRecords):
+    if isinstance(records, ColumnarRecords):
         return records.largest_share()
     return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from publisher.kafka.partitions import Partition
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch
-from scorer.models.servable import Canary, Servable
+from scorer.models.servable import CanaryArm, Servable
 from scorer.worker.circuit_breaker import OPEN_SECONDS, Breaker
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Assigning:
         self._clock = clock
         self._breaker = Breaker()
 
-    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+    def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
         """None where every event is the champion's."""
         if canary is None:
             return None

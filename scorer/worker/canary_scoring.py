@@ -14,7 +14,7 @@ import numpy as np
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.dependencies import MODEL, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
-from scorer.crash_isolation.sandbox_process import ExaminerDied
+from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import LookUpsPending
@@ -65,7 +65,7 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bo
             refused = {row: str(work.rejected.pop(row).reason) for row in rows if row in work.rejected}
             failed |= refused
             good = good or len(refused) < len(rows)
-        except (ExaminerDied, LookUpsPending):
+        except (SandboxProcessDied, LookUpsPending):
             raise
         except (DependencyUnavailable, Retriable) as error:
             spans.append(rows)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from publisher.transactions.protocol import Session
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.version_manager import VersionManager
-from scorer.observability.liveness import Progress
+from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
@@ -30,12 +30,12 @@ class Collaborators:
     """`targets()` returns the output and the dead-letter topic as they are now; None where that is not known."""
 
     settings: Settings
-    intake: Intake
+    intake: EventConsumer
     session: Session
     versions: VersionManager
     scoring: Scoring
     quarantine: Quarantine
     metrics: Metrics
-    progress: Progress
+    progress: WorkerProgress
     traces: Traces
     targets: Callable[[], tuple[Target, Target] | None] = not_known

@@ -7,7 +7,7 @@ With `model.fallback`, events are answered with its constant once the model serv
 from collections.abc import Callable
 
 from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable, Outages
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 
 
 class Absence:
@@ -15,7 +15,7 @@ class Absence:
     the model servers there is another answer, None: never."""
 
     def __init__(
-        self, intake: Intake, outages: Outages, clock: Callable[[], float], fallback_seconds: float | None = None
+        self, intake: EventConsumer, outages: Outages, clock: Callable[[], float], fallback_seconds: float | None = None
     ) -> None:
         self._intake = intake
         self._outages = outages

@@ -11,7 +11,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_HEADER_VALUES, HeaderValues, event_id, field_ids
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 from scorer.worker.columns import pick, placed
 
 Id = str | int | None
@@ -22,7 +22,7 @@ class HeaderFacts:
     beside that."""
 
     def __init__(self, batch: Batch) -> None:
-        self.names: Texts | None = None
+        self.names: ByteColumn | None = None
         self._batch = batch
         self._facts: list[HeaderValues] | None = None  # None: no event has a header that matters
         self._columns = batch.columns.header_columns() if isinstance(batch, ColumnarBatch) else None
@@ -81,7 +81,7 @@ class HeaderFacts:
         return True
 
 
-def numbers(texts: Texts) -> NDArray[np.int64] | None:
+def numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
     """Decimal numbers of one length as numbers; None where one is none."""
     lengths = texts.lengths()
     digits = int(lengths[0])
@@ -91,7 +91,7 @@ def numbers(texts: Texts) -> NDArray[np.int64] | None:
     return each @ (10 ** np.arange(digits)[::-1]) if ((each >= 0) & (each <= 9)).all() else None
 
 
-def plain(texts: Texts) -> bool:
+def plain(texts: ByteColumn) -> bool:
     """Whether each text is there, and stands in a JSON string as it is."""
     each = texts.text[texts.starts.min() : texts.ends.max()]
     return texts.nulls is None and bool(((each >= 0x20) & (each < 0x7F) & (each != ord('"')) & (each != ord("\\"))).all())

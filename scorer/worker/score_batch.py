@@ -25,9 +25,9 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchMetadata
 from scorer.decoding.types import Decoded, decode_after_look_ups
-from scorer.models.constant_fallback import FALLBACK, Constant
+from scorer.models.constant_fallback import FALLBACK, ConstantFallback
 from scorer.models.servable import Servable
-from scorer.native.produce_records import PackedRecords
+from scorer.native.produce_records import ColumnarRecords
 from scorer.scores.answer import BatchAnswers
 from scorer.settings import Settings
 from scorer.worker import canary_scoring
@@ -55,7 +55,7 @@ class Scored:
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)
-    packed: PackedRecords | None = None
+    packed: ColumnarRecords | None = None
     arms: NDArray[np.bool_] | None = None
     asked: int = 0
     failed: int = 0
@@ -91,7 +91,7 @@ class Scoring:
         self.dead = dead
         self.look_up_seconds = look_up_seconds
         self.internal_errors = InternalErrorLog()
-        self.fallback = Constant.of(settings.model.fallback)
+        self.fallback = ConstantFallback.of(settings.model.fallback)
 
     def narrow(self, output: Target, dead: Target) -> bool:
         """Write to no more partitions than these topics have; return whether that changes anything.
@@ -182,7 +182,7 @@ class Work:
         servable: Servable,
         now_ms: Callable[[], int],
         arms: Arms | None = None,
-        constant: Constant | None = None,
+        constant: ConstantFallback | None = None,
     ) -> None:
         self.scoring = scoring
         self.batch = batch
@@ -249,7 +249,7 @@ class Work:
 
     def place(self, at: Sequence[int], records: Sequence[Record], status: str) -> None:
         """These are the records of these rows."""
-        if isinstance(records, PackedRecords):
+        if isinstance(records, ColumnarRecords):
             self.scored.packed = records
         else:
             self.scored.slots = placed(self.scored.slots, at, records)

@@ -11,7 +11,7 @@ from publisher.transactions.protocol import Record
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.types import Decoded
-from scorer.native.produce_records import PackedRecords
+from scorer.native.produce_records import ColumnarRecords
 from scorer.scores.answer import BatchAnswers
 from scorer.scores.columnar_records import VersionScores, packed
 from scorer.scores.record import RecordEncoder
@@ -86,7 +86,7 @@ class ScoreRecords:
             return self._without_oversize(rows, records)
         return Made(rows, records, {})
 
-    def columns(self, parts: Sequence[VersionScores]) -> PackedRecords | None:
+    def columns(self, parts: Sequence[VersionScores]) -> ColumnarRecords | None:
         """The records of all rows as columns, which these parts make up; None where they are not plain, or one is too large."""
         if self._facts.matter or self._settings.output.headers:
             return None

@@ -8,8 +8,8 @@ import numpy as np
 from publisher.kafka.partitions import Partition
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch
-from scorer.models.servable import Canary
-from scorer.models.traffic_split import Split
+from scorer.models.servable import CanaryArm
+from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import REFUSED, Arms, Assigning
 
@@ -23,9 +23,9 @@ class Sampling(Assigning):
         super().__init__(quarantine)
         self._settings = settings
         self._sampled: tuple[str, int] | None = None
-        self._sample = Split(0, 0)
+        self._sample = TrafficSplit(0, 0)
 
-    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+    def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
         """None where nothing of this batch is looked at."""
         if canary is None:
             self._begin("", 0)
@@ -46,7 +46,7 @@ class Sampling(Assigning):
         """So many percent of the keys are looked at for this candidate from now on; "": there is none."""
         if (digest, share) == self._sampled:
             return
-        self._sampled, self._sample = (digest, share), Split.sample(digest, share)
+        self._sampled, self._sample = (digest, share), TrafficSplit.sample(digest, share)
         if digest:
             log.info("sampling %d %% of the keys to compare %s with the champion", share, digest)
         else:

@@ -6,10 +6,10 @@ from confluent_kafka import TopicPartition
 
 from publisher.kafka.partitions import Partition
 from publisher.transactions.protocol import Session
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 
 
-def skip(partitions: Collection[Partition], intake: Intake, session: Session, owner: str) -> int:
+def skip(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:
     """How many offsets are passed over in these partitions, as far as they are ours. The marks stay. Nothing that was published
     may be undecided. Raises Aborted; then it has to be done again."""
     lag = {place: records for place, records in intake.lag().items() if place in partitions and records}

@@ -9,12 +9,12 @@ import orjson
 
 from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.transactions.protocol import Record
-from scorer.consumer.assignment import Partitions
+from scorer.consumer.assignment import AssignedPartitions
 from scorer.settings import Settings
 from scorer.worker.batch_metrics import Published
 
 
-def swap_records(work: Published, partitions: Partitions, settings: Settings, at_ms: int) -> list[Record]:
+def swap_records(work: Published, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
     """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
     revision, scored last. `at_ms` is the wall clock. A shadow, which answers nobody, has none."""
     if settings.swaps_topic not in settings.answer_topics:

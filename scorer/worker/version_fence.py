@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prometheus_client import Counter
 
 from publisher.kafka.partitions import Partition
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class RevisionFence:
     """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
     monotonic seconds."""
 
-    def __init__(self, intake: Intake, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
+    def __init__(self, intake: EventConsumer, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
         self._intake = intake
         self._hurry = hurry
         self._timeouts = timeouts

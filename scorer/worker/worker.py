@@ -13,9 +13,9 @@ from collections.abc import Callable
 from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRejected
 from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
 from scorer.backends.base import ModelBroken
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.partition_ownership import Claims
-from scorer.crash_isolation.sandbox_process import ExaminerDied
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.partition_ownership import OwnershipMarker
+from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.decoding.batch import Batch
 from scorer.decoding.types import LookUpsPending
 from scorer.models.servable import Servable
@@ -51,7 +51,7 @@ class Loop:
         self._versions = collaborators.versions
         self._taking = Taking(collaborators)
         self._recoveries = Recoveries(settings.replica, settings.name)
-        self._claims = Claims(settings.owner, intake, collaborators.session)
+        self._claims = OwnershipMarker(settings.owner, intake, collaborators.session)
         self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
         self._assigning = assigning or Assigning(collaborators.quarantine)
         fallback = settings.model.fallback
@@ -198,7 +198,7 @@ class Loop:
         if candidate:
             self._assigning.observe(candidate.label, scored.asked, scored.failed)
         origin = servable.encoder.provenance
-        mark = Mark(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
+        mark = OffsetMetadata(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
         limited = self._taking.limiter.limited_by(batch.end)
         return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
@@ -212,7 +212,7 @@ class Loop:
         if self._absence.cover(error):
             return self._with.scoring.fall_back(batch, servable, now_ms, self._with.progress.alive, arms)
         self._session.checkpoint()
-        died = isinstance(error, ExaminerDied)
+        died = isinstance(error, SandboxProcessDied)
         if died and self._with.quarantine.died(batch, error):
             return self._with.scoring.give_up(batch, servable, now_ms, str(error), arms)
         self._with.traces.fail(error)

@@ -20,7 +20,7 @@ from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import BatchMetadata, ListedMetadata
 from scorer.decoding.types import Decoder, FormatMismatch
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
 from tests.unit.scorer.decoding.formats import assert_same, damaged, signature_of
@@ -175,7 +175,7 @@ def test_a_model_server_is_sent_the_bytes_as_they_came(known: Mapping[str, Any])
     rows = [row.tobytes() for row in numbers("uint16")]
     value, _, _ = write(b"".join(rows))
     bounds = np.arange(len(rows) + 1, dtype=np.int64) * len(rows[0])
-    texts = Texts(np.frombuffer(value, np.uint8), bounds[:-1], bounds[1:])
+    texts = ByteColumn(np.frombuffer(value, np.uint8), bounds[:-1], bounds[1:])
     (tensor,) = decoder_factory.create_decoder(configuration, of_bytes("uint16", source)).decode(texts).tensors.values()
     assert (oip_codec.pack(tensor), oip_codec.describe(tensor)) == (value, "UINT16")
     sent = tf_codec.M["TensorProto"]()

@@ -36,7 +36,7 @@ from scorer.commands import status
 from scorer.console import records as shown
 from scorer.console.scorer_fold import ScorerFold
 from scorer.console.state import ConsoleState
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.dead_letters import headers as dead_letters
 from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.observability import output_topics
@@ -44,7 +44,7 @@ from scorer.observability.status_record import ScorerStatus
 from scorer.replay import dead_letter as dead_letter_parser
 from scorer.replay.dead_letter import NotReplayable
 from scorer.rescore import selection
-from scorer.rescore.job_progress import Progress
+from scorer.rescore.job_progress import JobProgress
 from scorer.rollout.canary_analysis import answer_records as judged
 from scorer.rollout.controller import rollout_tables
 from scorer.rollout.controller.event_log import RolloutLog
@@ -92,7 +92,7 @@ SWAP = orjson.dumps(
     }
 )
 STATUS = msgspec.json.encode(console_records.status())
-MARK = Mark("n.a", 3, "1.0.0", "sha256:a", "id").encode()
+MARK = OffsetMetadata("n.a", 3, "1.0.0", "sha256:a", "id").encode()
 CHECKPOINT = checkpoints.encode(Checkpoint(5, "c", "i", "d", "t", "j"))
 REGISTRATION = checkpoints.encode(Registration(2, "me", "run", "host", 1, 1))
 SIGHTING = checkpoints.encode(Sighting("c", 1, 1, (checkpoints.SourceEnd("t", 0, 5),), {"g": ()}))
@@ -165,8 +165,8 @@ def drawn(renderable: Any) -> None:
 @hostile
 @given(hostile_records.metadata(MARK))
 def test_commit_metadata_is_a_mark_or_none(metadata: str) -> None:
-    mark = Mark.decode(metadata)
-    assert Mark.decode(mark.encode()) == mark
+    mark = OffsetMetadata.decode(metadata)
+    assert OffsetMetadata.decode(mark.encode()) == mark
     assert mark.revision >= 0
 
 
@@ -241,7 +241,7 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
 @given(hostile_records.hostile(SCORE))
 def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
     if (record := selection.read(value, bytes)) is not None:
-        selection.Selection().takes(record)
+        selection.ScoreSelection().takes(record)
     lines = list(output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
     assert all(b"\n" not in line for line in lines)
     assert orjson.loads(b"[%b]" % b",".join(lines))
@@ -258,7 +258,7 @@ def test_score_records_of_other_formats(value: bytes | None) -> None:
 @hostile
 @given(hostile_records.keys(b"rescore/j", b"rescore/j/0", b"rescore/j/x"), hostile_records.hostile(PLACE))
 def test_the_progress_of_a_job_is_read_or_refused(key: bytes | None, value: bytes | None) -> None:
-    progress = Progress(SETTINGS, "j")
+    progress = JobProgress(SETTINGS, "j")
     try:
         progress.read(OneTopic("rollouts", [(key, value)]))  # type: ignore[arg-type]
     except Fatal as error:

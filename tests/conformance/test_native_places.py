@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
-from scorer.native.byte_columns import PADDING, Column, Texts
+from scorer.native.byte_columns import PADDING, ByteColumn, Column
 from scorer.native.source_positions import UNCERTAIN_PLACE, places
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
@@ -82,11 +82,11 @@ events = st.one_of(
 )
 
 
-def packed(values: Sequence[bytes | None]) -> Texts:
+def packed(values: Sequence[bytes | None]) -> ByteColumn:
     bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
     nulls = np.array([value is None for value in values], np.uint8)
     text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
-    return Texts(text, bounds[:-1], bounds[1:], nulls)
+    return ByteColumn(text, bounds[:-1], bounds[1:], nulls)
 
 
 def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int], list[int]]] | tuple[int, str]:

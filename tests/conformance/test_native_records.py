@@ -23,8 +23,8 @@ from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.types import Decoded, Decoder
 from scorer.models.loaded_model import LoadedModel
 from scorer.models.servable import Servable
-from scorer.native.byte_columns import Plain
-from scorer.native.fetch import Columns, HeaderColumns
+from scorer.native.byte_columns import AsciiColumn
+from scorer.native.fetch import HeaderColumns, MessageColumns
 from scorer.scores import columnar_records
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
@@ -155,7 +155,7 @@ def batches(
     count = len(drawn)
     topics, partitions = ([place[part] for place in places] for part in (0, 1))
     listed = Batch(topics, partitions, list(range(count)), keys, payloads, times, headers)
-    columns = Columns(
+    columns = MessageColumns(
         places=PLACES,
         lanes=np.array([PLACES.index(place) for place in places], np.int32),
         offsets=np.arange(count, dtype=np.int64),
@@ -224,7 +224,7 @@ class Together:
         named = [id_.encode() if isinstance(id_, str) else None for id_ in decoded.ids]
         if None not in named:
             column = texts(named)
-            decoded.ids = Plain.cut(column.text, column.starts, column.ends) or decoded.ids
+            decoded.ids = AsciiColumn.cut(column.text, column.starts, column.ends) or decoded.ids
         return decoded
 
 

@@ -13,9 +13,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
-from scorer.consumer.consumer import Intake
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import Beginning
+from scorer.consumer.consumer import EventConsumer
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import StartPosition
 from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer
 
 BACKLOG_MS = 60_000
@@ -111,14 +111,16 @@ class MemoryConsumer:
         """Nobody else is in the group."""
 
 
-def beginning(told: TopicPartition) -> Beginning:
+def beginning(told: TopicPartition) -> StartPosition:
     """The group's position, else the beginning of the partition."""
-    return Beginning("position", TopicPartition(told.topic, told.partition, max(0, told.offset)), Mark.decode(told.metadata))
+    return StartPosition(
+        "position", TopicPartition(told.topic, told.partition, max(0, told.offset)), OffsetMetadata.decode(told.metadata)
+    )
 
 
 def transport(
     owner: str, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None
-) -> tuple[Intake, TransactionSession]:
+) -> tuple[EventConsumer, TransactionSession]:
     """The product's intake and session over events in memory. See MemoryConsumer."""
     session = TransactionSession(
         lambda name: MemoryProducer(name, log),  # type: ignore[arg-type, return-value]
@@ -133,4 +135,4 @@ def transport(
         of=lambda _, committed: [beginning(told) for told in committed],
         close=lambda: None,
     )
-    return Intake(consumer, [topic], beginnings, session), session
+    return EventConsumer(consumer, [topic], beginnings, session), session

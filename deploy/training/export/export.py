@@ -19,7 +19,7 @@ from publisher.errors import REFUSED, Fatal
 from scorer.backends.base import ModelRefused
 from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.models.loaded_model import made_ready
+from scorer.models.loaded_model import prepare_model
 from scorer.settings import Settings
 from training.export import card, examples, parity
 from training.export.card import Card
@@ -58,7 +58,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
             (part / README).write_text(card.text(told, difference, (part / MODEL).stat().st_size), encoding="utf-8")
             package = read(part)
             decoder = JsonDecoder(field_sources.by_name(signature), None, settings.input.max_event_bytes)
-            made_ready(model, decoder, package.golden, settings).model.close()
+            prepare_model(model, decoder, package.golden, settings).model.close()
     except (Refused, ModelRefused) as error:
         hint = getattr(error, "hint", "") or "a scorer would not take this version"
         raise Fatal(f"the model that was trained is refused: {error}", hint, REFUSED) from None

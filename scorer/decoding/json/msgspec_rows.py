@@ -13,7 +13,7 @@ from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import Row
 from scorer.decoding.types import Decoded
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 
 class MsgspecRows:
@@ -40,7 +40,7 @@ class MsgspecRows:
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
-        few = len(values) < self.fewest and not isinstance(values, Texts)
+        few = len(values) < self.fewest and not isinstance(values, ByteColumn)
         return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
 
     def _otherwise(self, values: Sequence[bytes]) -> Decoded:

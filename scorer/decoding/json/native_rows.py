@@ -10,8 +10,8 @@ from typing import Self
 from model_registry.package.signature import InputField, Signature
 from scorer.decoding.tensors import MatrixColumns, select
 from scorer.decoding.types import Decoded
-from scorer.native.load import native
-from scorer.native.scanner import UNCERTAIN, Scanned, Scanner, Wanted, plain
+from scorer.native.load import native_library
+from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
 FEWEST = 8
 """Events of a batch. A call costs what the scanner saves on about 5 events of 30 numbers (`tests.benchmarks.bench.scanner`)."""
@@ -36,17 +36,19 @@ class NativeRows:
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
         """Those of arrays with every number of an event."""
-        return cls._made(signature, [Wanted("", array=_numbers(signature))], None, bare=True)
+        return cls._made(signature, [NumberField("", array=_numbers(signature))], None, bare=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
         """Those of objects whose field of this name is such an array."""
-        return cls._made(signature, [Wanted(name, array=_numbers(signature))], id_field)
+        return cls._made(signature, [NumberField(name, array=_numbers(signature))], id_field)
 
     @classmethod
-    def _made(cls, signature: Signature, fields: Sequence[Wanted], id_field: str | None, *, bare: bool = False) -> Self | None:
+    def _made(
+        cls, signature: Signature, fields: Sequence[NumberField], id_field: str | None, *, bare: bool = False
+    ) -> Self | None:
         names = [field.name for field in fields]
-        library = native().library
+        library = native_library().library
         if library is None or not fields or id_field in names or not all(map(plain, [*names, id_field or ""])):
             return None
         if any(field.dtype != "float32" or field.varies or field.raw for field in signature.fields):
@@ -67,7 +69,7 @@ class NativeRows:
         return self._completed(found, scanned, values, otherwise) if uncertain else found
 
     def _completed(
-        self, found: Decoded, scanned: Scanned, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
+        self, found: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
     ) -> Decoded:
         """The batch with what the other way makes of the uncertain events."""
         at = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
@@ -85,9 +87,9 @@ class NativeRows:
         return select(found, [row for row in found.rows if row not in found.rejected])
 
 
-def _wanted(field: InputField) -> Wanted:
+def _wanted(field: InputField) -> NumberField:
     absent = None if field.required or isinstance(field.default, str) else float(field.default or 0.0)
-    return Wanted(field.name, absent, field.array or 0)
+    return NumberField(field.name, absent, field.array or 0)
 
 
 def _numbers(signature: Signature) -> int:

@@ -6,7 +6,7 @@ byte, so the prefix is recognised without a setting. The schema is not looked up
 
 from collections.abc import Sequence
 
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 
 PREFIX_BYTES, LONG_PREFIX_BYTES = 5, 9
 
@@ -23,7 +23,7 @@ def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
 
     Looking at one event keeps batches without prefixes, the usual ones, as quick as they are.
     """
-    if isinstance(values, Texts):
+    if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0
     else:
         begins_with_zero = len(values) > 0 and values[0][:1] == b"\0"

@@ -24,7 +24,7 @@ from scorer.decoding.schema_formats.schema_lookup import (
 )
 from scorer.decoding.tensors import merge
 from scorer.decoding.types import Decoded
-from scorer.native.byte_columns import Texts
+from scorer.native.byte_columns import ByteColumn
 from scorer.settings import Settings
 
 FEWEST_PREFIX, MOST_PREFIX = 1, 1 << 20
@@ -153,7 +153,7 @@ class SchemaDecoder:
 
 
 def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
-    if isinstance(values, Texts):
+    if isinstance(values, ByteColumn):
         return values.all_begin(header)
     return all(map(bytes.startswith, values, repeat(header)))
 

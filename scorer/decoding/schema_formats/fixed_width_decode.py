@@ -17,7 +17,7 @@ from model_registry.package.signature import TensorInput
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats.varints import varints
 from scorer.decoding.types import Decoded
-from scorer.native.byte_columns import Plain, Texts
+from scorer.native.byte_columns import AsciiColumn, ByteColumn
 
 MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
 FEWEST = 64  # events from which on ids are quicker together, where they are wanted as they are
@@ -149,7 +149,7 @@ class FixedLayout:
     ) -> Sequence[Any]:
         """The strings of a field. Raises UnicodeDecodeError."""
         together = item.field == self._id_field and len(begins) >= FEWEST
-        if together and (plain := Plain.cut(cuts.buffer, begins, ends)) is not None:
+        if together and (plain := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
             return plain
         data = cuts.data()
         raw = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
@@ -273,7 +273,7 @@ def create_layout(found: Sequence[Item | None], fields: RowSchema, id_field: str
 
 def _together(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Events in one buffer, and where each begins and ends. Something is there to look at behind the last."""
-    if isinstance(values, Texts):
+    if isinstance(values, ByteColumn):
         return values.text, values.starts, values.ends
     sizes = np.fromiter(map(len, values), np.int64, len(values))
     ends = np.cumsum(sizes)

@@ -19,9 +19,9 @@ from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
-from scorer.native.byte_columns import Column, Texts, some
-from scorer.native.librdkafka import bus
-from scorer.native.produce_records import Piece, constant, joined
+from scorer.native.byte_columns import ByteColumn, Column, some
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.produce_records import RecordPiece, constant, joined
 from scorer.native.source_positions import UNCERTAIN_PLACE, places
 from scorer.rollout.canary_analysis.paired_metrics import FAILED, VersionAnswer
 
@@ -82,7 +82,7 @@ def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) ->
 
 def group_by_partition(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
     """The records of these rows, (n,), by the partition of their events. Most often there is but one. Raises Unreadable."""
-    scanned = places(values, rows) if isinstance(values, Texts) else None
+    scanned = places(values, rows) if isinstance(values, ByteColumn) else None
     if scanned is None:
         return _lanes(values, rows)
     firsts, offsets = scanned
@@ -124,8 +124,8 @@ def answers(said: Sequence[RawAnswer]) -> list[VersionAnswer]:
 
 def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
     """The answers of these rows, (n,), which have their places, in full. Raises Unreadable, whose row is one of those n."""
-    if isinstance(values, Texts) and (native := bus()) is not None:
-        pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
+    if isinstance(values, ByteColumn) and (native := librdkafka_plugin()) is not None:
+        pieces = [RecordPiece(values.part(rows)), constant(b"\n", len(rows))]
         with contextlib.suppress(*NO_RECORD):
             found = _answer_lines.decode_lines(joined(native, pieces, len(rows)).text.data)
             if len(found) == len(rows) and all(_is_plain(each.score) for each in found):

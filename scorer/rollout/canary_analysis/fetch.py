@@ -15,8 +15,8 @@ from publisher.kafka.error_codes import END
 from publisher.kafka.headers import Headers, headers_of
 from publisher.kafka.partitions import Partition
 from scorer.native.byte_columns import Column
-from scorer.native.fetch import Columns, Taker
-from scorer.native.librdkafka import bus
+from scorer.native.fetch import MessageColumns, NativeFetcher
+from scorer.native.librdkafka import librdkafka_plugin
 
 Numbers = NDArray[np.int64]
 
@@ -66,8 +66,8 @@ class Source(Protocol):
 
 def source_of(consumer: Consumer) -> Source:
     """The native one where this consumer was made for it, else that in Python."""
-    native, handle = bus(), getattr(consumer, "handle", 0)
-    return Queued(consumer, Taker(native, handle)) if native and handle else Polled(consumer)
+    native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
+    return Queued(consumer, NativeFetcher(native, handle)) if native and handle else Polled(consumer)
 
 
 class Polled:
@@ -117,7 +117,7 @@ def _batches(messages: list[Message]) -> list[Batch]:
 class Queued:
     """Messages of a consumer as columns, from a queue of their own."""
 
-    def __init__(self, consumer: Consumer, taker: Taker) -> None:
+    def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
         self._consumer, self._taker = consumer, taker
 
     def forward(self, partitions: list[TopicPartition]) -> None:
@@ -141,7 +141,7 @@ class Queued:
         self._taker.close()
 
 
-def _failed(columns: Columns, row: int) -> Failure:
+def _failed(columns: MessageColumns, row: int) -> Failure:
     (said,), offset = columns.values.some(np.array([row])), int(columns.offsets[row])
     error = KafkaError(int(columns.codes[row]), (said or b"").decode(errors="replace") or None)
     return Failure(columns.places[columns.lanes[row]], offset if offset >= 0 else None, error)

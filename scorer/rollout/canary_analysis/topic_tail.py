@@ -12,7 +12,7 @@ from publisher.kafka.acls import READ, Right
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import PASSING
 from publisher.kafka.partitions import Offsets, Partition
-from scorer.native.librdkafka import bus
+from scorer.native.librdkafka import librdkafka_plugin
 from scorer.rollout.canary_analysis.fetch import Failure, Taken, source_of
 
 CALL_RECORDS = 10_000
@@ -30,7 +30,7 @@ class TopicTail:
         self._held: frozenset[Partition] = frozenset()
         self.reached = dict(starts)
         fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
-        self._consumer = kafka.plugged_reader(settings, client_id, bus(), **fetching)
+        self._consumer = kafka.plugged_reader(settings, client_id, librdkafka_plugin(), **fetching)
         self._source = source_of(self._consumer)
         self._most = CALL_RECORDS
         self._read(starts)

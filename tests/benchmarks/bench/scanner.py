@@ -21,7 +21,7 @@ from rich.table import Table
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.json.decoder import JsonDecoder
-from scorer.native.load import native
+from scorer.native.load import native_library
 from tests.benchmarks.bench.components import cost, numbers
 
 CONTENTS = {"tab30": (30, 4, "f{}"), "names75": (75, None, "customer_transactions_of_the_last_{}_days_mean")}
@@ -74,8 +74,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--batches", type=numbers, default=[4096, 256, 64, 8, 4, 1])
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args(arguments)
-    if native().library is None:
-        print(f"there is no native scanner: {native().why}", file=sys.stderr)
+    if native_library().library is None:
+        print(f"there is no native scanner: {native_library().why}", file=sys.stderr)
         return 2
     rows = [row for content in CONTENTS for row in measured(content, options.batches, options.rounds)]
     if options.json:

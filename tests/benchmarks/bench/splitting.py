@@ -20,10 +20,10 @@ from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.models.servable import Canary, Servable, make
-from scorer.models.traffic_split import Split
-from scorer.native.byte_columns import PADDING, Texts
-from scorer.native.fetch import Columns
+from scorer.models.servable import CanaryArm, Servable, make
+from scorer.models.traffic_split import TrafficSplit
+from scorer.native.byte_columns import PADDING, ByteColumn
+from scorer.native.fetch import MessageColumns
 from scorer.worker.canary_routing import Assigning
 from tests.benchmarks.bench.components import NOW_MS, PARTITIONS, Parts
 from tests.benchmarks.bench.workload import Workload, key
@@ -40,8 +40,8 @@ class Splitting:
         self._parts = Parts(folder, Workload())
         self._events = events
         candidate = self._candidate(folder / "candidate")
-        self._canary = Canary(
-            DIGEST, PERCENT, Split.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
+        self._canary = CanaryArm(
+            DIGEST, PERCENT, TrafficSplit.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
         )
         quarantine: Any = SimpleNamespace(may_ask=lambda: True)
         self._assigning = Assigning(quarantine)
@@ -73,14 +73,14 @@ class Splitting:
         places = [(self._parts.settings.input.topics[0], number) for number in range(PARTITIONS)]
         values, keys = _texts(self._values), _texts(self._keys)
         return ColumnarBatch(
-            Columns(places, lanes, each // PARTITIONS, NOW_MS + each, zeros, zeros, values, keys, None), "empty"
+            MessageColumns(places, lanes, each // PARTITIONS, NOW_MS + each, zeros, zeros, values, keys, None), "empty"
         )
 
 
-def _texts(values: list[bytes]) -> Texts:
+def _texts(values: list[bytes]) -> ByteColumn:
     bounds = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in values], out=bounds[1:])
-    return Texts(np.frombuffer(b"".join(values) + PADDING, np.uint8), bounds[:-1], bounds[1:])
+    return ByteColumn(np.frombuffer(b"".join(values) + PADDING, np.uint8), bounds[:-1], bounds[1:])
 
 
 def measure(events: int, rounds: int) -> dict[str, float]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.loaded_model import loader
 from scorer.models.servable import make
-from scorer.observability.liveness import Progress
+from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings, load
@@ -74,9 +74,9 @@ class Ground:
                 session,
                 versions,
                 Scoring(settings, target, target),
-                Quarantine(settings, InHand(), versions, lambda: None),
+                Quarantine(settings, InFlightJournal(), versions, lambda: None),
                 Metrics(session.counters, settings.model),
-                Progress(log.clock()),
+                WorkerProgress(log.clock()),
                 Traces(),
             )
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from prometheus_client import CollectorRegistry, start_http_server
 
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from tests.benchmarks.seeing.prometheus import Prometheus
@@ -73,7 +73,7 @@ class Fleet:
     def mark(self, partition: int, revision: int) -> None:
         """The group's offset says that a newer revision has scored this partition. No scorer may run."""
         at = self.rig.marks()[partition]["offset"]
-        moved = TopicPartition(self.rig.events_topic, partition, at, Mark(revision=revision).encode())
+        moved = TopicPartition(self.rig.events_topic, partition, at, OffsetMetadata(revision=revision).encode())
         for done in self.rig.admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.rig.name, [moved])]
         ).values():

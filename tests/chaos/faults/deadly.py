@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer import lethal
 from tests.integration.scorer.rig import Rig, ScorerProcess, events
@@ -105,7 +105,7 @@ def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found[0].kill()
         else:
-            if not InHand(path_of(rig.folder / "cache", f"{rig.name}.a")).read():
+            if not InFlightJournal(journal_path(rig.folder / "cache", f"{rig.name}.a")).read():
                 continue
             if victim == "worker":
                 deaths += 1

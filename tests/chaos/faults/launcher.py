@@ -17,17 +17,17 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.partitions import Partition
 from publisher.transactions.exactly_once import TransactionSession
 from scorer import cli
-from scorer.consumer.consumer import Intake
+from scorer.consumer.consumer import EventConsumer
 from scorer.decoding.batch import Batch
-from scorer.native.produce_records import PackedRecords
+from scorer.native.produce_records import ColumnarRecords
 from scorer.service import worker_main
 from tests.chaos.crashing import CrashingProducer, around
 
 AHEAD_SECONDS = 1.0  # as if inference took so long
-WRITE = PackedRecords.write
+WRITE = ColumnarRecords.write
 
 
-class LateIntake(Intake):
+class LateIntake(EventConsumer):
     """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -63,7 +63,7 @@ def crashing(*arguments: Any) -> Any:
     return CrashingProducer(kafka.transactional_producer(*arguments))
 
 
-def writing(records: PackedRecords, producer: Any, first: int) -> int:
+def writing(records: ColumnarRecords, producer: Any, first: int) -> int:
     """The step `produce` where records are handed over together."""
     reached: int = around(functools.partial(WRITE, records), "produce", producer)(producer, first)
     return reached
@@ -71,6 +71,6 @@ def writing(records: PackedRecords, producer: Any, first: int) -> int:
 
 if __name__ == "__main__":
     parts = functools.partial(worker_main.Parts, make_producer=crashing, **BROKEN[os.environ.get("BROKEN", "")])
-    setattr(PackedRecords, "write", writing)  # noqa: B010 - as below
+    setattr(ColumnarRecords, "write", writing)  # noqa: B010 - as below
     setattr(worker_main, "Parts", parts)  # noqa: B010 - the command has no option for it
     cli.main()

@@ -10,7 +10,7 @@ from publisher.kafka import clients
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from scorer.native.byte_columns import some
-from scorer.native.librdkafka import bus
+from scorer.native.librdkafka import librdkafka_plugin
 from scorer.rollout.canary_analysis.fetch import Queued, source_of
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.support.fixtures import MakeTopics
@@ -34,7 +34,7 @@ def read(
     broker: Broker, places: list[TopicPartition], count: int, *, native: bool
 ) -> tuple[dict[object, list[Row]], dict[Partition, int]]:
     """So many records by partition: offset, value, key, headers; and the ends of partitions, until each was reached."""
-    settings, plugin = KafkaSettings(bootstrap_servers=broker.bootstrap_servers), bus() if native else None
+    settings, plugin = KafkaSettings(bootstrap_servers=broker.bootstrap_servers), librdkafka_plugin() if native else None
     consumer = clients.plugged_reader(settings, "t", plugin, **{"enable.partition.eof": True})
     source = source_of(consumer)
     assert isinstance(source, Queued) is native
@@ -85,7 +85,7 @@ def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: 
     }
     for servers in (broker.bootstrap_servers, "127.0.0.1:1"):
         settings = KafkaSettings(bootstrap_servers=servers, extra=soon)
-        consumer = clients.plugged_reader(settings, "t", bus(), error_cb=heard.append)
+        consumer = clients.plugged_reader(settings, "t", librdkafka_plugin(), error_cb=heard.append)
         source = source_of(consumer)
         assert isinstance(source, Queued)
         with closing(consumer), closing(source):

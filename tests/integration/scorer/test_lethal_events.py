@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from tests.chaos.faults.deadly import examiners
 from tests.integration.scorer.lethal import (
     ABORT,
@@ -97,7 +97,7 @@ def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     count = 60
     rig.emit(with_deadly(count, {number: {"a": SLOW} for number in (10, 30, 50)}))
     scorer = rig.start()
-    until(lambda: bool(InHand(path_of(rig.folder / "cache", f"{rig.name}.a")).read()), "events in hand")
+    until(lambda: bool(InFlightJournal(journal_path(rig.folder / "cache", f"{rig.name}.a")).read()), "events in hand")
     os.kill(scorer.worker, signal.SIGKILL)
     until(lambda: scorer.said.count("serving model") == 2 and bool(examiners(scorer)), "the examiner")
     examiners(scorer)[0].kill()

@@ -13,13 +13,13 @@ from publisher.kafka import clients
 from publisher.kafka.clients import HandledProducer, KafkaSettings
 from publisher.transactions.protocol import Record
 from publisher.transactions.rejected_records import RejectedRecords
-from scorer.consumer.fetch import Failure, Pull, Source
-from scorer.consumer.native_fetch import Queued, source_of
+from scorer.consumer.fetch import BatchFetcher, FetchFailure, FetchSource
+from scorer.consumer.native_fetch import NativeFetchSource, open_fetch_source
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.native.byte_columns import Texts
-from scorer.native.librdkafka import bus
-from scorer.native.produce_records import PackedRecords, Piece, chosen, constant
+from scorer.native.byte_columns import ByteColumn
+from scorer.native.librdkafka import librdkafka_plugin
+from scorer.native.produce_records import ColumnarRecords, RecordPiece, chosen, constant
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
@@ -52,22 +52,22 @@ def write(broker: Broker, topic: str, records: list[RawRecord]) -> None:
 
 
 @contextmanager
-def reading(broker: Broker, *, native: bool, at: list[TopicPartition]) -> Iterator[Source]:
+def reading(broker: Broker, *, native: bool, at: list[TopicPartition]) -> Iterator[FetchSource]:
     """A source that reads from there. The consumer closes at the end: it would wait for ever for a queue that is still held."""
-    plugin = bus() if native else None
+    plugin = librdkafka_plugin() if native else None
     consumer = clients.consumer(settings(broker), "t", "native-bus", lambda _: None, lambda *_: None, plugin)
-    source = source_of(consumer)
-    assert isinstance(source, Queued) is native
+    source = open_fetch_source(consumer)
+    assert isinstance(source, NativeFetchSource) is native
     with closing(consumer), closing(source):
         source.forward(at)
         consumer.incremental_assign(at)
         yield source
 
 
-def taken(source: Source, count: int) -> tuple[list[Batch], list[Failure]]:
+def taken(source: FetchSource, count: int) -> tuple[list[Batch], list[FetchFailure]]:
     """Batches of so many events together, and the failures before them."""
     batches: list[Batch] = []
-    failures: list[Failure] = []
+    failures: list[FetchFailure] = []
 
     def enough() -> bool:
         if source.first(0.2) is not None:
@@ -133,7 +133,7 @@ def test_what_comes_while_there_is_time_belongs_to_the_batch(broker: Broker, mak
     (topic,) = make_topics("in", partitions=2)
     write(broker, topic, RECORDS[:1])
     later = threading.Timer(0.2, write, (broker, topic, RECORDS[1:2]))
-    pull, now = Pull(), time.monotonic()
+    pull, now = BatchFetcher(), time.monotonic()
     with reading(broker, native=native, at=[TopicPartition(topic, partition, 0) for partition in (0, 1)]) as source:
         later.start()
         batch = pull.take(source, STEP_SECONDS, lambda _: 4, now + STEP_SECONDS).batch(set(), pull.end)
@@ -148,7 +148,7 @@ def test_a_position_that_is_out_of_range_is_a_failure_with_its_place(
     broker: Broker, make_topics: MakeTopics, native: bool
 ) -> None:
     (topic,) = make_topics("in", partitions=1)
-    failures: list[Failure] = []
+    failures: list[FetchFailure] = []
     with reading(broker, native=native, at=[TopicPartition(topic, 0, 7)]) as source:
 
         def failed() -> bool:
@@ -173,20 +173,20 @@ def test_a_source_that_is_closed_gives_nothing(broker: Broker, make_topics: Make
         assert source.skip(10, 0.1) == []
 
 
-def packed(topic: str, producer_count: int) -> PackedRecords:
+def packed(topic: str, producer_count: int) -> ColumnarRecords:
     """Records with every kind of piece and key."""
-    native = bus()
+    native = librdkafka_plugin()
     assert native is not None
     names = [b"a", b"", b"ccc", b"dd"] * (producer_count // 4)
     bounds = np.cumsum([0, *map(len, names)]).astype(np.int64)
-    texts = Texts(np.frombuffer(b"".join(names), np.uint8), bounds[:-1], bounds[1:], np.arange(producer_count) % 4 == 1)
+    texts = ByteColumn(np.frombuffer(b"".join(names), np.uint8), bounds[:-1], bounds[1:], np.arange(producer_count) % 4 == 1)
     numbers = np.array([0, -1, 2**63 - 1, -(2**63)] * (producer_count // 4), np.int64)
     which = np.arange(producer_count, dtype=np.int32) % 2
-    pieces = [constant(b"<", producer_count), Piece(texts), chosen([b"", b"odd"], which), Piece(numbers=numbers)]
-    return PackedRecords(native, topic, pieces, which, np.full(producer_count, NOW, np.int64), texts)
+    pieces = [constant(b"<", producer_count), RecordPiece(texts), chosen([b"", b"odd"], which), RecordPiece(numbers=numbers)]
+    return ColumnarRecords(native, topic, pieces, which, np.full(producer_count, NOW, np.int64), texts)
 
 
-def written(producer: HandledProducer, records: PackedRecords) -> None:
+def written(producer: HandledProducer, records: ColumnarRecords) -> None:
     RejectedRecords().produce(producer, records, None, lambda: producer.flush(STEP_SECONDS))
     assert producer.flush(30) == 0
 
@@ -196,7 +196,7 @@ def test_records_are_written_as_the_client_writes_them(broker: Broker, make_topi
     for room in (100_000, 10):
         extra: dict[str, str | int | float | bool] = {"queue.buffering.max.messages": room}
         kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, extra=extra)
-        producer = clients.checkpoint_producer(kafka, "t", 1_000_000, lambda *_: None, plugin=bus())
+        producer = clients.checkpoint_producer(kafka, "t", 1_000_000, lambda *_: None, plugin=librdkafka_plugin())
         assert isinstance(producer, HandledProducer)
         assert producer.handle
         written(producer, packed(topic, 400))

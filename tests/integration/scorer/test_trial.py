@@ -5,7 +5,7 @@ from pathlib import Path
 from model_registry.channels import channel
 from model_registry.oci import reference
 from model_registry.stores.open import open_store
-from scorer.crash_isolation.in_flight_journal import InHand, path_of
+from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import hostile_models
 
@@ -75,8 +75,8 @@ def test_every_event_is_answered_while_the_channel_names_versions_that_harm_the_
 def await_load(rig: Rig, version: str) -> None:
     """Wait until the scorer notes that it loads this version."""
     digest = channel.resolve(open_store(reference.parse("oci:./registry/model", base_dir=rig.folder)), version).digest
-    note = path_of(rig.folder / "cache", f"{rig.name}.a")
-    until(lambda: InHand(note).loads()[0].startswith(digest), f"the load of {version}")
+    note = journal_path(rig.folder / "cache", f"{rig.name}.a")
+    until(lambda: InFlightJournal(note).loads()[0].startswith(digest), f"the load of {version}")
 
 
 def test_the_channel_is_followed_while_a_load_does_not_end_and_two_deaths_in_it_refuse_the_version(make_rig: MakeRig) -> None:

@@ -14,7 +14,7 @@ from model_registry.package.padding import bucket
 from scorer.backends import select
 from scorer.backends.base import Model, ModelRefused
 from scorer.backends.remote.remote_model import RemoteBackend
-from scorer.models.length_bucketing import Runs
+from scorer.models.length_bucketing import LengthBucketedRuns
 from scorer.settings.model import ModelSettings
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, Channel
 
@@ -51,7 +51,7 @@ def test_events_of_nearly_one_length_are_one_request(tmp_path: Path, kind: str) 
     channel, model = opened(kind, tmp_path)
     lengths = [3, 100, 5, 0, 60, 40, 33, 4] * 20
     rows = {"x": ragged((np.full(length, at, np.int64) for at, length in enumerate(lengths)), len(lengths))}
-    found = Runs(model.signature(), 1.0).run(model, rows, lambda: None)["y"]
+    found = LengthBucketedRuns(model.signature(), 1.0).run(model, rows, lambda: None)["y"]
     assert found.ravel().tolist() == [at * length for at, length in enumerate(lengths)]
     warm, *sent = channel.sent
     assert warm["x"].shape == warm["mask"].shape == (1, 100)

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from publisher.kafka.partitions import Partition
 from publisher.transactions.exactly_once import TransactionSession
-from scorer.consumer.consumer import Intake
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.sandboxed_partitions import Suspects
-from scorer.consumer.start_offsets import AnswersFrom, Beginning, Beginnings
+from scorer.consumer.consumer import EventConsumer
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartPositions
 
 TOPIC = "flights"
 
@@ -36,19 +36,21 @@ class Group:
     """An intake, and what its client and its topics tell it. `committed` are the group's offsets with their marks, `waiting`
     are the messages to come. A callable among them is called in its turn. `reads` says from where each partition is read."""
 
-    def __init__(self, *, renew: Callable[[], Consumer] | None = None, suspects: Suspects | None = None) -> None:
-        self.committed: dict[Partition, tuple[int, Mark]] = {}
+    def __init__(
+        self, *, renew: Callable[[], Consumer] | None = None, suspects: SandboxedInputPartitions | None = None
+    ) -> None:
+        self.committed: dict[Partition, tuple[int, OffsetMetadata]] = {}
         self.waiting: deque[Message | Callable[[], None]] = deque()
         self.reads: dict[Partition, int] = {}
         self.unseekable: set[Partition] = set()
         self.topic_id = "one"
-        self.answers: AnswersFrom | None = None
+        self.answers: AnswerStartOffsets | None = None
         self.leaderless: set[int] = set()
         self.session = create_autospec(TransactionSession, instance=True)
         self.session.sends_group = True
         self.consumer = create_autospec(Consumer, instance=True)
         self._script(self.consumer)
-        self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew, suspects=suspects)
+        self.intake = EventConsumer(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew, suspects=suspects)
 
     def assign(self, *numbers: int) -> None:
         handlers = self.consumer.subscribe.call_args.kwargs
@@ -93,7 +95,7 @@ class Group:
         return found
 
     def _committed(self, partitions: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
-        told = [(p, *self.committed.get((p.topic, p.partition), (-1_001, Mark()))) for p in partitions]
+        told = [(p, *self.committed.get((p.topic, p.partition), (-1_001, OffsetMetadata()))) for p in partitions]
         return [TopicPartition(p.topic, p.partition, offset, mark.encode()) for p, offset, mark in told]
 
     def _seek(self, position: TopicPartition) -> None:
@@ -103,12 +105,12 @@ class Group:
         self.reads[place] = position.offset
 
     def _beginnings(self) -> Any:
-        def beginning(told: TopicPartition) -> Beginning:
-            mark = replace(Mark.decode(told.metadata), topic_id=self.topic_id)
+        def beginning(told: TopicPartition) -> StartPosition:
+            mark = replace(OffsetMetadata.decode(told.metadata), topic_id=self.topic_id)
             position = TopicPartition(told.topic, told.partition, max(0, told.offset))
-            return Beginning("position", position, mark, self.answers)
+            return StartPosition("position", position, mark, self.answers)
 
-        beginnings = create_autospec(Beginnings, instance=True)
+        beginnings = create_autospec(StartPositions, instance=True)
         beginnings.of.side_effect = lambda _, committed: [
             beginning(told) for told in committed if told.offset >= 0 or told.partition not in self.leaderless
         ]

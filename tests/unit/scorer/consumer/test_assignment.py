@@ -6,24 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
-from scorer.consumer.assignment import Partitions
+from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.fetch import BATCH_BYTES, chunk
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import AnswersFrom, Beginning, Way, way
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartReason, way
 from scorer.decoding.batch import Batch, End
 from tests.unit.scorer.consumer.group import Group, event
 
 HERE, THERE = ("flights", 0), ("flights", 1)
-SCORED = Mark("n.a", 4, "1.0.0", "sha256:a")
+SCORED = OffsetMetadata("n.a", 4, "1.0.0", "sha256:a")
 
 
-def assigned(*places: Partition, after: AnswersFrom | None = None) -> Partitions:
-    made = Partitions()
-    made.assign(Beginning("position", TopicPartition(*p, 5), Mark(topic_id="one"), after) for p in places)
+def assigned(*places: Partition, after: AnswerStartOffsets | None = None) -> AssignedPartitions:
+    made = AssignedPartitions()
+    made.assign(StartPosition("position", TopicPartition(*p, 5), OffsetMetadata(topic_id="one"), after) for p in places)
     return made
 
 
-def taken(partitions: Partitions, *places: Partition) -> Batch:
+def taken(partitions: AssignedPartitions, *places: Partition) -> Batch:
     count = len(places)
     columns = [topic for topic, _ in places], [number for _, number in places]
     batch = Batch(*columns, [5] * count, [None] * count, [None] * count, [0] * count, [None] * count)
@@ -37,19 +37,19 @@ def test_offsets_carry_the_mark_with_the_id_of_their_topic() -> None:
     batch = taken(partitions, HERE, THERE)
     whole = partitions.offsets(batch, SCORED)
     assert [(p.partition, p.offset) for p in whole] == [(0, 6), (1, 6)]
-    assert {Mark.decode(p.metadata) for p in whole} == {Mark("n.a", 4, "1.0.0", "sha256:a", topic_id="one")}
+    assert {OffsetMetadata.decode(p.metadata) for p in whole} == {OffsetMetadata("n.a", 4, "1.0.0", "sha256:a", topic_id="one")}
     assert [(p.partition, p.offset) for p in partitions.offsets(batch, SCORED, {THERE: 6})] == [(1, 6)]
 
 
 def test_a_commit_counts_only_where_the_partition_has_been_ours_since() -> None:
-    partitions = assigned(HERE, THERE, after=AnswersFrom([1], [2]))
+    partitions = assigned(HERE, THERE, after=AnswerStartOffsets([1], [2]))
     batch = taken(partitions, HERE, THERE)
     partitions.leave([THERE])
-    partitions.assign([Beginning("position", TopicPartition(*THERE, 5), Mark(topic_id="one"))])
+    partitions.assign([StartPosition("position", TopicPartition(*THERE, 5), OffsetMetadata(topic_id="one"))])
     partitions.commit(batch, SCORED)
     assert partitions.committed() == {HERE: 6, THERE: 5}
     assert partitions.mark(HERE).served == SCORED.served
-    assert partitions.mark(THERE) == Mark(topic_id="one")
+    assert partitions.mark(THERE) == OffsetMetadata(topic_id="one")
     assert partitions.answers_from(HERE) is None
     assert not partitions.still(batch.epochs)
 
@@ -65,23 +65,23 @@ def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() ->
     partitions.commit(batch, SCORED)
     partitions.reach({THERE: 9}, 3_000)
     assert partitions.level_ms() == {HERE: 1_000, THERE: 3_000}
-    assert {(p.partition, p.offset): Mark.decode(p.metadata).owner for p in partitions.passed("n.b")} == {
+    assert {(p.partition, p.offset): OffsetMetadata.decode(p.metadata).owner for p in partitions.passed("n.b")} == {
         (0, 7): "n.b",
         (1, 9): "n.b",
     }
 
 
 def test_answers_of_a_topic_made_again_are_named_until_one_is_committed() -> None:
-    partitions = assigned(HERE, after=AnswersFrom([1], [2]))
-    partitions.rewind(Beginning("position", TopicPartition(*HERE, 5), Mark(topic_id="one")))
-    assert partitions.answers_from(HERE) == AnswersFrom([1], [2])
+    partitions = assigned(HERE, after=AnswerStartOffsets([1], [2]))
+    partitions.rewind(StartPosition("position", TopicPartition(*HERE, 5), OffsetMetadata(topic_id="one")))
+    assert partitions.answers_from(HERE) == AnswerStartOffsets([1], [2])
 
 
 def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
     partitions = assigned(HERE)
     partitions.leave([HERE, THERE])
     assert (len(partitions), HERE in partitions, partitions.next(HERE)) == (0, False, None)
-    assert partitions.mark(HERE) == Mark()
+    assert partitions.mark(HERE) == OffsetMetadata()
     assert partitions.answers_from(HERE) is None
     assert partitions.arrivals() == set()
     known = assigned(HERE)  # ours is remembered where the group tells no position
@@ -109,7 +109,7 @@ NONE = -1_001
         (NONE, "", set(), False, "start"),
     ],
 )
-def test_the_way_on(offset: int, under: str, scored: set[str], elsewhere: bool, expected: Way) -> None:
+def test_the_way_on(offset: int, under: str, scored: set[str], elsewhere: bool, expected: StartReason) -> None:
     assert way(offset, under, "new", scored, elsewhere) == expected
 
 

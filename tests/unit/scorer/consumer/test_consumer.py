@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 from publisher.errors import Aborted, Fatal, MemberLost
 from scorer.consumer import paused_partitions
 from scorer.consumer.consumer import LOOK_SECONDS
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.partition_ownership import Claims
-from scorer.consumer.paused_partitions import Pauses
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.partition_ownership import OwnershipMarker
+from scorer.consumer.paused_partitions import PausedPartitions
 from scorer.consumer.start_offsets import known
 from tests.unit.scorer.consumer.group import TOPIC, Group, end, event, failing
 
@@ -22,7 +22,7 @@ HERE, THERE = (TOPIC, 0), (TOPIC, 1)
 def group() -> Group:
     """A member with the first partition, whose group stands at 5."""
     made = Group()
-    made.committed[HERE] = 5, Mark(owner="n.b", revision=3)
+    made.committed[HERE] = 5, OffsetMetadata(owner="n.b", revision=3)
     made.assign(0)
     return made
 
@@ -30,14 +30,14 @@ def group() -> Group:
 def test_an_assignment_begins_at_the_committed_offset_under_its_mark(group: Group) -> None:
     assert group.reads == {HERE: 5}
     assert group.intake.joined
-    assert group.intake.partitions.mark(HERE) == Mark("n.b", 3, topic_id="one")
+    assert group.intake.partitions.mark(HERE) == OffsetMetadata("n.b", 3, topic_id="one")
     assert group.intake.partitions.arrivals() == {HERE}
     group.intake.partitions.admit([HERE])
     assert not group.intake.partitions.arrivals()
 
 
 def test_what_was_being_committed_is_decided_before_offsets_are_read(group: Group) -> None:
-    group.session.decide.side_effect = lambda: group.committed.update({HERE: (9, Mark())})
+    group.session.decide.side_effect = lambda: group.committed.update({HERE: (9, OffsetMetadata())})
     group.intake.rewind()
     assert group.reads == {HERE: 9}
 
@@ -148,7 +148,7 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
     assert group.offsets() == [0]
     group.intake.look_again(0.0)
     assert group.paused() == {0}
-    group.committed[HERE] = 50, Mark()
+    group.committed[HERE] = 50, OffsetMetadata()
     group.intake.look_again(LOOK_SECONDS)
     assert group.paused() == set()
     assert group.reads[HERE] == 50
@@ -201,7 +201,7 @@ def test_a_member_that_has_nothing_leaves_by_unsubscribing_first(assigned: bool)
 @pytest.fixture
 def two(group: Group) -> Group:
     """A member that has two partitions of another owner."""
-    group.committed[THERE] = 7, Mark("n.b", 3)
+    group.committed[THERE] = 7, OffsetMetadata("n.b", 3)
     group.assign(1)
     return group
 
@@ -209,23 +209,23 @@ def two(group: Group) -> Group:
 def said(group: Group) -> list[tuple[int, int, str]]:
     records, offsets, _ = group.session.publish.call_args.args
     assert records == []
-    return [(p.partition, p.offset, Mark.decode(p.metadata).owner) for p in offsets]
+    return [(p.partition, p.offset, OffsetMetadata.decode(p.metadata).owner) for p in offsets]
 
 
 def test_a_claim_names_the_owner_and_moves_nothing(two: Group) -> None:
-    claims = Claims("n.a", two.intake, two.session)
+    claims = OwnershipMarker("n.a", two.intake, two.session)
     claims.claim([])
     assert not two.session.publish.called
     claims.claim([HERE])
     assert said(two) == [(0, 5, "n.a")]
     assert two.session.checkpoint.called
-    assert two.intake.partitions.mark(HERE) == Mark("n.a", 3, topic_id="one")
+    assert two.intake.partitions.mark(HERE) == OffsetMetadata("n.a", 3, topic_id="one")
     claims.leave()
     assert said(two) == [(0, 5, "")]
 
 
 def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no_error(two: Group) -> None:
-    claims = Claims("n.a", two.intake, two.session)
+    claims = OwnershipMarker("n.a", two.intake, two.session)
     two.session.checkpoint.side_effect = Aborted("no")
     with pytest.raises(Aborted):
         claims.claim([HERE])
@@ -236,7 +236,7 @@ def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no
 
 
 def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
-    pauses = Pauses(group.consumer)
+    pauses = PausedPartitions(group.consumer)
     pauses.pause([HERE, THERE], "away")
     pauses.pause([HERE], "revision")
     pauses.resume([HERE, THERE], "away")
@@ -275,7 +275,7 @@ def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(
     group.offsets()
     (position,) = group.intake.passed("n.a")
     assert (position.partition, position.offset, known(position.leader_epoch)) == (0, 9, -1)
-    assert Mark.decode(position.metadata) == Mark("n.a", 3, topic_id="one")
+    assert OffsetMetadata.decode(position.metadata) == OffsetMetadata("n.a", 3, topic_id="one")
     group.intake.partitions.pass_by([position], "n.a")
     assert group.intake.partitions.committed() == {HERE: 9}
     assert group.intake.passed("n.a") == []

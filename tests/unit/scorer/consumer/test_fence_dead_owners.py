@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.kafka import clients
 from scorer.consumer import fence_dead_owners
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from tests.unit.scorer.consumer.group import TOPIC
 from tests.unit.scorer.worker.looped import SETTINGS
 
@@ -40,7 +40,7 @@ class Cluster:
         assert partly, "one partition that cannot be told must not hide the others"
         self.asked = [number for _, number in places]
         self._told("offsets")
-        return [TopicPartition(TOPIC, n, 5, Mark(self.owners[n]).encode()) for n in self.asked]
+        return [TopicPartition(TOPIC, n, 5, OffsetMetadata(self.owners[n]).encode()) for n in self.asked]
 
     def close(self) -> None: ...
 
@@ -61,23 +61,23 @@ def prefix(*owners: str) -> list[str]:
 
 
 def test_what_dead_owners_left_open_is_ended_and_the_living_and_ourselves_are_left_alone(cluster: Cluster) -> None:
-    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == {C}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == {C}
     cluster.living = []
-    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS[:3], {C}) == {B, C}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS[:3], {C}) == {B, C}
     assert cluster.fenced == [prefix(C), prefix(B)]
 
 
 def test_nobody_is_fenced_where_all_have_left_in_good_order(cluster: Cluster) -> None:
     cluster.owners = [A, "", "", ""]
     cluster.away = {"members"}
-    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == set(), "the members are not asked for"
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == set(), "the members are not asked for"
     assert cluster.fenced == [[]]
 
 
 @pytest.mark.parametrize("what", ["offsets", "members"])
 def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, what: str) -> None:
     cluster.away = {what}
-    assert fence_dead_owners.fence_the_dead(SETTINGS, PARTITIONS) == set()
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == set()
     assert cluster.fenced == []
 
 
@@ -90,7 +90,7 @@ def waited(between: Callable[[], None] = lambda: None) -> list[str]:
             meanwhile()
             between()
 
-    fence_dead_owners.wait_for_the_living(SETTINGS, wait, lambda: calls.append("waiting"))
+    fence_dead_owners.wait_for_foreign_transactions(SETTINGS, wait, lambda: calls.append("waiting"))
     return calls
 
 

@@ -4,9 +4,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.kafka.sandbox_program import Answer, Ended, Read, Records, Row, Unreadable
 from publisher.kafka.sandboxed_reads import Sandboxed
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.sandboxed_partitions import Suspects
-from scorer.consumer.start_offsets import Beginning
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.consumer.start_offsets import StartPosition
 from tests.unit.scorer.consumer.group import TOPIC, Group, event, failing
 
 PARTITION = ("flights", 0)
@@ -26,13 +26,13 @@ class Answering:
     def close(self) -> None: ...
 
 
-def suspects(*answers: Answer) -> Suspects:
+def suspects(*answers: Answer) -> SandboxedInputPartitions:
     child = Answering(*answers)
-    return Suspects(Sandboxed(lambda _: child), "scoring.a")
+    return SandboxedInputPartitions(Sandboxed(lambda _: child), "scoring.a")
 
 
-def beginning(partition: int, owner: str) -> Beginning:
-    return Beginning("position", TopicPartition("flights", partition, 10 + partition), Mark(owner))
+def beginning(partition: int, owner: str) -> StartPosition:
+    return StartPosition("position", TopicPartition("flights", partition, 10 + partition), OffsetMetadata(owner))
 
 
 def rows(*offsets: int) -> Records:
@@ -78,7 +78,7 @@ def test_records_that_wait_are_forgotten_with_their_partition() -> None:
 
 def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_passed_it() -> None:
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
-    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.a")
     group.assign(0)
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
     assert [group.offsets() for _ in range(4)] == [[5, 6], [], [], []]
@@ -88,23 +88,23 @@ def test_a_partition_of_a_dead_process_is_not_fetched_before_the_sandbox_has_pas
 def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
     """Else each rebalance gives the batch to a process that dies of it."""
     group = Group(suspects=suspects(rows(5, 6), Ended(7)))
-    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b", suspect=True)
+    group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b", suspect=True)
     group.assign(0)
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
     partitions = group.intake.partitions
     (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
-    assert Mark.decode(claim.metadata).suspect
+    assert OffsetMetadata.decode(claim.metadata).suspect
     batch = next(batch for _ in range(4) if (batch := group.intake.take(0.0, lambda _: 100)) is not None)
-    (position,) = partitions.offsets(batch, Mark("scoring.a"))
-    assert Mark.decode(position.metadata).suspect
+    (position,) = partitions.offsets(batch, OffsetMetadata("scoring.a"))
+    assert OffsetMetadata.decode(position.metadata).suspect
     assert [group.offsets() for _ in range(3)] == [[], [], []]
-    (position,) = partitions.offsets(batch, Mark("scoring.a"))
-    assert not Mark.decode(position.metadata).suspect
+    (position,) = partitions.offsets(batch, OffsetMetadata("scoring.a"))
+    assert not OffsetMetadata.decode(position.metadata).suspect
 
 
 def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_resumed() -> None:
     group = Group(suspects=suspects(Unreadable(9, "zstd", 300, 3, "too large"), Ended(10)))
-    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.b")
+    group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.b")
     group.assign(0)
     group.waiting += [event(5), event(6), failing(7, KafkaError._BAD_COMPRESSION)]
     assert group.offsets() == [5, 6]
@@ -116,7 +116,7 @@ def test_a_batch_that_the_client_cannot_decompress_is_passed_and_the_partition_r
 
 def test_a_rewind_has_the_sandbox_read_from_the_committed_offset_again() -> None:
     group = Group(suspects=suspects(rows(5, 6), rows(5, 6)))
-    group.committed[TOPIC, 0] = 5, Mark(owner="scoring.a")
+    group.committed[TOPIC, 0] = 5, OffsetMetadata(owner="scoring.a")
     group.assign(0)
     assert group.offsets() == [5, 6]
     group.intake.rewind()

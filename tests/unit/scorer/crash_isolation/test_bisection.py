@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from model_registry import package
 from scorer.backends.base import ModelRefused
-from scorer.crash_isolation.bisection import QUIET_SECONDS, Examination
-from scorer.crash_isolation.in_flight_journal import SIZE, InHand, path_of
-from scorer.crash_isolation.sandbox_process import Examiner
+from scorer.crash_isolation.bisection import QUIET_SECONDS, Bisection
+from scorer.crash_isolation.in_flight_journal import SIZE, InFlightJournal, journal_path
+from scorer.crash_isolation.sandbox_process import SandboxProcess
 from scorer.decoding.batch import Batch
 from tests.support import models
 from tests.unit.scorer.decoding.schema_events import settings_of
@@ -29,7 +29,7 @@ def batch(first: int, events: int) -> Batch:
 
 def examined(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], int]:
     """The offsets convicted, and how many processes died. Some calls, by their number, are killed by hand."""
-    examination, at, convicted, deaths, calls = Examination({PLACE: events}, LARGEST, 0.0), 0, set(), 0, 0
+    examination, at, convicted, deaths, calls = Bisection({PLACE: events}, LARGEST, 0.0), 0, set(), 0, 0
     while not examination.over({PLACE: at}, 0.0):
         taken = batch(at, min(examination.limit, events - at))
         calls += 1
@@ -54,7 +54,7 @@ def test_every_guilty_event_is_convicted_and_no_other(events: int, deadly: set[i
 
 
 def test_an_examination_ends_when_another_scorer_has_answered_or_nobody_has_died_for_long() -> None:
-    examination = Examination({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
+    examination = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
     assert not examination.over({PLACE: 10, ("flights", 1): 4}, 1.0)
     assert examination.suspects == {("flights", 1): 5}
     assert examination.over({("flights", 1): 4}, QUIET_SECONDS + 1.0)
@@ -69,7 +69,7 @@ def whole_numbers(path: Path) -> None:
 def test_a_version_that_the_input_format_cannot_feed_is_refused(tmp_path: Path) -> None:
     inputs = [{"tensor": "x", "dtype": "int64", "fields": ["a"]}]
     folder = models.package(tmp_path / "m", whole_numbers, {"inputs": inputs, "output": {"tensor": "y"}})
-    examiner = Examiner(settings_of("float32", id="header:ce_id"), lambda: None)
+    examiner = SandboxProcess(settings_of("float32", id="header:ce_id"), lambda: None)
     try:
         with pytest.raises(ModelRefused, match="carries floats only"):
             examiner.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
@@ -81,7 +81,7 @@ ENDS = {("flights", 0): 7, ("flights", 12): 2**62}
 
 
 def test_a_note_outlives_the_process_that_wrote_it(tmp_path: Path) -> None:
-    in_file, in_memory = InHand(path_of(tmp_path, "a")), InHand()
+    in_file, in_memory = InFlightJournal(journal_path(tmp_path, "a")), InFlightJournal()
     for note in (in_file, in_memory):
         child = os.fork()
         if child == 0:
@@ -89,9 +89,9 @@ def test_a_note_outlives_the_process_that_wrote_it(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
         assert note.read() == ENDS
-    assert InHand(path_of(tmp_path, "a")).read() == ENDS
+    assert InFlightJournal(journal_path(tmp_path, "a")).read() == ENDS
     in_file.clear()
-    assert InHand(path_of(tmp_path, "a")).read() == {}
+    assert InFlightJournal(journal_path(tmp_path, "a")).read() == {}
 
 
 def test_a_folder_that_cannot_be_written_leaves_the_note_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_a_folder_that_cannot_be_written_leaves_the_note_in_memory(monkeypatch: 
         raise PermissionError(13, "refused")
 
     monkeypatch.setattr(os, "open", refuse)
-    note = InHand(path_of(tmp_path, "a"))
+    note = InFlightJournal(journal_path(tmp_path, "a"))
     note.note(ENDS)
     assert note.read() == ENDS
 
 
 def test_a_note_has_room_for_many_partitions(tmp_path: Path) -> None:
-    note = InHand(path_of(tmp_path, "a"))
+    note = InFlightJournal(journal_path(tmp_path, "a"))
     note.note({("t" * 249, number): 2**62 for number in range(5_000)})
     assert 100 < len(note.read()) < 1_000
     note.note({("t", number): 2**62 for number in range(5_000)})
@@ -114,7 +114,7 @@ def test_a_note_has_room_for_many_partitions(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_whatever_stands_there_is_read(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
-    path = path_of(tmp_path_factory.mktemp("cache"), "a")
+    path = journal_path(tmp_path_factory.mktemp("cache"), "a")
     path.parent.mkdir()
     path.write_bytes(body.ljust(SIZE, b"\0"))
-    assert isinstance(InHand(path).read(), dict)
+    assert isinstance(InFlightJournal(path).read(), dict)

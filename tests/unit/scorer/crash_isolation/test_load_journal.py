@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.load_journal import LETHAL, REMEMBERED, LoadJournal
 
 DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
@@ -12,13 +12,13 @@ DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
 
 def begun(path: Path) -> LoadJournal:
     """A process begins, with the note that the last one left."""
-    return LoadJournal(InHand(path))
+    return LoadJournal(InFlightJournal(path))
 
 
 def died(path: Path, identity: str) -> None:
     """A process ended by SIGKILL while it loaded this version."""
     begun(path)
-    note = InHand(path)
+    note = InFlightJournal(path)
     note.note_loads(identity, note.loads()[1])
 
 
@@ -50,15 +50,15 @@ def test_a_load_that_succeeds_clears_the_deaths_and_one_that_is_refused_does_not
 def test_a_process_that_is_asked_to_end_dies_of_no_version(tmp_path: Path) -> None:
     path = tmp_path / "note"
     died(path, DEADLY)
-    InHand(path).end_load()
+    InFlightJournal(path).end_load()
     assert begun(path).deaths(DEADLY) == 0
 
 
 def test_the_deaths_of_the_newest_versions_are_remembered_beside_the_events_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    InHand(path).note({("in", 0): 7}, DEADLY)
+    InFlightJournal(path).note({("in", 0): 7}, DEADLY)
     for number in range(REMEMBERED + 2):
         died(path, f"sha256:{number:064}@{number}")
     journal = begun(path)
     assert [journal.deaths(f"sha256:{number:064}@{number}") for number in range(REMEMBERED + 2)] == [0, 0] + [1] * REMEMBERED
-    assert (InHand(path).read(), InHand(path).candidate()) == ({("in", 0): 7}, DEADLY)
+    assert (InFlightJournal(path).read(), InFlightJournal(path).candidate()) == ({("in", 0): 7}, DEADLY)

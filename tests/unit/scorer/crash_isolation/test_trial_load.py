@@ -12,8 +12,8 @@ from model_registry.memory_limits import Memory
 from model_registry.package import Package
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation import trial_load
-from scorer.crash_isolation.in_flight_journal import InHand
-from scorer.crash_isolation.trial_load import Trials, share_of
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
+from scorer.crash_isolation.trial_load import TrialLoads, share_of
 from scorer.models.load_guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LONG, Superseded
 from scorer.settings import Settings
 from tests.support import batch_models, hostile_models, models
@@ -30,14 +30,14 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.note = InHand(folder / "note")
+        self.note = InFlightJournal(folder / "note")
         self.outcomes: list[str] = []
 
     def settings(self, **model: Any) -> Settings:
         return minimal(model={"cache": self.folder / "cache", **model}, batching={"max_events": 8})
 
-    def trials(self, **model: Any) -> Trials:
-        return Trials(self.settings(**model), self.note, 1, self.outcomes.append)
+    def trials(self, **model: Any) -> TrialLoads:
+        return TrialLoads(self.settings(**model), self.note, 1, self.outcomes.append)
 
     def package(self, build: Callable[[Path], None] | None = None) -> Package:
         folder = self.folder / "package"

@@ -13,9 +13,9 @@ from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.decoding.types import Decoded
-from scorer.native.byte_columns import PADDING, Texts
-from scorer.native.load import native
-from scorer.native.scanner import Scanner, Wanted
+from scorer.native.byte_columns import PADDING, ByteColumn
+from scorer.native.load import native_library
+from scorer.native.scanner import NumberField, Scanner
 
 WIDTH = 40
 
@@ -158,18 +158,18 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
     """One for numbers of these names."""
-    return scanner_for([Wanted(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
+    return scanner_for([NumberField(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
 
 
-def scanner_for(fields: Sequence[Wanted], id_name: str | None = None, *, bare: bool = False) -> Scanner:
-    found = native().library
+def scanner_for(fields: Sequence[NumberField], id_name: str | None = None, *, bare: bool = False) -> Scanner:
+    found = native_library().library
     assert found is not None
     return Scanner(found, fields, id_name, bare=bare)
 
 
-def texts(values: Sequence[bytes | None]) -> Texts:
+def texts(values: Sequence[bytes | None]) -> ByteColumn:
     """A column as the native part takes it."""
     bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
     nulls = np.array([value is None for value in values], np.uint8)
     text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
-    return Texts(text, bounds[:-1], bounds[1:], nulls)
+    return ByteColumn(text, bounds[:-1], bounds[1:], nulls)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.fixed_width_decode import FEWEST
-from scorer.native.byte_columns import Plain
+from scorer.native.byte_columns import AsciiColumn
 from tests.unit.scorer.decoding.formats import (
     MIXED,
     NUMBERS,
@@ -86,7 +86,7 @@ def with_ids(case: Case, ids: list[str]) -> list[bytes]:
 def test_many_plain_ids_are_taken_together(case: Case) -> None:
     ids = [str(number) * (1 + number % 3) for number in range(FEWEST)]
     found = case.fast.decode(with_ids(case, ids)).ids
-    assert isinstance(found, Plain)
+    assert isinstance(found, AsciiColumn)
     assert (list(found), found[3]) == (ids, ids[3])
     assert list(found.texts) == [id_.encode() for id_ in ids]
 

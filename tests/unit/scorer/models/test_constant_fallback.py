@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from scorer.models.constant_fallback import Constant, unlike
+from scorer.models.constant_fallback import ConstantFallback, shape_difference
 from scorer.settings.model import FallbackSettings, ModelSettings
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(1 << 53), 1 << 53)
@@ -19,8 +19,8 @@ scores = st.recursive(numbers | st.text(), lambda inner: st.lists(inner, min_siz
 
 @given(scores)
 def test_a_score_is_shaped_like_itself_and_is_answered_as_often_as_asked(score: Any) -> None:
-    assert unlike(score, score, lengths=True) is None
-    constant = Constant.of(FallbackSettings(score=score, decision="review"))
+    assert shape_difference(score, score, lengths=True) is None
+    constant = ConstantFallback.of(FallbackSettings(score=score, decision="review"))
     assert constant is not None
     answer = constant.answer(3)
     assert (len(set(answer.scores)), len(answer.scores), list(answer.decisions)) == (1, 3, ["review"] * 3)
@@ -28,9 +28,9 @@ def test_a_score_is_shaped_like_itself_and_is_answered_as_often_as_asked(score: 
 
 @given(rows, numbers)
 def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row: list[float], number: float) -> None:
-    assert unlike([*row, number], row, lengths=True) == f"score has to be an array of {len(row)}"
-    assert unlike([*row, number], row, lengths=False) is None
-    assert unlike(number, row, lengths=False) == "score has to be an array"
+    assert shape_difference([*row, number], row, lengths=True) == f"score has to be an array of {len(row)}"
+    assert shape_difference([*row, number], row, lengths=False) is None
+    assert shape_difference(number, row, lengths=False) == "score has to be an array"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_arrays_of_another_length_are_another_shape_unless_lengths_are_open(row:
     ],
 )
 def test_what_is_shaped_otherwise_is_told(ours: Any, shown: Any, why: str) -> None:
-    assert unlike(ours, shown, lengths=True) == why
+    assert shape_difference(ours, shown, lengths=True) == why
 
 
 @pytest.mark.parametrize("score", [float("nan"), [1.0, float("inf")], True, {"a": None}, [], {}, [0.0] * 10_001])
@@ -59,5 +59,5 @@ def test_fallback_needs_model_servers_and_decision_needs_score() -> None:
         ModelSettings(source="oci:./r", fallback=FallbackSettings(score=0))
     with pytest.raises(ValidationError, match="set score too"):
         FallbackSettings(decision="review")
-    assert Constant.of(FallbackSettings()) is None
+    assert ConstantFallback.of(FallbackSettings()) is None
     assert FallbackSettings.model_validate(FallbackSettings().model_dump()) == FallbackSettings()

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.models.latency_model import CostModel
+from scorer.models.latency_model import LatencyModel
 
 
-def fitted(samples: Iterable[tuple[int, float]]) -> CostModel:
-    model = CostModel()
+def fitted(samples: Iterable[tuple[int, float]]) -> LatencyModel:
+    model = LatencyModel()
     for size, seconds in samples:
         model.observe(size, seconds)
     return model
 
 
-def expected(model: CostModel, size: int) -> float:
+def expected(model: LatencyModel, size: int) -> float:
     a, b = model.line()
     return a + b * size
 

@@ -10,7 +10,7 @@ from model_registry.package.model_inputs import Feeding, ragged
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import InferenceFailed
-from scorer.models.length_bucketing import Runs
+from scorer.models.length_bucketing import LengthBucketedRuns
 
 FIELD = {"name": "x", "array": True, "max_length": 512}
 X = {"tensor": "x", "dtype": "float32", "shape": [-1], "pad": 0, "fields": [FIELD]}
@@ -44,7 +44,7 @@ def rows(*lengths: int) -> dict[str, Any]:
 
 def test_runs_that_would_take_too_long_are_cut() -> None:
     model, told = Summing(), []
-    runs = Runs(SIGNATURE, 1.0, lambda: model.now)
+    runs = LengthBucketedRuns(SIGNATURE, 1.0, lambda: model.now)
     sixteen = rows(*[16] * 16)
     found = runs.run(model, sixteen, lambda: told.append(model.now))
     assert model.shapes == [(16, 16)]  # nothing is known yet
@@ -60,7 +60,7 @@ def test_runs_that_would_take_too_long_are_cut() -> None:
 
 def test_an_output_whose_shape_changes_from_run_to_run_is_no_score() -> None:
     model = Summing()
-    runs = Runs(SIGNATURE, 1.0)
+    runs = LengthBucketedRuns(SIGNATURE, 1.0)
     runs.run(model, rows(3), lambda: None)
     model.width = 2
     with pytest.raises(
@@ -73,4 +73,4 @@ def test_what_is_no_row_for_each_event_is_a_failure() -> None:
     model = Summing()
     model.rows = 3
     with pytest.raises(InferenceFailed, match="not one row for each of 1 events"):
-        Runs(SIGNATURE, 1.0).run(model, rows(3, 300), lambda: None)
+        LengthBucketedRuns(SIGNATURE, 1.0).run(model, rows(3, 300), lambda: None)

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.models.load_decision import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, is_refused, next_action
+from scorer.models.load_decision import (
+    KEPT_IDLE,
+    Flip,
+    LoadVersion,
+    Snapshot,
+    UnloadVersion,
+    VersionState,
+    Wait,
+    is_refused,
+    next_action,
+)
 
 digests = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -20,14 +30,14 @@ def after(now: Snapshot, *, fit: bool) -> Snapshot:
     """The world after the action was done; a loaded version turns out fit to serve, or not."""
     known = dict(now.known)
     match next_action(now):
-        case Load(digest):
-            known[digest] = State.READY if fit else State.REFUSED
+        case LoadVersion(digest):
+            known[digest] = VersionState.READY if fit else VersionState.REFUSED
         case Flip():
-            good = {role: digest for role, digest in now.aspired.items() if known[digest] is State.READY}
+            good = {role: digest for role, digest in now.aspired.items() if known[digest] is VersionState.READY}
             for digest in good.values():
                 known[digest] = known.pop(digest)
             return Snapshot(now.aspired, now.aspired_revision, good, now.aspired_revision, known)
-        case Unload(digest):
+        case UnloadVersion(digest):
             del known[digest]
         case Wait():
             pass
@@ -36,8 +46,8 @@ def after(now: Snapshot, *, fit: bool) -> Snapshot:
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    known = draw(st.dictionaries(digests, st.sampled_from(State)))
-    ready = [digest for digest, state in known.items() if state is State.READY]
+    known = draw(st.dictionaries(digests, st.sampled_from(VersionState)))
+    ready = [digest for digest, state in known.items() if state is VersionState.READY]
     serving = champion(draw(st.sampled_from([None, *ready])))
     canaries: tuple[bool, bool] = draw(st.tuples(st.booleans(), st.booleans()))
     if serving and canaries[0]:
@@ -56,12 +66,12 @@ def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
             break
         now = after(now, fit=fit)
     assert next_action(now) == Wait()
-    if now.aspired and now.known.get(now.aspired["champion"]) is State.READY:
-        good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is State.READY}
+    if now.aspired and now.known.get(now.aspired["champion"]) is VersionState.READY:
+        good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is VersionState.READY}
         assert (now.serving, now.serving_revision) == (good, now.aspired_revision)
         assert not is_refused(now)
     needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [d for d, state in now.known.items() if state is State.READY and d not in needed]
+    idle = [d for d, state in now.known.items() if state is VersionState.READY and d not in needed]
     if now.aspired:
         assert len(idle) <= KEPT_IDLE
 
@@ -69,12 +79,12 @@ def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
 @given(snapshots())
 def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(snapshot: Snapshot) -> None:
     match next_action(snapshot):
-        case Unload(digest):
+        case UnloadVersion(digest):
             assert digest not in snapshot.serving.values()
         case Flip():
             states = {role: snapshot.known[digest] for role, digest in snapshot.aspired.items()}
-            assert states["champion"] is State.READY
-        case Load(digest):
+            assert states["champion"] is VersionState.READY
+        case LoadVersion(digest):
             assert digest not in snapshot.known
 
 
@@ -92,11 +102,11 @@ def settle(now: Snapshot) -> Snapshot:
     """Do what the policy asks for until it waits, where the versions in FIT are good."""
     for _ in range(20):
         action = next_action(now)
-        now = after(now, fit=isinstance(action, Load) and action.digest in FIT)
+        now = after(now, fit=isinstance(action, LoadVersion) and action.digest in FIT)
     return now
 
 
-def follow(serving: dict[str, str], revision: int, known: dict[str, State], named: int) -> Snapshot:
+def follow(serving: dict[str, str], revision: int, known: dict[str, VersionState], named: int) -> Snapshot:
     """What a scorer serves once the channel names this revision: the state itself, or the newest good one before it."""
     now = Snapshot({}, 0, serving, revision, known)
     for at in range(named, revision, -1):
@@ -118,7 +128,7 @@ def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(
 
 def test_a_state_is_refused_with_its_champion_alone() -> None:
     aspired = {"champion": "a", "canary": "b"}
-    known = {"a": State.READY, "b": State.REFUSED}
+    known = {"a": VersionState.READY, "b": VersionState.REFUSED}
     assert is_refused(Snapshot({}, 0, {}, 0, known)), "nothing that could be served was seen"
     assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, known))
     for serving, revision in ((champion("a"), 2), (champion("a"), 1), (champion("c"), 1), ({}, 0)):
@@ -128,16 +138,16 @@ def test_a_state_is_refused_with_its_champion_alone() -> None:
 
 def test_a_candidate_is_left_out_only_once_it_is_refused() -> None:
     aspired = {"champion": "a", "canary": "b"}
-    ready = {"a": State.READY}
-    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready)) == Load("b")
-    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready | {"b": State.REFUSED})) == Flip()
-    assert next_action(Snapshot(aspired, 2, champion("a"), 2, ready | {"b": State.REFUSED})) == Wait()
+    ready = {"a": VersionState.READY}
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready)) == LoadVersion("b")
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, ready | {"b": VersionState.REFUSED})) == Flip()
+    assert next_action(Snapshot(aspired, 2, champion("a"), 2, ready | {"b": VersionState.REFUSED})) == Wait()
 
 
 def test_the_candidate_of_a_refused_champion_is_not_loaded() -> None:
     aspired = {"champion": "b", "canary": "c"}
-    assert next_action(Snapshot(aspired, 2, champion("a"), 1, {"a": State.READY, "b": State.REFUSED})) == Wait()
+    assert next_action(Snapshot(aspired, 2, champion("a"), 1, {"a": VersionState.READY, "b": VersionState.REFUSED})) == Wait()
 
 
 def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
-    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == Load("a")
+    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == LoadVersion("a")

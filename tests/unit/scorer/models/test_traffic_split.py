@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from scorer.decoding.batch import Batch, Place
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.models.traffic_split import BUCKETS, Split
+from scorer.models.traffic_split import BUCKETS, TrafficSplit
 from scorer.native import xxhash
-from scorer.native.byte_columns import Texts
-from scorer.native.fetch import Columns
-from scorer.native.load import Native
+from scorer.native.byte_columns import ByteColumn
+from scorer.native.fetch import MessageColumns
+from scorer.native.load import NativeLibrary
 from tests.support.xxh64 import xxh64
 
 DIGEST = "sha256:00f1e2d3c4b5a697" + "0" * 48
@@ -31,9 +31,11 @@ def packed(keys: list[bytes | None]) -> ColumnarBatch:
     count = len(keys)
     bounds = np.cumsum([2, *(len(key or b"") for key in keys)])
     text = np.frombuffer(b"<<" + b"".join(key or b"" for key in keys) + b">>", np.uint8)
-    texts = Texts(text, bounds[:-1], bounds[1:], np.array([key is None for key in keys], np.uint8))
+    texts = ByteColumn(text, bounds[:-1], bounds[1:], np.array([key is None for key in keys], np.uint8))
     zeros = np.zeros(count, np.int32)
-    columns = Columns([("flights", 3)], zeros, np.arange(count), np.zeros(count, np.int64), zeros, zeros, texts, texts, None)
+    columns = MessageColumns(
+        [("flights", 3)], zeros, np.arange(count), np.zeros(count, np.int64), zeros, zeros, texts, texts, None
+    )
     return ColumnarBatch(columns, "empty")
 
 
@@ -56,13 +58,13 @@ def test_an_event_without_a_key_goes_by_its_position_in_any_partition(
     columns.offsets = np.array(offsets, np.int64)
     named = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
     wanted = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
-    assert Split(seed, 5_000).canary(lists).tolist() == wanted
-    assert Split(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == wanted
+    assert TrafficSplit(seed, 5_000).canary(lists).tolist() == wanted
+    assert TrafficSplit(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == wanted
     everywhere = lists.position_texts(np.arange(len(keys)))
     assert [*ColumnarBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
 
 
-def canary(split: Split, keys: list[bytes | None]) -> list[bool]:
+def canary(split: TrafficSplit, keys: list[bytes | None]) -> list[bool]:
     found: list[bool] = split.canary(batch(keys)).tolist()
     return found
 
@@ -77,26 +79,28 @@ def test_the_hash_is_that_of_the_specification(texts: list[bytes], seed: int) ->
 def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes | None] = [b"k%d" % number * (number % 9) for number in range(300)]
     keys[7] = None
-    natively = Split.of(DIGEST, 20).canary(packed(keys))
-    monkeypatch.setattr(xxhash, "native", lambda: Native(None, "switched off"))
-    monkeypatch.setattr("scorer.decoding.columnar_batch.bus", lambda: None)
-    assert (Split.of(DIGEST, 20).canary(packed(keys)) == natively).all()
+    natively = TrafficSplit.of(DIGEST, 20).canary(packed(keys))
+    monkeypatch.setattr(xxhash, "native_library", lambda: NativeLibrary(None, "switched off"))
+    monkeypatch.setattr("scorer.decoding.columnar_batch.librdkafka_plugin", lambda: None)
+    assert (TrafficSplit.of(DIGEST, 20).canary(packed(keys)) == natively).all()
 
 
 @given(st.lists(st.none() | st.binary(max_size=80), max_size=20), st.integers(1, 99))
 def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[bytes | None], percent: int) -> None:
     named = [b"flights/3/%d" % at if key is None else key for at, key in enumerate(keys)]
     wanted = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in named]
-    assert canary(Split.of(DIGEST, percent), keys) == wanted
+    assert canary(TrafficSplit.of(DIGEST, percent), keys) == wanted
     if keys:
-        assert Split.of(DIGEST, percent).canary(packed(keys)).tolist() == wanted
-    assert [Split.of(DIGEST, percent).bucket(key, ("flights", 3), at) < 100 * percent for at, key in enumerate(keys)] == wanted
+        assert TrafficSplit.of(DIGEST, percent).canary(packed(keys)).tolist() == wanted
+    assert [
+        TrafficSplit.of(DIGEST, percent).bucket(key, ("flights", 3), at) < 100 * percent for at, key in enumerate(keys)
+    ] == wanted
 
 
 def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> None:
     before = np.zeros(len(KEYS), bool)
     for percent in (1, 5, 25, 60, 99):
-        mine = np.array(canary(Split.of(DIGEST, percent), list(KEYS)))
+        mine = np.array(canary(TrafficSplit.of(DIGEST, percent), list(KEYS)))
         assert not (before & ~mine).any()
         sigma = np.sqrt(len(KEYS) * percent / 100 * (1 - percent / 100))
         assert abs(mine.sum() - len(KEYS) * percent / 100) < 4 * sigma
@@ -104,14 +108,16 @@ def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> Non
 
 
 def test_another_candidate_has_other_keys() -> None:
-    one, other = (np.array(canary(Split.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
+    one, other = (np.array(canary(TrafficSplit.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
     assert (one & other).mean() == pytest.approx(0.04, abs=0.01)
     assert BUCKETS == 10_000
 
 
 def test_a_sample_is_another_share_of_the_keys_than_the_canarys() -> None:
     seed = int(hashlib.sha256(f"shadow:{DIGEST}".encode()).hexdigest()[:16], 16)
-    assert canary(Split.sample(DIGEST, 20), list(KEYS)) == [xxh64(key, seed) % 10_000 < 2_000 for key in KEYS]
-    sampled, mine = (np.array(canary(split, list(KEYS))) for split in (Split.sample(DIGEST, 20), Split.of(DIGEST, 20)))
+    assert canary(TrafficSplit.sample(DIGEST, 20), list(KEYS)) == [xxh64(key, seed) % 10_000 < 2_000 for key in KEYS]
+    sampled, mine = (
+        np.array(canary(split, list(KEYS))) for split in (TrafficSplit.sample(DIGEST, 20), TrafficSplit.of(DIGEST, 20))
+    )
     assert (sampled & mine).mean() == pytest.approx(0.04, abs=0.01)
-    assert canary(Split.sample(DIGEST, 100), list(KEYS[:99])) == [True] * 99
+    assert canary(TrafficSplit.sample(DIGEST, 100), list(KEYS[:99])) == [True] * 99

@@ -27,7 +27,7 @@ from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnav
 from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded
-from scorer.models.version_manager import Refusal, VersionManager
+from scorer.models.version_manager import VersionManager, VersionRefusal
 from tests.support import models
 from tests.support.waiting import STEP_SECONDS, until
 from tests.unit.scorer.minimal import minimal
@@ -77,7 +77,7 @@ class Site:
         self.fails: dict[str, Exception] = {}
         self.decoders: dict[str, object] = {}
         self.outages = Outages()
-        self.refused: list[Refusal] = []
+        self.refused: list[VersionRefusal] = []
         self.key: PrivateKey | None = None
         self.guard = Guard()
 
@@ -146,7 +146,7 @@ def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site:
         until(manager.refusals, "the refusal")
         assert not manager.flip()
         assert version(manager) == ("1.0.0", 1)
-        assert site.refused == manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+        assert site.refused == manager.refusals() == [VersionRefusal("2.0.0", "wrong scores")]
         site.fails.clear()
         site.promote("2.0.0")
         until(manager.flip, "the same version, promoted again")
@@ -201,7 +201,7 @@ def test_a_version_that_was_loaded_when_processes_died_is_refused_unless_it_was_
         assert version(manager) == ("1.0.0", 1)
         site.promote("2.0.0")
         until(manager.refusals, "the refusal")
-        assert manager.refusals() == [Refusal("2.0.0", "processes died")]
+        assert manager.refusals() == [VersionRefusal("2.0.0", "processes died")]
 
 
 def test_what_a_load_needs_may_be_away(site: Site) -> None:
@@ -321,12 +321,12 @@ def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_r
                 assert (version(manager), list(manager.serving)) == (("1.0.0", 2), ["champion"])
                 assert manager.canary
                 assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
-                assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+                assert manager.refusals() == [VersionRefusal("2.0.0", "wrong scores")]
                 assert manager.refuses_channel
                 assert not manager.flip(), "nothing is left to do"
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
-        assert manager.refusals() == [Refusal("2.0.0", "it kills")]
+        assert manager.refusals() == [VersionRefusal("2.0.0", "it kills")]
         site.promote("2.0.0", canary=5)
         until(manager.flip, "the candidate, promoted again")
         assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])
@@ -359,7 +359,7 @@ def test_a_version_that_was_refused_as_candidate_is_tried_again_as_the_champion_
         site.promote("3.0.0")
         manager.hurry()
         until(manager.flip, "the revision between")
-        assert (version(manager), manager.refusals()) == (("2.0.0", 3), [Refusal("3.0.0", "wrong scores")])
+        assert (version(manager), manager.refusals()) == (("2.0.0", 3), [VersionRefusal("3.0.0", "wrong scores")])
 
 
 def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_scorer_does(site: Site) -> None:
@@ -375,7 +375,7 @@ def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_score
             assert version(started) == version(running) == ("2.0.0", 2)
             assert started.champion.encoder.revision == 2
             assert started.champion.reason == "good"
-            assert started.refusals() == site.refused == [Refusal("3.0.0", "wrong scores")]
+            assert started.refusals() == site.refused == [VersionRefusal("3.0.0", "wrong scores")]
             assert (started.aspired_revision, started.refuses_channel) == (3, True)
             site.promote("1.0.0")
             until(started.flip, "the next good version")
@@ -391,7 +391,7 @@ def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(sit
         manager.hurry()
         until(manager.flip, "the good revision between")
         assert version(manager) == ("2.0.0", 2)
-        assert (manager.aspired_revision, manager.refusals()) == (3, [Refusal("3.0.0", "wrong scores")])
+        assert (manager.aspired_revision, manager.refusals()) == (3, [VersionRefusal("3.0.0", "wrong scores")])
 
 
 def test_a_canary_comes_back_with_the_revision_that_it_had(site: Site) -> None:
@@ -525,7 +525,7 @@ def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_g
         for _ in range(3):
             with pytest.raises(DependencyUnavailable, match=r"no model version to serve: 1\.0\.0: wrong scores"):
                 made.start()
-        assert (site.loads, site.refused) == (["1.0.0"], [Refusal("1.0.0", "wrong scores")])
+        assert (site.loads, site.refused) == (["1.0.0"], [VersionRefusal("1.0.0", "wrong scores")])
         site.promote("2.0.0")
         made.start()
         assert version(made) == ("2.0.0", 2)

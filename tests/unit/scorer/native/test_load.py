@@ -14,14 +14,14 @@ from tests.unit.scorer.decoding.formats import scanner_of
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    load.native.cache_clear()
+    load.native_library.cache_clear()
     yield
-    load.native.cache_clear()
+    load.native_library.cache_clear()
 
 
 def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiler.SWITCH, "0")
-    found = load.native()
+    found = load.native_library()
     assert found.library is None
     assert "SCORESTREAM_NATIVE=0" in found.why
 
@@ -33,7 +33,7 @@ def test_an_object_that_is_none_is_told(
     if content is not None:
         (tmp_path / "scanner.so").write_bytes(content)
     monkeypatch.setattr(load, "OBJECT", tmp_path / "scanner.so")
-    assert why in load.native().why
+    assert why in load.native_library().why
 
 
 @pytest.mark.debian("cc")
@@ -41,7 +41,7 @@ def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(compiler, "source_digest", lambda: "older")
     compiler.compile_to(tmp_path / "other.so")
     monkeypatch.setattr(load, "OBJECT", tmp_path / "other.so")
-    assert "other sources" in load.native().why
+    assert "other sources" in load.native_library().why
 
 
 @pytest.mark.debian("cc")

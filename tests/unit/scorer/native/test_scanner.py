@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from scorer.native.scanner import TEXT_ID, UNCERTAIN, Wanted
+from scorer.native.scanner import TEXT_ID, UNCERTAIN, NumberField
 from tests.unit.scorer.decoding.formats import scanner_for, scanner_of
 
 pytestmark = pytest.mark.debian("cc")
@@ -55,7 +55,7 @@ def test_uncertain_events(event: str) -> None:
         assert scanner.scan([event.encode(), after]).kinds[0] == UNCERTAIN
 
 
-VECTOR = [Wanted("a"), Wanted("v", array=3), Wanted("w", 9.0, array=2)]
+VECTOR = [NumberField("a"), NumberField("v", array=3), NumberField("w", 9.0, array=2)]
 ARRAYS = {
     '{"a":1,"v":[1.5,-2,3e1],"w":[4,5]}': [1.0, 1.5, -2.0, 30.0, 4.0, 5.0],
     '{"v" : [ 1 ,\n2\t, 3 ] , "id":"x", "a":0}': [0.0, 1.0, 2.0, 3.0, 9.0, 9.0],
@@ -78,14 +78,14 @@ def test_arrays_of_the_right_length_are_certain(event: str) -> None:
 
 @pytest.mark.parametrize("value", NO_ARRAYS)
 def test_other_arrays_are_uncertain(value: str) -> None:
-    objects, bare = scanner_for(VECTOR, "id"), scanner_for([Wanted("", array=3)], bare=True)
+    objects, bare = scanner_for(VECTOR, "id"), scanner_for([NumberField("", array=3)], bare=True)
     for after in (b"", b"]", b",3]", b"3]}", b'],"a":1}', b"[1,2,3]"):
         assert objects.scan([f'{{"a":1,"v":{value}}}'.encode(), after]).kinds[0] == UNCERTAIN
         assert bare.scan([value.encode(), after]).kinds[0] == UNCERTAIN
 
 
 def test_an_event_may_be_an_array() -> None:
-    bare = scanner_for([Wanted("", array=3)], bare=True)
+    bare = scanner_for([NumberField("", array=3)], bare=True)
     found = bare.scan([b"[1,2,3]", b"[1,2,3]]", b"[1,2,3] 4", b" [ 4, 5.5,\n-6e0 ] \n", b"", b'{"a":[1,2,3]}'])
     certain = [row for row, kind in enumerate(found.kinds) if kind != UNCERTAIN]
     assert certain == [0, 3]

@@ -1,10 +1,10 @@
 """How often notices that a channel has moved lead to a question to the registry."""
 
-from scorer.observability.channel_move_listener import Coalesced
+from scorer.observability.channel_move_listener import CallCoalescer
 
 
 def test_the_first_notice_is_passed_on_at_once_and_a_flood_of_others_together_later() -> None:
-    noticed = Coalesced(0.5)
+    noticed = CallCoalescer(0.5)
     assert not noticed.due(0.0)
     passed_on = []
     for now in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6):

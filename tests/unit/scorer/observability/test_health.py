@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from publisher.runtime.dependencies import COMMITS, MODEL_REGISTRY, Outages
 from publisher.transactions.protocol import Counters
 from scorer.observability.lag import LagClock
-from scorer.observability.liveness import LONG_SECONDS, Progress, not_live, not_ready
+from scorer.observability.liveness import LONG_SECONDS, WorkerProgress, not_live, not_ready
 
 NOW = 1_000.0
 
 
 def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = True) -> str | None:
     """What /readyz says at NOW of a scorer that is at its start, or in its group."""
-    progress = Progress(NOW, state="not yet in the consumer group", joined=joined)
+    progress = WorkerProgress(NOW, state="not yet in the consumer group", joined=joined)
     return not_ready(outages or Outages(), counters, progress, lambda: NOW)
 
 
@@ -47,7 +47,7 @@ def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> Non
 
 @pytest.mark.parametrize(("scoring", "age", "live"), [(True, 59.0, True), (True, 60.0, False), (False, 600.0, True)])
 def test_a_scoring_thread_that_does_not_move_is_not_alive(scoring: bool, age: float, live: bool) -> None:
-    said = not_live(Progress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
+    said = not_live(WorkerProgress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
     assert (said is None) == live
 
 

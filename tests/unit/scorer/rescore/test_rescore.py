@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from publisher.errors import Fatal
 from publisher.runtime.time_range import TimeRange
-from scorer.rescore.counts import Tally
-from scorer.rescore.job_progress import Progress, definition
+from scorer.rescore.counts import RescoreCounts
+from scorer.rescore.job_progress import JobProgress, definition
 from scorer.rescore.read_events import GAP, spans
-from scorer.rescore.selection import Selection, read
+from scorer.rescore.selection import ScoreSelection, read
 from scorer.scores.decode_record import EventPosition, ScoreRecord
 from tests.unit.scorer.minimal import minimal
 
@@ -23,15 +23,19 @@ RECORD = ScoreRecord(
 
 
 def test_scores_are_selected_by_digest_status_and_time() -> None:
-    assert Selection(DIGEST).takes(RECORD)
-    assert not Selection("sha256:" + "cd" * 32).takes(RECORD)
-    assert not Selection(DIGEST).takes(msgspec.structs.replace(RECORD, status="expired"))
-    assert not Selection(DIGEST, ("expired",)).takes(RECORD)
-    assert [Selection(DIGEST, window=TimeRange(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
+    assert ScoreSelection(DIGEST).takes(RECORD)
+    assert not ScoreSelection("sha256:" + "cd" * 32).takes(RECORD)
+    assert not ScoreSelection(DIGEST).takes(msgspec.structs.replace(RECORD, status="expired"))
+    assert not ScoreSelection(DIGEST, ("expired",)).takes(RECORD)
+    assert [ScoreSelection(DIGEST, window=TimeRange(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
 
 
 def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
-    names = [Selection(DIGEST).name(), Selection(None, ("expired",)).name(), Selection(DIGEST, window=TimeRange(1, 2)).name()]
+    names = [
+        ScoreSelection(DIGEST).name(),
+        ScoreSelection(None, ("expired",)).name(),
+        ScoreSelection(DIGEST, window=TimeRange(1, 2)).name(),
+    ]
     assert names == ["abababababab", "expired", "abababababab-from-1-to-2"]
 
 
@@ -53,17 +57,17 @@ def test_stretches_hold_every_offset_once_and_no_long_gap(wanted: set[int]) -> N
 
 
 def test_a_job_goes_on_where_its_records_say_and_knows_no_other_jobs() -> None:
-    one, other, again = (Progress(minimal(), name) for name in ("a", "a-b", "a"))
-    asked = definition(Selection(DIGEST), None, "out", "id")
+    one, other, again = (JobProgress(minimal(), name) for name in ("a", "a-b", "a"))
+    asked = definition(ScoreSelection(DIGEST), None, "out", "id")
     written = [
         one.begin(asked),
-        one.move(2, 10, Tally(corrected=3, refused={"malformed": 1})),
-        one.move(2, 20, Tally(corrected=1)),
+        one.move(2, 10, RescoreCounts(corrected=3, refused={"malformed": 1})),
+        one.move(2, 20, RescoreCounts(corrected=1)),
     ]
-    written += [other.begin({}), other.move(2, 99, Tally(unfit=5))]
+    written += [other.begin({}), other.move(2, 99, RescoreCounts(unfit=5))]
     for _, value, key, *_ in written:
         again._hear(key or b"", value or b"")
     again.check("a", asked)
-    assert (again.places[2].next, again.total()) == (20, Tally(corrected=4, refused={"malformed": 1}))
+    assert (again.places[2].next, again.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
     with pytest.raises(Fatal, match=r"begun with statuses \['fallback', 'scored'\], not \['expired'\]"):
-        again.check("a", definition(Selection(DIGEST, ("expired",)), None, "out", "id"))
+        again.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.kafka.source_position import parse
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.dead_letters.headers import dead_headers
 from scorer.scores.outputs import Scores, score_column
 from scorer.scores.record import RecordEncoder
@@ -107,14 +107,14 @@ def test_a_row_with_a_number_that_is_not_finite_is_told(bad: float) -> None:
 
 @given(owner=texts, revision=st.integers(0, 2**31), version=texts, digest=texts)
 def test_a_mark_survives_the_offset_metadata(owner: str, revision: int, version: str, digest: str) -> None:
-    mark = Mark(owner, revision, version, digest)
-    assert Mark.decode(mark.encode()) == mark
+    mark = OffsetMetadata(owner, revision, version, digest)
+    assert OffsetMetadata.decode(mark.encode()) == mark
 
 
 @given(st.text(max_size=30) | st.none())
 def test_metadata_of_somebody_else_is_no_mark(text: str | None) -> None:
-    assert isinstance(Mark.decode(text), Mark)
-    assert Mark.decode("not ours") == Mark.decode(None) == Mark.decode("") == Mark()
+    assert isinstance(OffsetMetadata.decode(text), OffsetMetadata)
+    assert OffsetMetadata.decode("not ours") == OffsetMetadata.decode(None) == OffsetMetadata.decode("") == OffsetMetadata()
 
 
 def test_the_error_of_a_dead_letter_is_cut() -> None:

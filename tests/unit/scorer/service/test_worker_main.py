@@ -22,11 +22,11 @@ from publisher.errors import Aborted, Fatal
 from publisher.runtime import wait_for_brokers, watchdog
 from publisher.runtime.health import HealthServer
 from publisher.transactions.protocol import Counters
-from scorer.consumer.offset_metadata import Mark
-from scorer.crash_isolation.in_flight_journal import InHand
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.version_manager import VersionManager
-from scorer.observability.channel_move_listener import Notices
+from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import StatusReporter
 from scorer.observability.traces import Traces
 from scorer.service import worker_main
@@ -67,7 +67,7 @@ class Site:
         self.said: list[str] = []
         self.at: dict[str, Callable[[], object]] = {}
         self.group = Group()
-        self.group.committed[TOPIC, 0] = 7, Mark()
+        self.group.committed[TOPIC, 0] = 7, OffsetMetadata()
         self.group.session.counters = Counters()
         self.group.session.open.side_effect = lambda: self.step("session opened")
         self.group.session.close.side_effect = lambda: self.step("session closed")
@@ -78,7 +78,7 @@ class Site:
         self._tell(monkeypatch, VersionManager, "start", "version")
         monkeypatch.setattr(wait_for_brokers, "LOOK_SECONDS", 3_600.0)  # nobody looks for the broker
         self.settings = settings_in(folder)
-        notices = create_autospec(Notices, instance=True)
+        notices = create_autospec(ChannelMoveListener, instance=True)
         notices.close.side_effect = lambda: self.step("notices closed")
         start = Start(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
         self.guard = create_autospec(ReplicaGuard, instance=True)
@@ -128,7 +128,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def service_of(site: Site) -> Service:
-    return Service(site.settings, site.parts, InHand())
+    return Service(site.settings, site.parts, InFlightJournal())
 
 
 def fails(error: Exception) -> Callable[[], None]:

@@ -7,12 +7,12 @@ from typing import Any
 from unittest.mock import create_autospec
 
 from publisher.transactions.protocol import Counters
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import AnswersFrom
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import AnswerStartOffsets
 from scorer.crash_isolation.quarantine import Quarantine
-from scorer.models.latency_model import CostModel
+from scorer.models.latency_model import LatencyModel
 from scorer.models.version_manager import VersionManager
-from scorer.observability.liveness import Progress
+from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
@@ -34,7 +34,7 @@ SETTINGS = Settings.model_validate(
 )
 HERE = TOPIC, 0
 ORIGIN = {"model": "m", "version": "1", "digest": "d", "role": "champion"}
-SCORED_BY_US = Mark(SETTINGS.owner, 1, "1", "d", topic_id="one")
+SCORED_BY_US = OffsetMetadata(SETTINGS.owner, 1, "1", "d", topic_id="one")
 
 
 class Looped:
@@ -42,8 +42,8 @@ class Looped:
 
     def __init__(
         self,
-        mark: Mark = SCORED_BY_US,
-        answers: AnswersFrom | None = None,
+        mark: OffsetMetadata = SCORED_BY_US,
+        answers: AnswerStartOffsets | None = None,
         settings: Settings = SETTINGS,
         targets: Callable[[], tuple[Target, Target] | None] = not_known,
     ) -> None:
@@ -52,7 +52,7 @@ class Looped:
         self.group.answers = answers
         self.session = self.group.session
         self.session.counters = Counters()
-        loaded = SimpleNamespace(cost=CostModel(), inference=CostModel())
+        loaded = SimpleNamespace(cost=LatencyModel(), inference=LatencyModel())
         champion: Any = SimpleNamespace(
             loaded=loaded,
             encoder=SimpleNamespace(provenance=ORIGIN),
@@ -80,7 +80,7 @@ class Looped:
                 self.scoring,
                 self.quarantine,
                 self.metrics,
-                Progress(0.0),
+                WorkerProgress(0.0),
                 Traces(),
                 targets,
             )
@@ -96,6 +96,6 @@ class Looped:
         """Of each publish: the topics of its records; the offset and owner of each position."""
         calls = [call.args for call in self.session.publish.call_args_list]
         return [
-            ([record[0] for record in records], [(p.offset, Mark.decode(p.metadata).owner) for p in offsets])
+            ([record[0] for record in records], [(p.offset, OffsetMetadata.decode(p.metadata).owner) for p in offsets])
             for records, offsets, _ in calls
         ]

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from publisher.kafka.headers import Headers
 from publisher.transactions.protocol import Record
 from scorer.decoding.batch import End
-from scorer.models.latency_model import CostModel
+from scorer.models.latency_model import LatencyModel
 from scorer.worker.batching import FEWEST, Limiter, LookUpLimit, full, within_deadline, within_target
 from tests.unit.scorer.models.test_latency_model import expected, fitted
 
 
 def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
-    assert within_target(CostModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
+    assert within_target(LatencyModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
 
 
 def test_a_batch_that_takes_no_longer_than_the_interval_is_not_cut() -> None:
-    model = CostModel()
+    model = LatencyModel()
     for size in (10, 20):
         model.observe(size, 0.00049 * size)
     limits = [within_target(model, target=0.02, oldest_age=0.015, max_events=100, interval=i) for i in (0.0, 0.010, 0.015)]
@@ -71,7 +71,7 @@ def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_m
     under_test = limiter()
     under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST, "empty")
     cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
-    assert 1 <= under_test.limit(cheap, CostModel(), age, at_most) <= at_most
+    assert 1 <= under_test.limit(cheap, LatencyModel(), age, at_most) <= at_most
     assert under_test.limited_by(end) == limited
 
 
@@ -82,7 +82,7 @@ def limiter(max_events: int = 4_096) -> Limiter:
 
 def most(under_test: Limiter) -> int:
     """The largest batch, where nothing is known of costs."""
-    return under_test.limit(CostModel(), CostModel(), 0.0, 4_096)
+    return under_test.limit(LatencyModel(), LatencyModel(), 0.0, 4_096)
 
 
 @given(

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from publisher.errors import Fatal, RecordRejected
 from publisher.transactions.protocol import Record
-from scorer.consumer.assignment import Partitions
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import Beginning
+from scorer.consumer.assignment import AssignedPartitions
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import StartPosition
 from scorer.decoding.batch import Batch, UnreadableRange
-from scorer.observability.liveness import Progress
+from scorer.observability.liveness import WorkerProgress
 from scorer.worker.batch_metrics import Published
 from scorer.worker.broker_rejected_records import LONGEST_KEY, Refusals
 from scorer.worker.context import Collaborators
@@ -81,13 +81,15 @@ def published(
     batch.leader_epochs = dict.fromkeys(batch.reached)
     batch.unreadable = unreadable or {}
     servable: Any = SimpleNamespace(label="m:1")
-    done = Published(batch, Scored(slots, outcomes=Counter(scored=count)), servable, Mark("n.a"), "", 0.0, 0.0, swaps=[SWAP])
-    partitions = Partitions()
-    partitions.assign(Beginning("position", TopicPartition(TOPIC, number, 0), Mark()) for number in set(places))
+    done = Published(
+        batch, Scored(slots, outcomes=Counter(scored=count)), servable, OffsetMetadata("n.a"), "", 0.0, 0.0, swaps=[SWAP]
+    )
+    partitions = AssignedPartitions()
+    partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
     intake = SimpleNamespace(partitions=partitions, group="metadata")
     scoring = Scoring(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
     refusals = Refusals(
-        cast(Collaborators, SimpleNamespace(session=broker, intake=intake, scoring=scoring, progress=Progress(0.0)))
+        cast(Collaborators, SimpleNamespace(session=broker, intake=intake, scoring=scoring, progress=WorkerProgress(0.0)))
     )
     try:
         broker.publish([*done.scored.records, *done.swaps], partitions.offsets(batch, done.mark), intake.group)

@@ -1,14 +1,14 @@
 """While servers are away nothing is read, and nothing is given up."""
 
 from publisher.runtime.dependencies import MODEL_SERVERS, SCHEMA_REGISTRY, DependencyUnavailable, Outages
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.worker.dependency_outage import Absence
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
 
 
 def test_partitions_are_read_again_from_the_committed_offsets_when_it_makes_sense_to_ask() -> None:
     group, outages, now = Group(), Outages(), [0.0]
-    group.committed[TOPIC, 0] = 5, Mark()
+    group.committed[TOPIC, 0] = 5, OffsetMetadata()
     group.assign(0)
     group.waiting.append(event(5))
     assert group.offsets() == [5]

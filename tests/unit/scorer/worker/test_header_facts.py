@@ -6,7 +6,7 @@ import pytest
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.native.fetch import Columns, HeaderColumns
+from scorer.native.fetch import HeaderColumns, MessageColumns
 from scorer.worker.header_facts import HeaderFacts
 from tests.unit.scorer.decoding.formats import texts
 
@@ -27,7 +27,7 @@ def packed(headers: list[Headers]) -> ColumnarBatch:
     columns = HeaderColumns(counts, texts([name.encode() for name, _ in every]), texts(values))
     offsets, zeros, none = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
     return ColumnarBatch(
-        Columns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), none, columns), "empty"
+        MessageColumns([("in", 0)], zeros, offsets, offsets, zeros, zeros, texts([b"{}"] * count), none, columns), "empty"
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost, RecordRejected
 from scorer.backends.base import InferenceFailed, ModelBroken
-from scorer.consumer.offset_metadata import Mark
-from scorer.crash_isolation.sandbox_process import ExaminerDied
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.worker import worker as loop_module
 from scorer.worker.score_batch import Scored, Scoring
 from scorer.worker.score_records import Target
@@ -26,7 +26,7 @@ def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
     refusal: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
-    looped = Looped(Mark("flights.b", 1, "1", "d", topic_id="one"))
+    looped = Looped(OffsetMetadata("flights.b", 1, "1", "d", topic_id="one"))
     looped.session.publish.side_effect = [refusal, None, None, None]
     looped.group.waiting.append(event(7))
     looped.run(3)
@@ -40,7 +40,7 @@ def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another
     looped.group.waiting.append(event(7))
     looped.run(1)
     looped.group.revoke(0)
-    looped.group.committed[HERE] = 9, Mark("flights.b", 1, "1", "d", topic_id="one")
+    looped.group.committed[HERE] = 9, OffsetMetadata("flights.b", 1, "1", "d", topic_id="one")
     looped.group.assign(0)
     looped.group.waiting.append(event(9))
     looped.run(1)
@@ -119,7 +119,7 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
 @pytest.mark.parametrize("guilty", [True, False])
 def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool) -> None:
     looped = Looped()
-    looped.scoring.score.side_effect = ExaminerDied("was ended by SIGSEGV")
+    looped.scoring.score.side_effect = SandboxProcessDied("was ended by SIGSEGV")
     looped.scoring.give_up.side_effect = lambda batch, *_: Scored([("dead", b"1", None, 0, 1, None)] * len(batch))
     looped.quarantine.died.return_value = guilty
     looped.group.waiting.append(event(7))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
-from scorer.models.servable import Canary, Servable
-from scorer.models.traffic_split import Split
+from scorer.models.servable import CanaryArm, Servable
+from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import Arms
 from scorer.worker.score_batch import Scored
@@ -129,17 +129,17 @@ def quarantine(lethal: str = "") -> Quarantine:
 def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int) -> None:
     events = batch(values_of(2_000))
     servable = SimpleNamespace(resolution=SimpleNamespace(identity="it@3"))
-    candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, servable))
+    candidate = CanaryArm(DIGEST, percent, TrafficSplit.of(DIGEST, percent), cast(Servable, servable))
     sampling = Sampling(quarantine(), ShadowSettings(share=30))
     arms = sampling.arms(events, candidate)
     assert arms is not None
     assert arms.sampled is not None
-    assert (arms.sampled == Split.sample(DIGEST, 30).canary(events)).all()
-    assert (arms.canary == Split.of(DIGEST, percent).canary(events)).all()
+    assert (arms.sampled == TrafficSplit.sample(DIGEST, 30).canary(events)).all()
+    assert (arms.canary == TrafficSplit.of(DIGEST, percent).canary(events)).all()
     assert (arms.sampled & arms.canary).mean() == pytest.approx(0.3 * percent / 100, abs=0.03), "the seeds are others"
     assert (arms.candidate, arms.why) == (candidate.servable, "")
     assert sampling.arms(events, None) is None
-    refused = sampling.arms(events, Canary(DIGEST, percent, candidate.split, None, "2.0.0"))
+    refused = sampling.arms(events, CanaryArm(DIGEST, percent, candidate.split, None, "2.0.0"))
     assert refused is not None
     assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
     lethal = Sampling(quarantine("it@3"), ShadowSettings()).arms(events, candidate)

@@ -4,7 +4,7 @@ import math
 
 from prometheus_client import CollectorRegistry, Counter
 
-from scorer.consumer.offset_metadata import Mark
+from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.worker.version_fence import HURRY_SECONDS, WAIT_SECONDS, RevisionFence
 from tests.unit.scorer.consumer.group import TOPIC, Group
 
@@ -16,7 +16,7 @@ class Fenced:
         self.now = 100.0
         self.hurries = 0
         self.group = Group()
-        self.group.committed |= {(TOPIC, 0): (5, Mark(revision=3)), (TOPIC, 1): (5, Mark(revision=5))}
+        self.group.committed |= {(TOPIC, 0): (5, OffsetMetadata(revision=3)), (TOPIC, 1): (5, OffsetMetadata(revision=5))}
         self.group.assign(0, 1)
         self._registry = CollectorRegistry()
         timeouts = Counter("timeouts", "Timeouts.", registry=self._registry)

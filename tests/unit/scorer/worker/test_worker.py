@@ -9,13 +9,13 @@ import pytest
 
 from publisher.errors import Aborted
 from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
-from scorer.consumer.offset_metadata import Mark
-from scorer.consumer.start_offsets import AnswersFrom
+from scorer.consumer.offset_metadata import OffsetMetadata
+from scorer.consumer.start_offsets import AnswerStartOffsets
 from scorer.decoding.batch import Batch
 from scorer.decoding.types import LookUpsPending
 from scorer.models.constant_fallback import FALLBACK
-from scorer.models.servable import Canary
-from scorer.models.traffic_split import Split
+from scorer.models.servable import CanaryArm
+from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.model import FallbackSettings
 from scorer.worker.score_batch import Scored
 from tests.unit.scorer.consumer.group import end, event
@@ -44,7 +44,7 @@ def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_e
 
 
 def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> None:
-    looped = Looped(Mark("flights.b", 1, "0.9", "old"), AnswersFrom([3], [4]))
+    looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"), AnswerStartOffsets([3], [4]))
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))
         looped.run(1)
@@ -58,9 +58,9 @@ def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> No
 
 def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
     """Another scorer of the group may accept it, and writes none for a revision that the partition has seen."""
-    looped = Looped(Mark("flights.b", 1, "0.9", "old"))
+    looped = Looped(OffsetMetadata("flights.b", 1, "0.9", "old"))
     digest = f"sha256:{7:064x}"
-    looped.versions.canary = Canary(digest, 20, Split.of(digest, 20), None, "2")
+    looped.versions.canary = CanaryArm(digest, 20, TrafficSplit.of(digest, 20), None, "2")
     looped.group.waiting.append(event(7))
     looped.run(1)
     said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
@@ -153,7 +153,7 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
 
 
 def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
-    looped = Looped(Mark("flights.b", 2))
+    looped = Looped(OffsetMetadata("flights.b", 2))
     looped.run(1)
     assert looped.group.paused() == {0}
     assert looped.versions.hurry.called
