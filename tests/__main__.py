@@ -1,8 +1,8 @@
 """`python3 -m tests`: the whole check, on a fresh clone with nothing but Python 3.11 or newer.
 
-Makes the virtual environment, then runs format, lint, types, layers, Dockerfile and all tests, and ends with a table and a
-line of counts. What needs a program that only Debian has is listed as NOT RUN with the line that installs it; with CI=true
-that is a failure. Standard library only.
+Creates the virtual environment, then runs format, lint, types, layers, Dockerfile and all tests, and ends with a table and a
+line of counts. A test that misses a Debian program is listed as NOT RUN with the line that installs it; with CI=true that is a
+failure. Standard library only.
 """
 
 import argparse
@@ -32,40 +32,37 @@ STEPS = {
 }
 """Name to command; the programs are those of the virtual environment."""
 TORCH = ("network", "distributed")
-"""Steps and runs that need torch: theirs is an environment of its own, which takes 5 GB."""
+"""Steps and commands that need torch, in a separate environment of 5 GB."""
 RUNS = {
-    "backends": ("tests.integration.backends", "the conformance suite and faults under load on every backend"),
+    "backends": ("tests.integration.backends", "conformance suite and faults under load on every backend"),
+    "canary": ("tests.chaos.canary", "canaries under kills; counts which version answered which key"),
+    "faults": ("tests.chaos.faults", "scorers under faults; counts lost and duplicated events"),
+    "fuzz": ("tests.chaos.fuzz", "hostile records, versions and batches"),
+    "relay": ("tests.chaos.relay", "relays under faults"),
+    "rescore": ("tests.benchmarks.rescore", "scorer rescore under kill -9; counts missing and duplicated corrections"),
+    "rollouts": ("tests.chaos.rollouts", "rollouts under kill -9 of every process but the broker"),
+    "training": ("tests.chaos.training", "training runs under kill -9; compares the registry"),
     "bench": ("tests.benchmarks.bench", "throughput and latency beside other programs"),
-    "brokers": ("tests.benchmarks.brokers", "the demo against other versions of Apache Kafka"),
-    "canary": ("tests.chaos.canary", "who answers which key, under kills and moves, counted twice"),
-    "cosign": ("tests.support.cosign", "signatures, with cosign itself"),
-    "deploy": ("tests.packaging.deploy", "manifests, dashboards and alerts, made and compared"),
-    "distributed": ("tests.benchmarks.training.distributed", "a network trained by two processes, in three ways: ms a step"),
-    "faults": ("tests.chaos.faults", "scorers under faults, and the count of lost and doubled events"),
-    "fuzz": ("tests.chaos.fuzz", "random records at a scorer"),
-    "gate": ("tests.benchmarks.training.gate", "the gate on real flights: how often it is wrong, and what it names"),
+    "distributed": ("tests.benchmarks.training.distributed", "a network trained by two processes: ms per step"),
+    "gate": ("tests.benchmarks.training.gate", "error rates of the validation gate on real flights"),
     "gpu": ("tests.benchmarks.gpu", "CUDA and TensorRT on a real GPU"),
-    "image": ("tests.benchmarks.image", "the container image, built, run and killed"),
-    "judge": ("tests.benchmarks.judge", "simulated candidates, judged: how often wrongly"),
-    "labels": ("tests.benchmarks.labels", "a million labels joined with scores, beside scikit-learn"),
-    "learning": (
-        "tests.benchmarks.training.learning",
-        "halving beside no stopping, one model under other pins, ONNX held against it",
-    ),
-    "models": ("tests.benchmarks.models", "models as exporters write them, beside ONNX Runtime called directly"),
-    "relay": ("tests.chaos.relay", "the relay under faults"),
-    "rescore": ("tests.benchmarks.rescore", "scorer rescore under kill -9, and the count of missing and doubled corrections"),
-    "rollouts": ("tests.chaos.rollouts", "rollouts that act, under kill -9 of everything but the broker"),
-    "snapshot": ("tests.benchmarks.training.snapshot", "a million labelled events, frozen and copied from a real broker"),
-    "training": ("tests.chaos.training", "trainings under kill -9, and what the registry holds afterwards"),
+    "judge": ("tests.benchmarks.judge", "error rates of the rollout analysis on simulated candidates"),
+    "labels": ("tests.benchmarks.labels", "a million labels joined with scores, compared with scikit-learn"),
+    "learning": ("tests.benchmarks.training.learning", "successive halving, reproducibility and ONNX parity"),
+    "models": ("tests.benchmarks.models", "exported models, compared with ONNX Runtime called directly"),
+    "snapshot": ("tests.benchmarks.training.snapshot", "a million labelled events, frozen and copied from a broker"),
+    "brokers": ("tests.benchmarks.brokers", "the demo on other versions of Apache Kafka"),
+    "cosign": ("tests.support.cosign", "signatures exchanged with cosign"),
+    "deploy": ("tests.packaging.deploy", "render and check manifests, dashboards and alerts"),
+    "image": ("tests.benchmarks.image", "build, run and kill the container image"),
     "seeing": ("tests.benchmarks.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
-"""What takes long, by name: the module to run, with its own options, and what it is."""
+"""The long commands by name: the module, which has its own options, and a description."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step came to. `not_run` is (test, Debian package or why)."""
+    """The result of a step. `not_run` has (test, Debian package or reason)."""
 
     step: str
     seconds: float
@@ -75,7 +72,7 @@ class Outcome:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the check; the exit code is 0 where nothing failed, 1 where something did, 2 where it could not be run."""
+    """Run the check; return 0 if nothing failed, 1 if a test failed, 2 if the check could not run."""
     if arguments and arguments[0] in RUNS:
         return run_apart(arguments[0], arguments[1:])
     own, rest = split(arguments)
@@ -100,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_apart(name: str, arguments: Sequence[str]) -> int:
-    """Run one of RUNS in the virtual environment; its exit code, or 2 where there is no environment."""
+    """Run a long command in the virtual environment; return its exit code, or 2 if there is no environment."""
     try:
         folder = with_gpu() if name == "gpu" else with_torch(prepare()) if name in TORCH else prepare()
     except Unusable as error:
@@ -111,7 +108,7 @@ def run_apart(name: str, arguments: Sequence[str]) -> int:
 
 
 def attempt(step: str, folder: Path, pytest_arguments: Sequence[str], made: "Future[Path] | None" = None) -> Outcome:
-    """Run one step, in the environment that it needs, with torch in `made`: where that cannot be made, the step has failed."""
+    """Run one step in its environment, with torch in `made`; without an environment the step has failed."""
     begin = time.monotonic()
     try:
         outcome = run(step, (made.result() if made else with_torch(folder)) if step in TORCH else folder, pytest_arguments)
@@ -122,7 +119,7 @@ def attempt(step: str, folder: Path, pytest_arguments: Sequence[str], made: "Fut
 
 
 def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
-    """Run one step with its output shown as it comes."""
+    """Run one step and stream its output."""
     program, *arguments = STEPS[step]
     arguments += pytest_arguments if step == "pytest" else []
     print(f"\n== {step}: {shlex.join([program, *arguments])}", flush=True)
@@ -133,7 +130,7 @@ def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
 
 
 def run_pytest(command: Sequence[str], environment: dict[str, str]) -> Outcome:
-    """Run pytest and count its tests; in CI what did not run has failed."""
+    """Run pytest and count its tests; in CI a test that did not run has failed."""
     with tempfile.TemporaryDirectory() as folder:
         results, list_file = Path(folder, "results.xml"), Path(folder, "not-run")
         code = subprocess.run(
@@ -151,7 +148,7 @@ def run_pytest(command: Sequence[str], environment: dict[str, str]) -> Outcome:
 
 
 def count(results: str) -> tuple[int, int, tuple[str, ...]]:
-    """Passed, failed (errors too) and the names of the skipped, from pytest's JUnit XML."""
+    """Return passed, failed (with errors) and the names of skipped tests from pytest's JUnit XML."""
     passed = failed = 0
     skipped: list[str] = []
     for case in ElementTree.fromstring(results).iter("testcase"):
@@ -165,7 +162,7 @@ def count(results: str) -> tuple[int, int, tuple[str, ...]]:
 
 
 def report(outcomes: Sequence[Outcome]) -> list[str]:
-    """The lines of the closing table; the last one is `N passed, N failed`."""
+    """Return the lines of the closing table; the last is `N passed, N failed`."""
     lines = ["", f"{'step':<12}{'result':<9}{'seconds':>8}"]
     for outcome in outcomes:
         result = "FAILED" if outcome.failed else "ok"
@@ -180,7 +177,7 @@ def report(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments and, after `--`, pytest's."""
+    """Split the arguments into our own and, after `--`, pytest's."""
     given = list(arguments)
     at = given.index("--") if "--" in given else len(given)
     return given[:at], given[at + 1 :]
@@ -190,8 +187,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m tests",
         usage="%(prog)s [unit | NAME ...] [options] [-- options of pytest]",
-        description="The whole check, or the unit tests alone, or what takes long. Options after a NAME are its own.",
-        epilog="\n".join(f"  {name:<10}{what}" for name, (_, what) in RUNS.items()),
+        description="Run the whole check, the unit tests, or one of the long commands below with its own options.",
+        epilog="long commands:\n" + "\n".join(f"  {name:<13}{what}" for name, (_, what) in RUNS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", action="append", choices=list(STEPS), help="only this step; may be repeated")
