@@ -1,7 +1,7 @@
-"""Which versions and history entries of a repository are removed, and which stay.
+"""Decides which versions and history entries of a repository are removed.
 
-These stay: versions that a channel names, versions that the newest history entries of a channel name (for rollbacks),
-versions that were never promoted, and the signatures and attestations of all of these. `plan_removal` is pure.
+These are kept: versions that a channel names, versions that the newest history entries of a channel name (for rollbacks),
+versions that were never promoted, and the signatures and attestations of all of these. `plan_removal` is a pure function.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,13 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """`revisions`: history entries kept for each channel. `patterns`: versions kept anyway (shell patterns). `unpromoted`:
-    whether versions that no channel has ever named go too."""
+    """What `prune` keeps.
+
+    Attributes:
+        revisions: History entries that are kept of each channel.
+        patterns: Shell patterns of versions that are always kept.
+        unpromoted: Whether versions that no channel has ever named are removed too.
+    """
 
     revisions: int = 10
     patterns: Sequence[str] = ()
@@ -29,7 +34,13 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class RepositorySnapshot:
-    """A repository: its tags by digest, the moves of each channel (oldest first), and the roles of the channels' indexes."""
+    """The tags of a repository, the moves of its channels and the roles in the channels' indexes.
+
+    Attributes:
+        tags: The digest of each tag.
+        moves: The moves of each channel, oldest first.
+        members: The version digests in each index that a channel names.
+    """
 
     tags: Mapping[str, str]
     moves: Mapping[str, Sequence[ChannelMove]]
@@ -38,7 +49,12 @@ class RepositorySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Versions and history entries to remove, by tag; `documents` are manifests (indexes of roles) that have no tag."""
+    """Versions and history entries to remove, by tag.
+
+    Attributes:
+        documents: Untagged manifests (indexes of roles) to remove.
+        kept: Digests that must stay.
+    """
 
     versions: Mapping[str, str]
     history: Mapping[str, str]
@@ -47,55 +63,65 @@ class Removal:
 
 
 def read_repository(store: Store) -> RepositorySnapshot:
-    """Look at everything once. Raises NotFound where a tag went meanwhile, Corrupt, Unreachable."""
-    named = {tag: store.resolve(tag).digest for tag in store.tags()}
-    names = tags.channels(named)
+    """Read all tags, histories and indexes once.
+
+    Raises:
+        NotFound: A tag was deleted meanwhile.
+        Corrupt, Unreachable: The store's content is damaged, or the store does not answer.
+    """
+    digest_of_tag = {tag: store.resolve(tag).digest for tag in store.tags()}
+    channel_names = tags.channels(digest_of_tag)
     members = {
-        named[name]: [role.digest for role in roles.parse(store.manifest(named[name]))] for name in names if name in named
+        digest_of_tag[name]: [role.digest for role in roles.parse(store.manifest(digest_of_tag[name]))]
+        for name in channel_names
+        if name in digest_of_tag
     }
-    return RepositorySnapshot(named, {name: channel.history(store, name) for name in names}, members)
+    return RepositorySnapshot(digest_of_tag, {name: channel.history(store, name) for name in channel_names}, members)
 
 
-def plan_removal(found: RepositorySnapshot, rules: RetentionRules) -> Removal:
-    """What to remove. A manifest with several tags stays as long as one of them stays."""
+def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal:
+    """Return the content to remove. A manifest with several tags is kept while one of them is kept."""
     needed: set[str] = set()
     dropped: dict[str, ChannelMove] = {}
-    for name, moves in found.moves.items():
-        kept = _window(moves, found.tags.get(name), rules.revisions)
+    for name, moves in snapshot.moves.items():
+        kept = _window(moves, snapshot.tags.get(name), rules.revisions)
         needed |= {digest for move in kept for digest in _named(move)}
         dropped |= {tags.history_tag(name, move.revision): move for move in moves if move not in kept}
-        if name in found.tags:
-            needed |= {found.tags[name], *found.members.get(found.tags[name], ())}
-    promoted = {digest for moves in found.moves.values() for move in moves for digest in _named(move)}
-    gone = {
-        tag: found.tags[tag]
-        for tag in tags.versions(found.tags)
-        if found.tags[tag] not in needed
-        and (rules.unpromoted or found.tags[tag] in promoted)
+        if name in snapshot.tags:
+            needed |= {snapshot.tags[name], *snapshot.members.get(snapshot.tags[name], ())}
+    promoted = {digest for moves in snapshot.moves.values() for move in moves for digest in _named(move)}
+    removed = {
+        tag: snapshot.tags[tag]
+        for tag in tags.versions(snapshot.tags)
+        if snapshot.tags[tag] not in needed
+        and (rules.unpromoted or snapshot.tags[tag] in promoted)
         and not any(fnmatchcase(tag, pattern) for pattern in rules.patterns)
     }
-    history = {tag: found.tags[tag] for tag in dropped}
-    staying = (tag for tag in found.tags if tag not in gone and tag not in history and not tags.is_referrers(tag))
-    kept_digests = needed | {found.tags[tag] for tag in staying}
+    history = {tag: snapshot.tags[tag] for tag in dropped}
+    kept_tags = (tag for tag in snapshot.tags if tag not in removed and tag not in history and not tags.is_referrers(tag))
+    kept_digests = needed | {snapshot.tags[tag] for tag in kept_tags}
     documents = {move.to_digest for move in dropped.values() if move.roles}
     return Removal(
-        {tag: digest for tag, digest in gone.items() if digest not in kept_digests},
+        {tag: digest for tag, digest in removed.items() if digest not in kept_digests},
         history,
         sorted(documents - kept_digests),
         frozenset(kept_digests),
     )
 
 
-def manifests_to_delete(store: Store, going: Removal) -> list[str]:
-    """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
-    subjects = [*going.versions.values(), *going.documents]
-    found = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
-    every = [*found, *subjects, *going.history.values()]
-    return [digest for digest in dict.fromkeys(every) if digest not in going.kept]
+def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
+    """Return the manifests to delete in order: history entries last, so that an interrupted run can be repeated.
+
+    The history decides what is removed; while it exists, the next run plans the same removal.
+    """
+    subjects = [*removal.versions.values(), *removal.documents]
+    belonging = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
+    ordered = [*belonging, *subjects, *removal.history.values()]
+    return [digest for digest in dict.fromkeys(ordered) if digest not in removal.kept]
 
 
 def _belonging(store: Store, subject: str) -> Iterator[str]:
-    """The referrers of a manifest, and the tags that list them."""
+    """Yield the referrers of a manifest and the tags that list them."""
     for entry in referrers.listed(store, subject):
         yield entry.digest
     tag = referrers.fallback_tag(subject)
@@ -107,18 +133,21 @@ def _belonging(store: Store, subject: str) -> Iterator[str]:
 
 
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
-    """The newest entries; always the one that moved the channel to where it is, and what is newer."""
+    """Return the newest entries, and at least those from the current state on."""
     first = len(moves) - revisions
-    at = max((position for position, move in enumerate(moves) if move.to_digest == current), default=len(moves) - 1)
-    return list(moves[max(0, min(first, at)) :])
+    current_position = max(
+        (position for position, move in enumerate(moves) if move.to_digest == current), default=len(moves) - 1
+    )
+    return list(moves[max(0, min(first, current_position)) :])
 
 
 def _named(move: ChannelMove) -> set[str]:
     return {move.to_digest, *(role.digest for role in move.roles)}
 
 
-def version_sizes(store: Store, going: Removal) -> dict[str, int]:
-    """The bytes of each version that is removed. Content shared with other versions counts too."""
+def version_sizes(store: Store, removal: Removal) -> dict[str, int]:
+    """Return the bytes of each removed version, content that other versions share included."""
     return {
-        tag: sum(blob.size for blob in resolve_index.describe_version(store, at).blobs) for tag, at in going.versions.items()
+        tag: sum(blob.size for blob in resolve_index.describe_version(store, digest).blobs)
+        for tag, digest in removal.versions.items()
     }

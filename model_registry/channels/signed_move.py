@@ -1,9 +1,8 @@
-"""Signed moves of channels: a signed statement in a history entry about what the channel names from this revision on.
+"""Verifies signed moves of channels: a signed statement in a history entry about the new target of the channel.
 
-The statement is a bundle as signatures of versions are (bundle.py), and a layer of the entry, so that entry and signature are
-written in one step. Its subject is the manifest that the channel names: a version, or the index with the roles and weights. Its
-predicate repeats the whole entry and the model's name, the last part of the repository, so that a copy of the repository in
-another registry is valid too.
+The statement is a bundle like the signature of a version (bundle.py) and a layer of the entry, so that entry and signature are
+written in one step. Its subject is the manifest that the channel names: a version, or the index of roles. Its predicate repeats
+the whole entry and the model's name, the last part of the repository, so that a copy of the repository stays valid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class SignedMove:
-    """A move that a trusted key signed: its entry, the key's id, and the bundle."""
+    """A move that a trusted key signed, with the key's id and the bundle."""
 
     move: ChannelMove
     key_id: str
@@ -33,9 +32,11 @@ class SignedMove:
 
 
 def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey], now: datetime) -> SignedMove:
-    """The move of a channel to a revision, as a trusted key signed it.
+    """Return the move of a channel to a revision, if a trusted key signed it.
 
-    Raises Refused where no trusted key signed this entry, with the reason; NotFound, Corrupt and Unreachable as the store does.
+    Raises:
+        Refused: No trusted key signed this entry; the message has the reason.
+        NotFound, Corrupt, Unreachable: As the store raises them.
     """
     tag = tags.history_tag(channel, revision)
     entry = store.manifest(store.resolve(tag).digest)
@@ -49,14 +50,14 @@ def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey]
     except (Corrupt, Refused) as error:
         raise _unsigned(move, str(error)) from None
     if statement.predicate_type != bundle.MOVED:
-        raise _unsigned(move, "the statement that is signed is no move")
+        raise _unsigned(move, "the signed statement is not about a move")
     signed = statement.predicate
     expected = {"model": model_name(store.repository), **annotation_values(move)}
-    if wrong := [name for name, value in expected.items() if signed.get(name) != value]:
-        name = wrong[0]
+    if mismatches := [name for name, value in expected.items() if signed.get(name) != value]:
+        name = mismatches[0]
         raise _unsigned(move, f"{key_id!r} signed {name} {signed.get(name)!r:.100}, not {expected[name]!r:.100}")
-    if extra := sorted(signed.keys() & {*NAMES.values(), EVIDENCE} - expected.keys()):
-        raise _unsigned(move, f"{key_id!r} signed {extra[0]} {signed[extra[0]]!r:.100}, which the entry lacks")
+    if unexpected := sorted(signed.keys() & {*NAMES.values(), EVIDENCE} - expected.keys()):
+        raise _unsigned(move, f"{key_id!r} signed {unexpected[0]} {signed[unexpected[0]]!r:.100}, which the entry lacks")
     return SignedMove(move, key_id, data)
 
 
@@ -67,37 +68,40 @@ def _unsigned(move: ChannelMove, reason: str) -> Refused:
 
 
 class MoveAdmission:
-    """Without a policy that asks for signed moves every state of a channel is accepted."""
+    """Accepts every state of a channel: the policy does not require signed moves."""
 
     signed = False
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:  # noqa: ARG002 - see below
-        """The id of the key that signed the move to the current state of a channel: none is needed."""
+        """Return None: no key is needed."""
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """The same for a state that the channel had before."""
+        """Accept an earlier state of a channel."""
 
 
 class SignedMoveAdmission(MoveAdmission):
-    """Accepts states of a channel only where a trusted key signed the move.
+    """Accepts states of a channel only if a trusted key signed the move.
 
-    `folder` keeps the highest accepted revision of each channel as its signed statement, which is verified again when it is
-    read; with None it is kept in memory alone.
+    Args:
+        folder: Stores the highest accepted revision of each channel as its signed statement, which is verified again when it is
+            read; None keeps it in memory only.
     """
 
     signed = True
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
         self._policy = policy
-        self._kept = SignatureCache(folder)
+        self._cache = SignatureCache(folder)
         self._highest: dict[str, Mapping[str, Any]] = {}  # by repository and channel, the signed predicate
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:
-        """The id of the key that signed the move to the current state of a channel; None for a digest, which cannot be moved.
+        """Return the id of the key that signed the move to the current state; None for a digest, which never moves.
 
-        Raises Refused for a state whose move no trusted key signed, and for one that is older than a state accepted before;
-        Conflict where the channel was moved meanwhile; NotFound, Corrupt and Unreachable as the store does.
+        Raises:
+            Refused: No trusted key signed the move, or the state is older than one that was accepted before.
+            Conflict: The channel was moved meanwhile.
+            NotFound, Corrupt, Unreachable: As the store raises them.
         """
         if digests.is_digest(channel):
             return None
@@ -106,7 +110,7 @@ class SignedMoveAdmission(MoveAdmission):
         return signed.key_id
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """The same for a state that the channel had before: it may be older than the highest."""
+        """Check a state that the channel had before; it may be older than the highest accepted one."""
         self._verified(store, channel, resolution, now)
 
     def _verified(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> SignedMove:
@@ -120,13 +124,16 @@ class SignedMoveAdmission(MoveAdmission):
         return signed
 
     def _check_not_older(self, key: str, signed: SignedMove, now: datetime) -> None:
-        move, proof = signed.move, digests.from_bytes(key.encode())
-        if (kept := self._kept.kept(proof)) is not None:
-            self._note(key, self._read(kept, move.channel, now))
+        move = signed.move
+        cache_key = digests.from_bytes(key.encode())
+        if (stored := self._cache.read(cache_key)) is not None:
+            self._note(key, self._read(stored, move.channel, now))
         highest = self._highest.get(key, {"revision": "0"})
         if move.revision < int(highest["revision"]):
-            message = f"the channel {move.channel!r} names revision {move.revision}, and was at revision {highest['revision']}"
-            raise Refused(message, "somebody put an earlier state back without a move; a rollback is a new revision")
+            message = (
+                f"the channel {move.channel!r} names revision {move.revision}, and was at revision {highest['revision']} before"
+            )
+            raise Refused(message, "an earlier state was restored without a move; a rollback is a new revision")
         if move.revision == int(highest["revision"]):
             if move.to_digest != highest["to"]:
                 message = (
@@ -135,26 +142,30 @@ class SignedMoveAdmission(MoveAdmission):
                 raise Refused(message, "two moves have one revision: move the channel again")
             return
         self._note(key, annotation_values(move))
-        self._kept.keep(proof, signed.data)
+        self._cache.write(cache_key, signed.data)
 
     def _note(self, key: str, predicate: Mapping[str, Any] | None) -> None:
         if predicate and int(predicate["revision"]) > int(self._highest.get(key, {"revision": "0"})["revision"]):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """The predicate of a kept statement about this channel; None where no trusted key signed it."""
+        """Return the predicate of a stored statement about this channel; None if no trusted key signed it."""
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)
             statement, _ = signatures.check(data, str(claimed.predicate.get("to")), self._policy.move_keys, now)
             int(statement.predicate["revision"])
         except (RegistryError, KeyError, ValueError, TypeError):
             return None
-        fits = statement.predicate_type == bundle.MOVED and statement.predicate.get("channel") == channel
-        return statement.predicate if fits else None
+        is_about_channel = statement.predicate_type == bundle.MOVED and statement.predicate.get("channel") == channel
+        return statement.predicate if is_about_channel else None
 
 
 def move_admission(policy: Path | None, cache: Path) -> MoveAdmission:
-    """What a policy file asks for of moves; the highest accepted revisions are kept in the cache folder. Raises BadFile."""
-    if policy is None or not (found := read(policy)).signed_moves:
+    """Return the admission that a policy file requires; accepted revisions are stored in the cache folder.
+
+    Raises:
+        BadFile: The policy cannot be read.
+    """
+    if policy is None or not (parsed := read(policy)).signed_moves:
         return MoveAdmission()
-    return SignedMoveAdmission(found, cache / "proofs" / "moves")
+    return SignedMoveAdmission(parsed, cache / "proofs" / "moves")

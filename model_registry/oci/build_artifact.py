@@ -1,4 +1,4 @@
-"""What a package folder holds, and the artifact that is made of it: one raw layer a file."""
+"""Builds the artifact of a package folder: a ModelPack manifest with one raw layer per file."""
 
 import io
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,7 +20,11 @@ _KINDS = {".jsonl": "dataset", ".json": "weight.config", ".yaml": "weight.config
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a push sends: a manifest, its config, and its other blobs, each with how to open it."""
+    """The content that a push sends: a manifest, its config and its other blobs.
+
+    Attributes:
+        blobs: Each blob with a function that opens it.
+    """
 
     manifest: bytes
     config: bytes
@@ -30,7 +34,15 @@ class Artifact:
 def hash_files(
     folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None
 ) -> list[tuple[VersionFile, OpenContent]]:
-    """The files to push, by path, hashed: all, or `only` these; `more` are files that the folder lacks. Raises Refused."""
+    """Return the files to push, sorted by path, with their digests.
+
+    Args:
+        more: Content of files that the folder lacks, by path.
+        only: Paths to include; None includes all.
+
+    Raises:
+        Refused: The folder holds a link, a special file, an invalid path or too many files.
+    """
     paths = [path for path in walk(folder, hidden=False) if only is None or path in only]
     sources: dict[str, OpenContent] = {path: file_opener(folder / path) for path in paths}
     sources |= {path: partial(io.BytesIO, data) for path, data in more.items()}
@@ -44,7 +56,7 @@ def hash_files(
 
 
 def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
-    """Every file's path relative to the folder. Raises Refused for links and what else is neither file nor folder."""
+    """Yield the path of every file relative to the folder. Raises Refused for links and special files."""
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if not hidden and any(part.startswith(".") for part in name.parts):
@@ -56,16 +68,17 @@ def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
 
 
 def file_opener(path: Path) -> OpenContent:
+    """Return a function that opens a file for reading."""
     return lambda: open_regular(path)
 
 
 def build_artifact(
-    name: str, version: str, created: str | None, found: list[tuple[VersionFile, OpenContent]], more: Mapping[str, str]
+    name: str, version: str, created: str | None, files: list[tuple[VersionFile, OpenContent]], more: Mapping[str, str]
 ) -> Artifact:
-    """The ModelPack artifact of some files, with `more` annotations."""
-    config = manifest.build_config(name, version, created, (file.content.digest for file, _ in found))
-    data = manifest.build_version(name, version, created, [file for file, _ in found], config, more)
-    return Artifact(data, config, tuple((file.content, source) for file, source in found))
+    """Build the ModelPack artifact of these files, with `more` annotations."""
+    config = manifest.build_config(name, version, created, (file.content.digest for file, _ in files))
+    data = manifest.build_version(name, version, created, [file for file, _ in files], config, more)
+    return Artifact(data, config, tuple((file.content, source) for file, source in files))
 
 
 def _describe(path: str, source: OpenContent) -> Descriptor:

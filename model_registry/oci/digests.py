@@ -1,6 +1,6 @@
-"""Content digests (`sha256:<hex>`): the syntax checked before one becomes a path, the content checked while it streams.
+"""Content digests (`sha256:<hex>`): syntax checks, and verification of content while it streams.
 
-Only SHA-256, the algorithm that every OCI registry must know (image-spec, descriptor.md).
+Only SHA-256 is supported, the algorithm that every OCI registry must know (image-spec, descriptor.md).
 """
 
 import hashlib
@@ -16,12 +16,12 @@ _SYNTAX = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def is_digest(text: str) -> bool:
-    """Whether `text` is a digest as this package writes and reads them."""
+    """Return whether a text is a digest as this package writes and reads it."""
     return _SYNTAX.fullmatch(text) is not None
 
 
 def hex_digits(digest: str) -> str:
-    """The 64 hexadecimal digits, safe as a file name. Raises Corrupt for anything that is no digest."""
+    """Return the 64 hexadecimal digits, which are safe as a file name. Raises Corrupt for anything but a digest."""
     if not is_digest(digest):
         raise Corrupt(f"{digest!r:.120} is no digest; it must be sha256: and 64 lower-case hexadecimal digits")
     return digest.removeprefix("sha256:")
@@ -33,12 +33,14 @@ def short(digest: str) -> str:
 
 
 def from_bytes(data: bytes) -> str:
+    """Return the digest of some bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def from_stream(stream: BinaryIO) -> tuple[str, int]:
-    """Digest and size in bytes of what is left in a stream."""
-    sha, size = hashlib.sha256(), 0
+    """Return the digest and the size in bytes of the rest of a stream."""
+    sha = hashlib.sha256()
+    size = 0
     while chunk := stream.read(CHUNK):
         sha.update(chunk)
         size += len(chunk)
@@ -46,30 +48,35 @@ def from_stream(stream: BinaryIO) -> tuple[str, int]:
 
 
 def read_chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
+    """Yield the rest of a stream in chunks of CHUNK bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
 def verify_chunks(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
-    """Pass chunks on while hashing them. Only after the last one is the content known to be good.
+    """Yield chunks while hashing them; the content is verified only after the last chunk.
 
-    Raises Corrupt, naming `what`: as soon as there are more than `size` bytes, at the end for another size or digest.
+    Raises:
+        Corrupt: The content has more than `size` bytes (raised at once), or another size or digest (raised at the end); the
+            message starts with `what`.
     """
-    expected, sha, seen = hex_digits(digest), hashlib.sha256(), 0
+    expected = hex_digits(digest)
+    sha = hashlib.sha256()
+    received = 0
     for chunk in content:
-        seen += len(chunk)
-        if seen > size:
+        received += len(chunk)
+        if received > size:
             raise Corrupt(f"{what} is longer than the {size} bytes that were declared", _hint(digest))
         sha.update(chunk)
         yield chunk
-    if seen != size:
-        raise Corrupt(f"{what} is {seen} bytes long, not {size} as declared", _hint(digest))
+    if received != size:
+        raise Corrupt(f"{what} is {received} bytes long, not {size} as declared", _hint(digest))
     if sha.hexdigest() != expected:
         raise Corrupt(f"{what} has digest sha256:{sha.hexdigest()}, not {digest}", _hint(digest))
 
 
 def check_stream(stream: BinaryIO, digest: str, size: int, what: str) -> None:
-    """Read what is left in a stream. Raises Corrupt as `verify_chunks` does."""
+    """Verify the rest of a stream. Raises Corrupt as `verify_chunks` does."""
     for _ in verify_chunks(read_chunks(stream), digest, size, what):
         pass
 

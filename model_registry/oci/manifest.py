@@ -1,9 +1,10 @@
-"""Manifests: the bytes that say what a version consists of. Parsed, never trusted; written so that the same content gives
-the same bytes.
+"""Manifests, the documents that list the content of a version.
 
-What is written is a ModelPack artifact (github.com/modelpack/model-spec v0.0.7): raw layers, one file each. Its config
-carries the ModelPack document inside an ordinary OCI image config, because tools that know images only (`skopeo inspect`)
-refuse every other config type; both are read, and so are plain artifacts of other tools and container images.
+They are parsed without trust, and written so that equal content gives equal bytes.
+
+Written versions are ModelPack artifacts (github.com/modelpack/model-spec v0.0.7): raw layers, one file each. The config
+holds the ModelPack document inside an ordinary OCI image config, because tools that know only images (`skopeo inspect`)
+reject every other config type. Readers accept both, plain artifacts of other tools, and container images.
 """
 
 import re
@@ -45,7 +46,7 @@ _LAYER = re.compile(  # a tar archive of a container image; foreign and nondistr
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a manifest of an index is made for."""
+    """The platform of a manifest in an index."""
 
     os: str = ""
     architecture: str = ""
@@ -53,7 +54,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What some content is, its digest and its size in bytes."""
+    """Media type, digest and size (bytes) of some content."""
 
     media_type: str
     digest: str
@@ -82,7 +83,7 @@ class ImageIndex(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class DocumentKind(msgspec.Struct, frozen=True, rename="camel"):
-    """What a document says that it is."""
+    """The type that a document declares."""
 
     media_type: str = ""
     artifact_type: str | None = None
@@ -90,7 +91,7 @@ class DocumentKind(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class VersionFile:
-    """One file of a version: where it goes in the folder, and its content."""
+    """One file of a version: its path in the folder and its content."""
 
     path: str
     content: Descriptor
@@ -98,9 +99,13 @@ class VersionFile:
 
 @dataclass(frozen=True, slots=True)
 class VersionManifest:
-    """What the manifest of a model version says. Either `files` or, of a container image, `layers` (lowest first) is empty.
+    """The parsed manifest of a model version.
 
-    Name and version are empty where a tool made the manifest that does not state them.
+    Attributes:
+        name: The model's name; empty if the manifest does not state it, as those of other tools.
+        version: The version; empty if the manifest does not state it.
+        files: The files; empty for a container image.
+        layers: The layers of a container image, lowest first; else empty.
     """
 
     name: str
@@ -113,21 +118,22 @@ class VersionManifest:
 
     @property
     def blobs(self) -> tuple[Descriptor, ...]:
-        """All content beside the manifest."""
+        """All content except the manifest."""
         return (self.config, *(file.content for file in self.files), *self.layers)
 
 
 def describe_content(media_type: str, data: bytes) -> Descriptor:
+    """Return the descriptor of some bytes."""
     return Descriptor(media_type=media_type, digest=digests.from_bytes(data), size=len(data))
 
 
 EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 _Parsed = TypeVar("_Parsed")
-_Told = TypeVar("_Told", Manifest, ImageIndex)
+_Document = TypeVar("_Document", Manifest, ImageIndex)
 
 
 def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
-    """JSON that somebody stored, as a type. Raises Corrupt."""
+    """Decode untrusted JSON into a type. Raises Corrupt, which starts with `what`."""
     try:
         return documents.decode(data, into)
     except documents.UnreadableDocument as error:
@@ -135,32 +141,34 @@ def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
 
 
 def encode(document: object) -> bytes:
-    """The one way to write a document: no spaces, annotations in order."""
+    """Encode a document without spaces and with sorted annotations."""
     return msgspec.json.encode(document, order="deterministic")
 
 
 def describe_manifest(data: bytes) -> Descriptor:
-    """The descriptor of a manifest's or an index's bytes. Raises Corrupt."""
-    found: ImageIndex | Manifest = parse_index(data) if is_index(data) else parse(data)
-    media_type = found.media_type or MANIFEST_TYPE
-    return Descriptor(media_type=media_type, digest=digests.from_bytes(data), size=len(data), artifact_type=found.artifact_type)
+    """Return the descriptor of a manifest's or an index's bytes. Raises Corrupt."""
+    parsed: ImageIndex | Manifest = parse_index(data) if is_index(data) else parse(data)
+    media_type = parsed.media_type or MANIFEST_TYPE
+    return Descriptor(
+        media_type=media_type, digest=digests.from_bytes(data), size=len(data), artifact_type=parsed.artifact_type
+    )
 
 
 def is_index(data: bytes) -> bool:
-    """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
+    """Return whether a document declares itself an index. Raises Corrupt if it is no JSON object."""
     return decode(data, DocumentKind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
 def contents(data: bytes) -> tuple[Descriptor, ...]:
-    """What a manifest (config, layers) or an index (manifests) consists of. Raises Corrupt."""
+    """Return the content that a manifest (config, layers) or an index (manifests) names. Raises Corrupt."""
     if is_index(data):
         return parse_index(data).manifests
-    found = parse(data)
-    return (found.config, *found.layers)
+    parsed = parse(data)
+    return (parsed.config, *parsed.layers)
 
 
 def parse_index(data: bytes) -> ImageIndex:
-    """Any OCI image index, its digests and sizes checked. Raises Corrupt."""
+    """Parse an OCI image index and check its digests and sizes. Raises Corrupt."""
     index = _document(data, ImageIndex, "index", (INDEX_TYPE, DOCKER_INDEX_TYPE))
     for descriptor in index.manifests:
         check(descriptor)
@@ -168,24 +176,24 @@ def parse_index(data: bytes) -> ImageIndex:
 
 
 def parse(data: bytes) -> Manifest:
-    """Any OCI image manifest, its digests and sizes checked. Raises Corrupt."""
+    """Parse an OCI image manifest and check its digests and sizes. Raises Corrupt."""
     manifest = _document(data, Manifest, "manifest", ("", MANIFEST_TYPE, DOCKER_MANIFEST_TYPE))
     for descriptor in (manifest.config, *manifest.layers, *([manifest.subject] if manifest.subject else [])):
         check(descriptor)
     return manifest
 
 
-def _document(data: bytes, into: type[_Told], name: str, types: Sequence[str]) -> _Told:
+def _document(data: bytes, into: type[_Document], name: str, types: Sequence[str]) -> _Document:
     if len(data) > MAX_BYTES:
         raise Corrupt(f"the {name} has {len(data)} bytes; at most {MAX_BYTES} are read")
-    found = decode(data, into, f"the {name}")
-    if found.schema_version != 2 or found.media_type not in types:
-        raise Corrupt(f"schema {found.schema_version}, media type {found.media_type!r} is no OCI image {name}")
-    return found
+    document = decode(data, into, f"the {name}")
+    if document.schema_version != 2 or document.media_type not in types:
+        raise Corrupt(f"schema {document.schema_version}, media type {document.media_type!r} is no OCI image {name}")
+    return document
 
 
 def check(descriptor: Descriptor) -> Descriptor:
-    """A descriptor whose digest and size may be used. Raises Corrupt."""
+    """Return a descriptor if its digest and size are valid. Raises Corrupt otherwise."""
     digests.hex_digits(descriptor.digest)
     if not 0 <= descriptor.size <= MAX_SIZE:
         raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes")
@@ -193,18 +201,18 @@ def check(descriptor: Descriptor) -> Descriptor:
 
 
 def parse_version(data: bytes) -> VersionManifest:
-    """The manifest of a model version. Raises Corrupt: no model, or files that must not be written anywhere."""
+    """Parse the manifest of a model version. Raises Corrupt if it is no model, or has unsafe file paths."""
     manifest = parse(data)
-    notes = manifest.annotations
+    annotations = manifest.annotations
     files: tuple[VersionFile, ...] = ()
     layers: tuple[Descriptor, ...] = ()
     if manifest.artifact_type == MODEL_TYPE and manifest.config.media_type in (IMAGE_CONFIG_TYPE, MODEL_CONFIG_TYPE):
         for key in (TITLE, VERSION):
-            if not notes.get(key):
+            if not annotations.get(key):
                 raise Corrupt(f"the manifest has no annotation {key}", _HINT)
         files = _files(manifest.layers, FILEPATH)
-        if odd := next((file for file in files if not file.content.media_type.endswith(".raw")), None):
-            raise Corrupt(f"the layer of {odd.path!r} is {odd.content.media_type}; only raw layers are read")
+        if packed := next((file for file in files if not file.content.media_type.endswith(".raw")), None):
+            raise Corrupt(f"the layer of {packed.path!r} is {packed.content.media_type}; only raw layers are read")
     elif any(layer.annotations.get(TITLE) == _MODEL_FILE for layer in manifest.layers):
         files = _files(manifest.layers, TITLE)
     elif not manifest.artifact_type and manifest.config.media_type in (IMAGE_CONFIG_TYPE, DOCKER_CONFIG_TYPE):
@@ -214,12 +222,18 @@ def parse_version(data: bytes) -> VersionManifest:
     else:
         raise Corrupt(f"an artifact of type {manifest.artifact_type or manifest.config.media_type} is no model version", _HINT)
     return VersionManifest(
-        notes.get(TITLE, ""), notes.get(VERSION, ""), notes.get(CREATED), files, manifest.config, layers, notes
+        annotations.get(TITLE, ""),
+        annotations.get(VERSION, ""),
+        annotations.get(CREATED),
+        files,
+        manifest.config,
+        layers,
+        annotations,
     )
 
 
 def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
-    """How a layer of a container image is packed. Raises Corrupt: it is none, or is kept elsewhere."""
+    """Return the compression of an image layer. Raises Corrupt if it is no layer or is stored elsewhere."""
     if (match := _LAYER.fullmatch(layer.media_type)) is None:
         raise Corrupt(f"a layer of type {layer.media_type} is not read", "layers are tar archives, plain or with gzip or zstd")
     return cast(Literal["", "gzip", "zstd"], match["oci"] or match["docker"] or "")
@@ -229,14 +243,14 @@ def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[VersionFile, ...]:
     if not 1 <= len(layers) <= MAX_FILES:
         raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
     files = tuple(VersionFile(layer.annotations.get(key, ""), layer) for layer in layers)
-    if odd := next((file for file in files if UNPACK in file.content.annotations), None):
-        raise Corrupt(f"{odd.path!r} is a folder in one archive", "push its files one by one")
+    if archived := next((file for file in files if UNPACK in file.content.annotations), None):
+        raise Corrupt(f"{archived.path!r} is a folder in one archive", "push its files one by one")
     check_paths(file.path for file in files)
     return files
 
 
 def build_config(name: str, version: str, created: str | None, diff_ids: Iterable[str]) -> bytes:
-    """The config of a version: a ModelPack document that is an OCI image config as well."""
+    """Build the config of a version: a ModelPack document that is an OCI image config too."""
     layers = list(diff_ids)
     described = {"name": name, "version": version} | ({"createdAt": created} if created else {})
     document: dict[str, Any] = {
@@ -251,11 +265,11 @@ def build_config(name: str, version: str, created: str | None, diff_ids: Iterabl
 
 
 def version_annotations(name: str, version: str, created: str | None, more: Mapping[str, str]) -> dict[str, str]:
-    """The annotations of a version. Raises BadReference: one of `more` is not free to be chosen."""
+    """Return the annotations of a version. Raises BadReference if `more` sets a reserved one."""
     fixed = {TITLE: name, VERSION: version} | ({CREATED: created} if created else {})
-    if taken := sorted(more.keys() & {TITLE, VERSION, CREATED}):
+    if reserved := sorted(more.keys() & {TITLE, VERSION, CREATED}):
         raise BadReference(
-            f"the annotation {taken[0]} cannot be chosen", "it is made of the reference, or of SOURCE_DATE_EPOCH"
+            f"the annotation {reserved[0]} cannot be chosen", "it is set from the reference, or from SOURCE_DATE_EPOCH"
         )
     return {**more, **fixed}
 
@@ -268,7 +282,7 @@ def build_version(
     config: bytes,
     more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The manifest of a version, with `more` annotations; the same arguments always give the same bytes."""
+    """Build the manifest of a version with `more` annotations. Equal arguments give equal bytes."""
     layers = tuple(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
@@ -285,8 +299,14 @@ def build(
     annotations: dict[str, str],
     subject: Descriptor | None = None,
 ) -> bytes:
-    made = Manifest(
-        schema_version=2, media_type=MANIFEST_TYPE, artifact_type=artifact_type, config=config, layers=layers,
-        subject=subject, annotations=annotations,
-    )  # fmt: skip
-    return encode(made)
+    return encode(
+        Manifest(
+            schema_version=2,
+            media_type=MANIFEST_TYPE,
+            artifact_type=artifact_type,
+            config=config,
+            layers=layers,
+            subject=subject,
+            annotations=annotations,
+        )
+    )

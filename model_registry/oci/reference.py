@@ -1,6 +1,6 @@
-"""References: which repository, and which version in it. `oci:FOLDER[:TAG|@DIGEST]` or `HOST/PATH[:TAG|@DIGEST]`.
+"""References to a repository and a version in it: `oci:FOLDER[:TAG|@DIGEST]` or `HOST/PATH[:TAG|@DIGEST]`.
 
-A folder is an OCI image layout, one layout a repository. The tag is what follows the last `:` behind the last `/`.
+A folder is an OCI image layout that holds one repository. The tag follows the last `:` after the last `/`.
 """
 
 import os
@@ -23,9 +23,10 @@ _REMOTE = re.compile(  # host[:port]/path as in the distribution project's refer
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
-    """A repository, and in it a tag, a digest or neither (never both). `str()` writes it so that `parse` reads it back.
+    """A repository, and in it a tag, a digest or neither, never both. `str()` returns the text that `parse` reads.
 
-    `repository` is an absolute folder (kind "oci") or `host[:port]/path` (kind "remote").
+    Attributes:
+        repository: An absolute folder (kind "oci"), or `host[:port]/path` (kind "remote").
     """
 
     kind: Literal["oci", "remote"]
@@ -43,17 +44,18 @@ class ModelReference:
         return self.repository.rpartition("/")[2]
 
     def bare(self) -> "ModelReference":
-        """The repository alone."""
+        """Return the reference without tag and digest."""
         return replace(self, tag=None, digest=None)
 
 
 def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
-    """Read a reference. Relative folders resolve from `base_dir`, by default the working directory.
+    """Parse a reference. Relative folders are resolved from `base_dir`, by default the working directory.
 
-    Raises BadReference, naming the text and how to write it.
+    Raises:
+        BadReference: The text is no reference; the hint shows the right form.
     """
     if not text.isprintable() or text != text.strip():
-        raise BadReference(f"reference {text!r}: spaces at its ends or control characters in it", EXAMPLE)
+        raise BadReference(f"reference {text!r}: it starts or ends with a space, or has control characters", EXAMPLE)
     if text.startswith(FOLDER):
         path, tag, digest = _split(text.removeprefix(FOLDER), text)
         return ModelReference("oci", _folder(path, text, base_dir), tag, digest)
@@ -66,11 +68,12 @@ def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
 
 
 def is_tag(text: str) -> bool:
+    """Return whether a text is a valid tag."""
     return _TAG.fullmatch(text) is not None
 
 
 def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
-    """(repository, tag, digest)."""
+    """Return repository, tag and digest."""
     folder, slash, last = rest.rpartition("/")
     repository, at, digest = last.partition("@")
     if at:
@@ -81,7 +84,7 @@ def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
         return f"{folder}{slash}{repository}", None, digest
     repository, colon, tag = last.rpartition(":") if ":" in last else (last, "", "")
     if ":" in repository:
-        raise BadReference(f"reference {text!r}: two colons behind the last /", EXAMPLE)
+        raise BadReference(f"reference {text!r}: two colons after the last /", EXAMPLE)
     if colon and not is_tag(tag):
         raise BadReference(
             f"reference {text!r}: {tag!r} is no tag",

@@ -1,7 +1,7 @@
-"""What a tag's name says: a version (never moves), a channel (moves by promotion only), one entry of a channel's history, or
-the list of what belongs to a manifest (`sha256-<hex>`, distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix).
+"""Kinds of tags: versions (never move), channels (move by promotion), history entries, and lists of referrers.
 
-The entry of revision n of the channel `prod` is `_h.prod.000001` for n = 1. A channel is a tag that has a history.
+The entry of revision 1 of the channel `prod` is `_h.prod.000001`; a channel is a tag with a history. A list of referrers is
+`sha256-<hex>` (distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix).
 """
 
 import re
@@ -17,40 +17,42 @@ _REFERRERS = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")
 
 
 def check_channel(name: str) -> str:
-    """The name, if a channel may have it. Raises BadReference."""
+    """Return the name if it is valid for a channel. Raises BadReference otherwise."""
     if not _CHANNEL.fullmatch(name):
         raise BadReference(f"{name!r} is no channel", "a channel is 1 to 64 letters, digits, '.', '_', '-', for instance prod")
     return name
 
 
 def check_version(tag: str) -> str:
-    """The tag, if a version may have it. Raises BadReference."""
+    """Return the tag if it is valid for a version. Raises BadReference otherwise."""
     if not _VERSION.fullmatch(tag) or _REFERRERS.fullmatch(tag):
         raise BadReference(f"{tag!r} is no version", "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0")
     return tag
 
 
 def history_tag(channel: str, revision: int) -> str:
+    """Return the tag of a history entry."""
     return f"_h.{channel}.{revision:06d}"
 
 
 def revisions(tags: Iterable[str], channel: str) -> list[int]:
-    """The revisions that a channel has had, newest first."""
+    """Return the revisions of a channel, newest first."""
     entries = (_HISTORY.fullmatch(tag) for tag in tags)
     return sorted((int(e["revision"]) for e in entries if e is not None and e["channel"] == channel), reverse=True)
 
 
 def channels(tags: Iterable[str]) -> list[str]:
+    """Return the channels that have a history, sorted."""
     return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
 
 
 def is_referrers(tag: str) -> bool:
-    """Whether a tag lists what belongs to a manifest."""
+    """Return whether a tag lists the referrers of a manifest."""
     return _REFERRERS.fullmatch(tag) is not None
 
 
 def versions(tags: Iterable[str]) -> list[str]:
-    """All tags that are neither channels, nor history, nor lists of referrers, sorted."""
+    """Return the tags that are neither channels, history entries nor lists of referrers, sorted."""
     every = list(tags)
     moving = set(channels(every))
     return sorted(t for t in every if t not in moving and not _HISTORY.fullmatch(t) and not _REFERRERS.fullmatch(t))

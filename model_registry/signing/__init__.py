@@ -1,1 +1,1 @@
-"""Trust in versions: keys, signatures and attestations beside a version in the store, and the policy of the scorers."""
+"""Trust in versions: keys, signatures, attestations and the scorers' policy."""

@@ -1,7 +1,7 @@
-"""Attestations: signed statements beside a version that say where it comes from and how well it does.
+"""Attestations: signed statements about a version, such as its provenance and its evaluation.
 
-Stored as signatures are, and as `cosign attest --key` does it. predicates.py has the types with a short name; any other type is
-named by its URI and its predicate is taken as it is.
+They are stored like signatures, and as `cosign attest --key` stores them. predicates.py defines the types with a short
+name; any other type is named by its URI, and its predicate is not checked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,11 @@ from model_registry.untrusted_input import documents
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """One attestation beside a version. `key_id` is the trusted key that signed it.
+    """One attestation of a version.
 
-    Where it is None, no trusted key signed it, for the reason in `fault`: then `predicate` is only a claim.
+    Attributes:
+        key_id: The trusted key that signed it; None if no trusted key did, so that `predicate` is only a claim.
+        fault: Why no trusted key signed it.
     """
 
     type: str
@@ -40,7 +42,7 @@ class Attestation:
 
 
 def read_predicate(path: Path) -> dict[str, Any]:
-    """What a file says, to be attested. Raises BadFile where it is not there, or no JSON object."""
+    """Read a predicate from a file. Raises BadFile if it is missing or no JSON object."""
     data = read_named("predicate", path)
     try:
         return documents.decode(data, dict[str, Any])
@@ -49,10 +51,13 @@ def read_predicate(path: Path) -> dict[str, Any]:
 
 
 def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, now: datetime) -> str:
-    """Sign a statement about a manifest and store it beside it; the digest of the new referrer.
+    """Sign a statement about a manifest, store it, and return the digest of the new referrer.
 
-    Raises BadReference for an unknown type, BadFile for a predicate that its type does not allow, Refused for one that
-    is too large, and what the store raises.
+    Raises:
+        BadReference: The type is unknown.
+        BadFile: The predicate does not match its type.
+        Refused: The statement is too large.
+        RegistryError: As the store raises it.
     """
     uri = type_uri(type_)
     predicates.check(uri, predicate, digest)
@@ -60,21 +65,28 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
 
 
 def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
-    """What is attested about a manifest, verified or not; the signatures themselves are left out.
+    """Return the attestations of a manifest, verified or not, without its signatures.
 
-    What cannot be read at all is left out too: it says nothing. Raises Unreachable, and Corrupt for a damaged list.
+    Unreadable ones are left out.
+
+    Raises:
+        Unreachable: The store does not answer.
+        Corrupt: The list of referrers is damaged.
     """
     return list(iter_attestations(store, digest, keys, now))
 
 
 def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
-    """The same, one after the other: everybody who writes to the store may have put hundreds there, of a megabyte each."""
-    found = (_read(one, digest, keys, now) for one in signatures.collect(store, digest))
-    return (one for one in found if one is not None and one.type != bundle.SIGNED)
+    """Yield the attestations of a manifest one by one: any writer to the store may have added hundreds, of a megabyte each.
+
+    Raises as `list_attestations` does.
+    """
+    parsed = (_read(stored, digest, keys, now) for stored in signatures.collect(store, digest))
+    return (stored for stored in parsed if stored is not None and stored.type != bundle.SIGNED)
 
 
 def type_uri(name: str) -> str:
-    """The URI of a predicate type, given by its short name or as it is. Raises BadReference."""
+    """Return the URI of a predicate type that is given by its short name or its URI. Raises BadReference."""
     if name in TYPES:
         return TYPES[name]
     if not name.isprintable() or not name.startswith(("https://", "http://")) or name == bundle.SIGNED:
@@ -84,13 +96,14 @@ def type_uri(name: str) -> str:
     return name
 
 
-def _read(found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Attestation | None:
+def _read(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Attestation | None:
     try:
-        said, key_id, fault = bundle.parse_statement(bundle.parse(found.data).payload), None, ""
+        statement = bundle.parse_statement(bundle.parse(stored.data).payload)
     except Corrupt:
         return None
+    key_id, fault = None, ""
     try:
-        _, key_id = signatures.check(found.data, digest, keys, now)
+        _, key_id = signatures.check(stored.data, digest, keys, now)
     except (Corrupt, Refused) as error:
         fault = str(error)
-    return Attestation(said.predicate_type, said.predicate, found.referrer, key_id, fault)
+    return Attestation(statement.predicate_type, statement.predicate, stored.referrer, key_id, fault)

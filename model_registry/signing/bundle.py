@@ -1,8 +1,8 @@
 """Sigstore bundles (bundle format v0.3, JSON): one signed in-toto statement, as cosign 3 stores and reads them.
 
-A statement (attestation spec v1) says something (the predicate) about content with a digest (the subject); to sign a version is
-to sign a statement with nothing in it. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1).
-What is signed is the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key was checked.
+A statement (attestation spec v1) holds a predicate about content with a digest (the subject); a signature of a version is a
+statement with an empty predicate. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1).
+The signature covers the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,11 @@ class _Statement(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class InTotoStatement:
-    """`subjects` are the digests it speaks of, `sha256:` and hexadecimal digits, each with the names that it has there."""
+    """A parsed statement.
+
+    Attributes:
+        subjects: The names of each digest (`sha256:` and hexadecimal digits) that the statement is about.
+    """
 
     subjects: Mapping[str, frozenset[str]]
     predicate_type: str
@@ -48,24 +52,24 @@ class InTotoStatement:
 
 
 def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
-    """A statement about one manifest under some names (a subject each), or under none, as JSON."""
-    named: list[dict[str, str]] = [{"name": name} for name in names] or [{}]
-    subject = [{**name, "digest": {"sha256": digests.hex_digits(digest)}} for name in named]
+    """Encode a statement about one manifest: one subject per name, or one without a name."""
+    subjects: list[dict[str, str]] = [{"name": subject_name} for subject_name in names] or [{}]
+    subject = [{**subject_name, "digest": {"sha256": digests.hex_digits(digest)}} for subject_name in subjects]
     return manifest.encode(
         {"_type": STATEMENT_TYPE, "subject": subject, "predicateType": predicate_type, "predicate": predicate}
     )
 
 
 def parse_statement(payload: bytes) -> InTotoStatement:
-    """The statement in a payload. Raises Corrupt where there is none. Checks no signature."""
-    found = manifest.decode(payload, _Statement, "the signed statement")
-    if found.type_ not in STATEMENT_TYPES:
-        raise Corrupt(f"the signed document is {found.type_!r:.100}, no in-toto statement")
+    """Parse the statement in a payload. Raises Corrupt. Verifies no signature."""
+    statement = manifest.decode(payload, _Statement, "the signed statement")
+    if statement.type_ not in STATEMENT_TYPES:
+        raise Corrupt(f"the signed document is {statement.type_!r:.100}, no in-toto statement")
     subjects: dict[str, frozenset[str]] = {}
-    for one in found.subject:
-        digest = f"sha256:{one.digest.get('sha256')}"
-        subjects[digest] = subjects.get(digest, frozenset()) | ({one.name} - {""})
-    return InTotoStatement(subjects, found.predicate_type, found.predicate or {})
+    for subject in statement.subject:
+        digest = f"sha256:{subject.digest.get('sha256')}"
+        subjects[digest] = subjects.get(digest, frozenset()) | ({subject.name} - {""})
+    return InTotoStatement(subjects, statement.predicate_type, statement.predicate or {})
 
 
 class _Signed(msgspec.Struct, frozen=True):
@@ -85,24 +89,24 @@ class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The payload must not be looked into before `sig` was found to be a trusted key's over `signed`."""
+    """A parsed bundle. Do not parse the payload before `sig` is verified over `signed` with a trusted key."""
 
     payload: bytes
     sig: bytes
 
     @property
     def signed(self) -> bytes:
-        """What the signature is over."""
+        """The bytes that the signature covers."""
         return encoded(PAYLOAD_TYPE, self.payload)
 
 
 def encoded(payload_type: str, payload: bytes) -> bytes:
-    """DSSE's pre-authentication encoding."""
+    """Return DSSE's pre-authentication encoding."""
     return b"DSSEv1 %d %s %d %s" % (len(payload_type.encode()), payload_type.encode(), len(payload), payload)
 
 
 def build(payload: bytes, key: PrivateKey) -> bytes:
-    """Sign a statement. The hint names the key (base64 of its fingerprint) to tools; nothing is trusted because of it."""
+    """Sign a statement. The hint names the key (base64 of its fingerprint) for tools; it is not trusted."""
     sig = key.sign(encoded(PAYLOAD_TYPE, payload))
     document = {  # bytes are written as base64
         "mediaType": MEDIA_TYPE,
@@ -113,13 +117,13 @@ def build(payload: bytes, key: PrivateKey) -> bytes:
 
 
 def parse(data: bytes) -> Bundle:
-    """The one signed statement in a bundle. Raises Corrupt where there is none. Checks no signature."""
+    """Parse a bundle with one signed statement. Raises Corrupt. Verifies no signature."""
     if len(data) > MAX_BYTES:
         raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
-    found = manifest.decode(data, _Bundle, "the signature bundle")
-    if found.media_type not in MEDIA_TYPES:
-        raise Corrupt(f"a signature bundle of type {found.media_type!r:.100}; only version 0.3 is read")
-    envelope = found.dsse_envelope
+    document = manifest.decode(data, _Bundle, "the signature bundle")
+    if document.media_type not in MEDIA_TYPES:
+        raise Corrupt(f"a signature bundle of type {document.media_type!r:.100}; only version 0.3 is read")
+    envelope = document.dsse_envelope
     if envelope.payload_type != PAYLOAD_TYPE:
         raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, no in-toto statement")
     if len(envelope.signatures) != 1:

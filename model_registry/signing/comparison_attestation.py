@@ -1,6 +1,6 @@
-"""Whether an attestation proves that a version passed its comparison with the one that answered before it.
+"""Evaluates attestations of comparisons: whether a version passed its comparison with the version that answered before it.
 
-A comparison speaks of a digest, under any name: it counts where the same content lies in another repository.
+A comparison is about a digest under any name: it also counts for the same content in another repository.
 """
 
 from collections.abc import Sequence
@@ -12,32 +12,34 @@ from model_registry.signing import bundle, predicates, signatures
 from model_registry.signing.signatures import StoredBundle, TrustedKey
 
 
-def evaluate(found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
-    """The id of the trusted key that says that this manifest passed a comparison, and why it does not; one of them is empty, of
-    what is no comparison both."""
-    if found.fault or not _claimed(found.data):
+def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
+    """Return the id of the trusted key that signed a passed comparison of this manifest, and the fault otherwise.
+
+    One of both is empty; both are empty if the bundle is no comparison.
+    """
+    if stored.fault or not _claims_comparison(stored.data):
         return "", ""
     try:
-        said, key_id = signatures.check(found.data, digest, keys, now)
-        predicates.check(predicates.COMPARISON, said.predicate, digest)
+        statement, key_id = signatures.check(stored.data, digest, keys, now)
+        predicates.check(predicates.COMPARISON, statement.predicate, digest)
     except (Corrupt, Refused, BadFile) as error:
         return "", str(error)
-    if said.predicate["verdict"] != predicates.PASSED:
-        because = f": {said.predicate['because']}" if isinstance(said.predicate.get("because"), str) else ""
-        return "", f"{key_id!r} says {said.predicate['verdict']!r}{because[:300]}"
+    if statement.predicate["verdict"] != predicates.PASSED:
+        reason = f": {statement.predicate['because']}" if isinstance(statement.predicate.get("because"), str) else ""
+        return "", f"{key_id!r} signed the verdict {statement.predicate['verdict']!r}{reason[:300]}"
     return key_id, ""
 
 
 def not_passed(repository: str, digest: str, policy: Path, faults: Sequence[str]) -> Refused:
-    """What is missing where no comparison proves that a manifest passed."""
+    """Return the error for a manifest without a passed comparison."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no comparison"
-    way_out = f"model-registry attest {repository}@{digest} --type comparison --predicate FILE --key FILE"
-    told = f"{digest} has passed no comparison that a trusted key signed, which the policy {policy} requires: {reasons}"
-    return Refused(told, f"{way_out}, and promote it again; or promote another version")
+    command = f"model-registry attest {repository}@{digest} --type comparison --predicate FILE --key FILE"
+    message = f"{digest} has passed no comparison that a trusted key signed, which the policy {policy} requires: {reasons}"
+    return Refused(message, f"{command}, and promote it again; or promote another version")
 
 
-def _claimed(data: bytes) -> bool:
-    """Whether a bundle claims to be a comparison. Checks no signature."""
+def _claims_comparison(data: bytes) -> bool:
+    """Return whether a bundle claims to be a comparison. Verifies no signature."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type == predicates.COMPARISON
     except Corrupt:

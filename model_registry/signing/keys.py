@@ -1,6 +1,6 @@
-"""Signing keys: ECDSA on the curve P-256 over SHA-256, what cosign makes and reads by default.
+"""Signing keys: ECDSA on the curve P-256 over SHA-256, which cosign creates and reads by default.
 
-A private key is a PKCS#8 PEM file, encrypted where a password was given; a public key is a SubjectPublicKeyInfo PEM file.
+A private key is a PKCS#8 PEM file, encrypted if there is a password; a public key is a SubjectPublicKeyInfo PEM file.
 """
 
 import hashlib
@@ -21,8 +21,10 @@ _HASH = ec.ECDSA(hashes.SHA256())
 
 
 def _signing() -> ec.ECDSA:
-    """The same data gives the same signature (RFC 6979), so that a thing said twice is stored once. OpenSSL before 3.2 draws a
-    number for each."""
+    """Return the deterministic algorithm (RFC 6979), so that signing the same data twice stores one signature.
+
+    OpenSSL before 3.2 lacks it and draws a random number per signature.
+    """
     try:
         return ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
     except UnsupportedAlgorithm:
@@ -31,16 +33,18 @@ def _signing() -> ec.ECDSA:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
+    """A public key."""
+
     key: ec.EllipticCurvePublicKey
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of its DER form, 64 hexadecimal digits."""
+        """The SHA-256 of the key's DER form, 64 hexadecimal digits."""
         der = self.key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return hashlib.sha256(der).hexdigest()
 
     def verifies(self, sig: bytes, data: bytes) -> bool:
-        """Whether `sig` (ASN.1 DER) is this key's over `data`. Never raises, whatever the bytes are."""
+        """Return whether `sig` (ASN.1 DER) is this key's signature over `data`. Never raises."""
         try:
             self.key.verify(sig, data, _HASH)
         except (InvalidSignature, ValueError):
@@ -48,24 +52,27 @@ class PublicKey:
         return True
 
     def pem(self) -> bytes:
-        """The public key file."""
+        """Return the content of the public key file."""
         encoding, kind = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         return self.key.public_bytes(encoding, kind)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
+    """A private key."""
+
     key: ec.EllipticCurvePrivateKey
 
     def public(self) -> PublicKey:
+        """Return the public key."""
         return PublicKey(self.key.public_key())
 
     def sign(self, data: bytes) -> bytes:
-        """An ASN.1 DER signature."""
+        """Return the signature in ASN.1 DER."""
         return self.key.sign(data, _signing())
 
     def pem(self, password: bytes | None) -> bytes:
-        """The private key file, encrypted where there is a password."""
+        """Return the content of the private key file, encrypted if there is a password."""
         protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if password:
             protection = serialization.BestAvailableEncryption(password)
@@ -73,12 +80,15 @@ class PrivateKey:
 
 
 def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKey]:
-    """Make a pair of keys in PREFIX.key (readable by its owner only) and PREFIX.pub, and return where they are.
+    """Write a new pair of keys to PREFIX.key (readable only by its owner) and PREFIX.pub, and return paths and public key.
 
-    Raises Refused where one of the files exists, Unreachable where they cannot be written.
+    Raises:
+        Refused: One of the files exists.
+        Unreachable: The files cannot be written.
     """
     key = PrivateKey(ec.generate_private_key(ec.SECP256R1()))
-    private, public = prefix.with_name(f"{prefix.name}.key"), prefix.with_name(f"{prefix.name}.pub")
+    private = prefix.with_name(f"{prefix.name}.key")
+    public = prefix.with_name(f"{prefix.name}.pub")
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise Refused(f"{path} exists; a key is never overwritten", "choose another prefix")
@@ -87,13 +97,13 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
         try:
             _write_new(public, key.public().pem(), 0o644)
         except OSError:
-            private.unlink()  # half a pair would stand in the way of the next try
+            private.unlink()  # one file alone would make the next attempt fail
             raise
     return private, public, key.public()
 
 
 def read_password(path: Path | None) -> bytes | None:
-    """The first line of a file, else what the environment holds. Raises BadFile."""
+    """Return the first line of a file, or without a file the environment's password. Raises BadFile."""
     if path is None:
         return os.environ.get(PASSWORD, "").encode() or None
     first = atomic_files.read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
@@ -103,21 +113,26 @@ def read_password(path: Path | None) -> bytes | None:
 
 
 def read_private(path: Path, password: bytes | None) -> PrivateKey:
-    """Read a private key file. Raises BadFile: not there, no such key, or the password is missing or wrong."""
+    """Read a private key file. Raises BadFile: missing, of another kind, or with a missing or wrong password."""
     data = atomic_files.read_named("key", path, MAX_BYTES)
     if b"ENCRYPTED SIGSTORE PRIVATE KEY" in data or b"ENCRYPTED COSIGN PRIVATE KEY" in data:
-        raise BadFile(f"{path} is in cosign's own format, which only cosign reads", "sign with cosign, or keygen a pair here")
+        raise BadFile(
+            f"{path} is in cosign's own format, which only cosign reads",
+            "sign with cosign, or create a pair with model-registry keygen",
+        )
     try:
         key = serialization.load_pem_private_key(data, password or None)
     except TypeError:
         if password:
-            return read_private(path, None)  # a plain key needs no password, whatever the environment holds
+            return read_private(path, None)  # an unencrypted key needs no password, even if the environment has one
         hint = f"give --password-file FILE, or set {PASSWORD}"
         raise BadFile(f"{path} is encrypted, and there is no password", hint) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise BadFile(f"{path} is no PEM private key, or the password is wrong", "model-registry keygen makes one") from None
+        raise BadFile(
+            f"{path} is no PEM private key, or the password is wrong", "create one with model-registry keygen"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise BadFile(f"{path} is no ECDSA P-256 key", "model-registry keygen makes one")
+        raise BadFile(f"{path} is no ECDSA P-256 key", "create one with model-registry keygen")
     return PrivateKey(key)
 
 
@@ -126,14 +141,14 @@ def read_public(path: Path) -> PublicKey:
     try:
         key = serialization.load_pem_public_key(atomic_files.read_named("key", path, MAX_BYTES))
     except (ValueError, UnsupportedAlgorithm):
-        raise BadFile(f"{path} is no PEM public key", "it is the .pub file that keygen wrote, or cosign.pub") from None
+        raise BadFile(f"{path} is no PEM public key", "give the .pub file that keygen wrote, or cosign.pub") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise BadFile(f"{path} is no ECDSA P-256 key", "model-registry keygen, or cosign generate-key-pair, makes one")
+        raise BadFile(f"{path} is no ECDSA P-256 key", "create one with model-registry keygen or cosign generate-key-pair")
     return PublicKey(key)
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Write a file that must not exist, with these permissions from its first moment."""
+    """Create a file that must not exist, with these permissions from the start."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:

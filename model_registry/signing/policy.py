@@ -1,9 +1,11 @@
-"""What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) and a passed
-comparison are required, whether the moves of the channel must be signed, and the digests that are never loaded, even if signed.
-model_registry/docs/signing.md describes it. A key is for both versions and moves, unless its `use` names one of them.
+"""Reads the policy file, which decides what a scorer may load.
 
-Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
-end, UTC): what only it signed has to be signed again by its successor before then.
+It lists the trusted keys and the denied digests (never loaded, even if signed), and says whether signatures, the version's
+name in them, passed comparisons and signed moves are required. model_registry/docs/signing.md describes it. A key is valid
+for both versions and moves unless its `use` names one of them.
+
+Key files are resolved from the policy's folder. A key is not trusted after its `not_after` (a date counts to its end, UTC):
+content that only this key signed must be signed by its successor before then.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,12 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy file as it was read from `path`. `keys` vouch for versions, `move_keys` for moves of channels."""
+    """A parsed policy file.
+
+    Attributes:
+        keys: Keys that are trusted for versions.
+        move_keys: Keys that are trusted for moves of channels.
+    """
 
     path: Path
     required: bool
@@ -41,7 +48,7 @@ class Policy:
 
 
 def _until(raw: Any) -> datetime | None:
-    """The moment from which on the key is not trusted any more. Raises ValueError."""
+    """Return the time from which on the key is not trusted. Raises ValueError."""
     if raw is None:
         return None
     if isinstance(raw, datetime):
@@ -76,13 +83,14 @@ class _PolicyDocument(Part):
 
 
 def read(path: Path) -> Policy:
-    """Read a policy file and the keys it names. Raises BadFile: the file, what is wrong, and what would be right."""
+    """Read a policy file and the keys that it names. Raises BadFile with the file, the fault and the remedy."""
     try:
-        found = _PolicyDocument.model_validate(_load(path))
+        document = _PolicyDocument.model_validate(_load(path))
     except ValidationError as error:
         _fail(path, validation.fault(error, "the policy"))
     trusted = [
-        (one.use, TrustedKey(one.id, keys.read_public(path.parent / one.file), one.not_after)) for one in found.keys or []
+        (entry.use, TrustedKey(entry.id, keys.read_public(path.parent / entry.file), entry.not_after))
+        for entry in document.keys or []
     ]
     try:
         validation.each_once((key.id for _, key in trusted), "keys: the id")
@@ -91,14 +99,22 @@ def read(path: Path) -> Policy:
         _fail(path, str(error))
     version_keys = tuple(key for use, key in trusted if use != "moves")
     move_keys = tuple(key for use, key in trusted if use != "versions")
-    for what, asked in (("signatures", found.signatures), ("comparisons", found.comparisons)):
-        if asked == "required" and not version_keys:
-            _fail(path, f"{what} are required, but there are no keys for versions; list at least one under keys")
-    if found.moves == "signed" and not move_keys:
+    for name, value in (("signatures", document.signatures), ("comparisons", document.comparisons)):
+        if value == "required" and not version_keys:
+            _fail(path, f"{name} are required, but there are no keys for versions; list at least one under keys")
+    if document.moves == "signed" and not move_keys:
         _fail(path, "moves must be signed, but there are no keys for moves; list at least one under keys")
-    denied = frozenset(found.denied or ())
-    required, named, compared = (asked == "required" for asked in (found.signatures, found.names, found.comparisons))
-    return Policy(path, required, version_keys, denied, named, compared, found.moves == "signed", move_keys)
+    denied = frozenset(document.denied or ())
+    return Policy(
+        path=path,
+        required=document.signatures == "required",
+        keys=version_keys,
+        denied=denied,
+        named=document.names == "required",
+        compared=document.comparisons == "required",
+        signed_moves=document.moves == "signed",
+        move_keys=move_keys,
+    )
 
 
 def _load(path: Path) -> Any:
@@ -106,7 +122,7 @@ def _load(path: Path) -> Any:
     try:
         return yaml_documents.load(data)
     except UnreadableDocument as error:
-        _fail(path, f"no YAML: {error}")
+        _fail(path, f"it is no YAML: {error}")
 
 
 def _fail(path: Path, what: str) -> NoReturn:

@@ -1,6 +1,6 @@
-"""What each type of attestation must say. `TYPES` are the types with a short name; any other type may say anything.
+"""Checks the predicates of attestations. `TYPES` are the types with a short name; predicates of other types are not checked.
 
-The checks read documents that anybody may have signed as well as those that are about to be.
+The checks read documents that anyone may have signed, as well as those about to be signed.
 """
 
 import math
@@ -21,14 +21,15 @@ HINT = "model_registry/docs/signing.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
-    """Raises BadFile, naming the fault, for a predicate that its type does not allow about the manifest with this digest."""
-    if of_type := _CHECKS.get(type_uri):
-        of_type(predicate, digest)
+    """Raise BadFile if a predicate does not match its type, or is not about the manifest with this digest."""
+    if check_predicate := _CHECKS.get(type_uri):
+        check_predicate(predicate, digest)
 
 
 def _provenance(predicate: Mapping[str, Any], _about: str) -> None:
-    """SLSA build provenance v1: both parts are there, and say which build and who built."""
-    definition, details = _part(predicate, "buildDefinition"), _part(predicate, "runDetails")
+    """Check SLSA build provenance v1: build type and builder must be there."""
+    definition = _part(predicate, "buildDefinition")
+    details = _part(predicate, "runDetails")
     for part, key in ((definition, "buildType"), (_part(details, "builder"), "id")):
         if not isinstance(part.get(key), str):
             _wrong(f"{key} is {part.get(key)!r:.100}, no text")
@@ -42,13 +43,16 @@ def _test_result(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
-    """Our own type: `dataset` (text, or an object with name and digest), `metrics` (name to number), and, for classifiers,
-    `confusion_matrix` with `labels` and `counts` (rows are true classes, columns predicted ones)."""
+    """Check an evaluation, a type of this product.
+
+    It has `dataset` (text, or an object with name and digest), `metrics` (name to number) and, for classifiers,
+    `confusion_matrix` with `labels` and `counts` (rows are true classes, columns predicted ones).
+    """
     valid = ("dataset", "metrics", "confusion_matrix", "notes")
     if unknown := sorted(set(predicate) - set(valid)):
         _wrong(f"unknown key {unknown[0]!r:.100}; an evaluation has {', '.join(valid)}")
     if not isinstance(predicate.get("dataset"), str | Mapping):
-        _wrong("dataset must say on which data the figures were taken")
+        _wrong("dataset must name the data on which the metrics were measured")
     metrics = _part(predicate, "metrics")
     if not metrics:
         _wrong("metrics is empty")
@@ -59,38 +63,42 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
-    """Our own type: how a version (`challenger`) did beside the one that answers (`champion`; null for a first model) on the
-    same `rows`, by which `rules`, and the `verdict`. Further parts are free."""
+    """Check a comparison, a type of this product.
+
+    It compares a version (`challenger`) with the version that answers (`champion`; null for a first model) on the same
+    `rows`, by `rules`, with a `verdict`. Further parts are not checked.
+    """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _wrong(f"run is {predicate.get('run')!r:.100}, no text")
     rows, challenger = _part(predicate, "rows"), _part(predicate, "challenger")
     _check_digest(rows, "rows")
     _check_digest(challenger, "challenger")
     if challenger["digest"] != digest:
-        _wrong(f"challenger.digest is {challenger['digest']}, and the version that it is about is {digest}")
+        _wrong(f"challenger.digest is {challenger['digest']}, but the attested version is {digest}")
     if "champion" not in predicate:
-        _wrong("champion is missing; it is null where there is none")
+        _wrong("champion is missing; write null if there is none")
     if predicate["champion"] is not None:
         _check_digest(_part(predicate, "champion"), "champion")
-    verdict, failed = predicate.get("verdict"), _failed(predicate.get("rules"))
+    verdict = predicate.get("verdict")
+    failed = _failed(predicate.get("rules"))
     if verdict not in VERDICTS:
         _wrong(f"verdict is {verdict!r:.100}, none of {', '.join(VERDICTS)}")
     if verdict == PASSED and failed:
-        _wrong(f"verdict is {PASSED!r}, and the rule {failed[0]!r} did not pass")
+        _wrong(f"verdict is {PASSED!r}, but the rule {failed[0]!r} did not pass")
 
 
 def _failed(rules: Any) -> list[str]:
-    """The names of the rules that did not pass."""
+    """Return the names of the rules that did not pass."""
     if not isinstance(rules, list) or not rules:
-        _wrong("rules must list what the version was judged by")
-    for at, rule in enumerate(rules):
+        _wrong("rules must list the rules by which the version was compared")
+    for index, rule in enumerate(rules):
         if not isinstance(rule, Mapping) or not isinstance(rule.get("name"), str) or not isinstance(rule.get("passed"), bool):
-            _wrong(f"rules[{at}] must have a name (text) and passed (true or false)")
+            _wrong(f"rules[{index}] must have a name (text) and passed (true or false)")
         for key in ("value", "bound"):
             if key not in rule:
-                _wrong(f"rules[{at}] ({rule['name']!r:.100}) has no {key}; it is null where there is none")
+                _wrong(f"rules[{index}] ({rule['name']!r:.100}) has no {key}; write null if there is none")
             if rule[key] is not None:
-                _number(f"rules[{at}].{key}", rule[key])
+                _number(f"rules[{index}].{key}", rule[key])
     return [rule["name"] for rule in rules if not rule["passed"]]
 
 
@@ -107,10 +115,10 @@ def _matrix(matrix: Mapping[str, Any]) -> None:
 
 
 def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = predicate.get(key)
-    if not isinstance(found, Mapping):
+    part = predicate.get(key)
+    if not isinstance(part, Mapping):
         _wrong(f"{key} is missing, or no object")
-    return found
+    return part
 
 
 def _number(name: str, value: Any) -> None:
@@ -119,9 +127,9 @@ def _number(name: str, value: Any) -> None:
 
 
 def _check_digest(part: Mapping[str, Any], name: str) -> None:
-    found = part.get("digest")
-    if not isinstance(found, str) or not is_digest(found):
-        _wrong(f"{name}.digest is {found!r:.100}, not sha256: and 64 hexadecimal digits")
+    digest = part.get("digest")
+    if not isinstance(digest, str) or not is_digest(digest):
+        _wrong(f"{name}.digest is {digest!r:.100}, not sha256: and 64 hexadecimal digits")
 
 
 def _wrong(what: str) -> NoReturn:

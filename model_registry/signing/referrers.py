@@ -1,7 +1,7 @@
-"""Artifacts that belong to a manifest (its referrers), in any store.
+"""Referrers: artifacts that belong to a manifest, in any store.
 
-Where a store has no referrers API, they are listed in an OCI index under the tag `sha256-<hex>` of the manifest they belong to
-(distribution-spec 1.1, "Referrers Tag Schema"). A list only says where to look: each manifest itself must name the subject.
+In a store without a referrers API they are listed in an OCI index under the tag `sha256-<hex>` of their manifest
+(distribution-spec 1.1, "Referrers Tag Schema"). A list is only a hint: each manifest itself must name the subject.
 """
 
 import io
@@ -16,23 +16,23 @@ from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.base import Store
 
-MAX_READ = 256  # referrers looked into: a writer to the store can list any number
+MAX_READ = 256  # referrers that are read: a writer to the store can list any number
 ATTEMPTS = 20
-OVERWRITTEN = 3  # times that a list is written which does not name the referrer afterwards
+OVERWRITTEN = 3  # attempts to write the list if it lacks the referrer afterwards
 REMEDY = "keep signed versions in a registry with the referrers API, or with tags that may move (OCI distribution-spec 1.1)"
 EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """Return the listed referrers of a manifest, unchecked. Raises Unreachable; Corrupt for an unreadable list."""
-    every = {entry.digest: entry for entries in _lists(store, digest) for entry in entries}
-    return list(every.values())
+    """Return the listed referrers of a manifest, unverified. Raises Unreachable; Corrupt for an unreadable list."""
+    entries_by_digest = {entry.digest: entry for entries in _lists(store, digest) for entry in entries}
+    return list(entries_by_digest.values())
 
 
 def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
-    """Yield the referrers API's list, if there is that API, then the one under the fallback tag.
+    """Yield the list of the referrers API, if the store has one, then the list under the fallback tag.
 
-    A registry can have both: the API may be newer than an entry, or answer without knowing of the subject.
+    A registry can have both: its API may be newer than an entry, or answer without knowing the subject.
     """
     answer = store.referrers(digest)
     if answer is not None:
@@ -43,7 +43,7 @@ def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
 def _tagged(store: Store, digest: str) -> list[Descriptor]:
     """Return the list under the fallback tag.
 
-    Some registries read the tag `sha256-<hex>` as the digest and answer with the manifest itself: that lists nothing.
+    Some registries read the tag `sha256-<hex>` as the digest and answer with the manifest itself, which is no list.
     """
     try:
         index = store.resolve(fallback_tag(digest)).digest
@@ -53,44 +53,47 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 
 
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
-    """The referrers of one type, each with its manifest, or with why it cannot be used; at most MAX_READ are looked into.
+    """Yield the referrers of one type, each with its manifest or the error that makes it unusable; at most MAX_READ are read.
 
-    An entry that is listed as another type is passed over unread; as no type counts what some registries list, the type of the
-    empty config. Raises what `listed` raises.
+    Entries that are listed with another type are skipped unread. An entry counts as untyped if it lists the type of the
+    empty config, as some registries do. Raises as `listed` does.
     """
-    for number, found in enumerate(_candidates(store, digest, artifact_type)):
+    for number, entry in enumerate(_candidates(store, digest, artifact_type)):
         if number == MAX_READ:
-            left = f"more than {MAX_READ} referrers of {digest} are listed; only {MAX_READ} were looked into"
-            yield found, Corrupt(left)
+            message = f"more than {MAX_READ} referrers of {digest} are listed; only {MAX_READ} were read"
+            yield entry, Corrupt(message)
             return
         try:
-            parsed = manifest.parse(store.manifest(found.digest))
+            parsed = manifest.parse(store.manifest(entry.digest))
         except (Corrupt, NotFound) as error:
-            yield found, error
+            yield entry, error
             continue
         if (parsed.artifact_type or parsed.config.media_type) != artifact_type:
             continue
         if parsed.subject is None or parsed.subject.digest != digest:
-            yield found, Corrupt(f"{found.digest} is listed as a referrer of {digest}, but belongs to something else")
+            yield entry, Corrupt(f"{entry.digest} is listed as a referrer of {digest}, but belongs to something else")
             continue
-        yield found, parsed
+        yield entry, parsed
 
 
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
-    """Yield the entries of a type, then those without one, of each list. A later list is fetched when it is reached."""
-    before: set[str] = set()
+    """Yield the entries of a type, then the untyped ones, of each list. A later list is fetched when it is needed."""
+    yielded: set[str] = set()
     for entries in _lists(store, digest):
-        fresh = [found for found in entries if found.digest not in before]
-        typed = [found for found in fresh if found.artifact_type == artifact_type]
-        typed += [found for found in fresh if found.artifact_type in (None, "", manifest.EMPTY_TYPE)]
+        new_entries = [entry for entry in entries if entry.digest not in yielded]
+        typed = [entry for entry in new_entries if entry.artifact_type == artifact_type]
+        typed += [entry for entry in new_entries if entry.artifact_type in (None, "", manifest.EMPTY_TYPE)]
         yield from typed
-        before |= {found.digest for found in typed}  # a list may have a wrong type where the next one has the right one
+        yielded |= {entry.digest for entry in typed}  # a later list may have the right type of an entry
 
 
 def attach(store: Store, digest: str, artifact_type: str, content: bytes, annotations: dict[str, str]) -> Descriptor:
     """Store `content` as an artifact of one layer that refers to the manifest `digest`.
 
-    Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
+    Raises:
+        NotFound: There is no such manifest.
+        Conflict: The list of referrers changed with every attempt.
+        Unreachable: The store does not answer.
     """
     layer = manifest.describe_content(artifact_type, content)
     document = build(store, digest, artifact_type, (layer,), annotations)
@@ -99,59 +102,61 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
 
 def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descriptor, ...], annotations: dict[str, str]) -> bytes:
-    """The manifest of an artifact of these layers that refers to the manifest `digest`. Raises NotFound, Unreachable."""
-    about = store.manifest(digest)
-    subject = manifest.describe_content(manifest.describe_manifest(about).media_type, about)
+    """Return the manifest of an artifact that refers to the manifest `digest`. Raises NotFound, Unreachable."""
+    subject_bytes = store.manifest(digest)
+    subject = manifest.describe_content(manifest.describe_manifest(subject_bytes).media_type, subject_bytes)
     return manifest.build(artifact_type, EMPTY, layers, annotations, subject)
 
 
 def refer(store: Store, document: bytes) -> Descriptor:
-    """Store what `build` made, whose layers are stored, and list it with its subject. Once stored and listed it stays as it is.
+    """Store a manifest that `build` returned, whose layers are stored, and list it with its subject.
 
-    Where the store does not confirm that it lists the manifest, the list under the fallback tag is updated (distribution-spec
-    1.1, "Pushing Manifests with Subject"). Raises as `attach` does, NotFound also where a layer is missing, Refused and
-    Conflict where the store does not list it afterwards: no reader would find it.
+    If the store does not confirm that it lists the manifest, the list under the fallback tag is updated (distribution-spec
+    1.1, "Pushing Manifests with Subject").
+
+    Raises:
+        NotFound: A layer or the subject is missing.
+        Refused, Conflict: The store does not list the manifest afterwards, so that no reader would find it.
+        Unreachable: The store does not answer.
     """
     store.push_blob(EMPTY, io.BytesIO(manifest.EMPTY))
     pushed, confirmed = store.push_referrer(document)
-    made = manifest.parse(document)
-    if made.subject is None:
+    parsed = manifest.parse(document)
+    if parsed.subject is None:
         return pushed
-    subject, artifact_type = made.subject.digest, made.artifact_type or made.config.media_type
+    subject, artifact_type = parsed.subject.digest, parsed.artifact_type or parsed.config.media_type
     if confirmed and _is_found(store, subject, pushed, artifact_type):
         return pushed
     for _ in range(OVERWRITTEN):
-        _list_under_tag(store, subject, pushed, made.annotations)
+        _list_under_tag(store, subject, pushed, parsed.annotations)
         if _is_found(store, subject, pushed, artifact_type):
             return pushed
-    message = (
-        f"{store.repository} stored {pushed.digest} and does not list it with {subject}: its list was overwritten by others"
-    )
+    message = f"{store.repository} stored {pushed.digest} and does not list it with {subject}: other writers overwrote its list"
     raise Conflict(message, f"one writer at a time; {REMEDY}")
 
 
 def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations: dict[str, str]) -> None:
-    """Add a referrer to the list under the fallback tag. Raises Refused where the store lets no list be there."""
+    """Add a referrer to the list under the fallback tag. Raises Refused if the store accepts no such list."""
     try:
         _list(store, subject, pushed, annotations)
     except (Refused, Unreachable) as error:
         if isinstance(error, Unreachable) and not _is_hidden(store, subject):
             raise
-        message = f"{store.repository} has no referrers API, and takes no list under {fallback_tag(subject)}: {error}"
+        message = f"{store.repository} has no referrers API, and accepts no list under {fallback_tag(subject)}: {error}"
         raise Refused(message, REMEDY) from None
 
 
 def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
-    """Whether `read` finds a referrer, now or once the store's writes are visible."""
+    """Return whether `read` finds a referrer, now or once the store shows recent writes."""
     for _ in store.settle():
-        looked_into = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
-        if any(entry.digest == pushed.digest for entry in looked_into):
+        candidates = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
+        if any(entry.digest == pushed.digest for entry in candidates):
             return True
     return False
 
 
 def _is_hidden(store: Store, subject: str) -> bool:
-    """Whether the fallback tag names the subject itself, so that no list can be under it."""
+    """Return whether the fallback tag names the subject itself, so that no list can be under it."""
     try:
         return store.resolve(fallback_tag(subject)).digest == subject
     except NotFound:
@@ -159,12 +164,12 @@ def _is_hidden(store: Store, subject: str) -> bool:
 
 
 def fallback_tag(digest: str) -> str:
-    """The tag that lists the referrers of a manifest where there is no referrers API."""
+    """Return the tag that lists the referrers of a manifest if there is no referrers API."""
     return f"sha256-{digests.hex_digits(digest)}"
 
 
 def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:
-    """Add one entry to the list under the fallback tag; entries of others stay as they are."""
+    """Add one entry to the list under the fallback tag; other entries stay unchanged."""
     tag = fallback_tag(digest)
     entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
     empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
@@ -173,7 +178,7 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
         try:
             current = store.resolve(tag).digest
             data = manifest.encode(empty) if current == digest else store.manifest(current)
-            if any(there.digest == added.digest for there in manifest.parse_index(data).manifests):
+            if any(listed_entry.digest == added.digest for listed_entry in manifest.parse_index(data).manifests):
                 return
             index = manifest.decode(data, dict[str, Any], "the list of referrers")
         except NotFound:
@@ -182,7 +187,7 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
         try:
             store.move_tags({tag: pushed}, expect={tag: current})
             return
-        except Conflict:  # somebody else added one in between
+        except Conflict:  # another writer added an entry meanwhile
             if attempt == ATTEMPTS - 1:
                 raise
             next(pauses, None)

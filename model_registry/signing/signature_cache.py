@@ -1,4 +1,4 @@
-"""What proved versions, kept on disk: a file a version. Nothing is trusted because it lies there."""
+"""Caches accepted bundles on disk, one file per version. Cached bundles are verified again before use."""
 
 import contextlib
 import logging
@@ -12,43 +12,48 @@ from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
-KEPT = 1000  # versions whose proofs are kept in a folder; some 2 KB each
+MAX_ENTRIES = 1000  # of about 2 KB each
 
 
 class SignatureCache:
-    """The proofs of one kind in a folder, made when the first is kept; of None nothing is kept. Any number of processes may
-    share the folder."""
+    """Bundles of one kind in a folder, which is created when the first one is written.
+
+    Any number of processes may share the folder. With `folder` None nothing is cached.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def kept(self, digest: str) -> bytes | None:
-        """What was kept for a version, at most one byte more than a bundle may have."""
+    def read(self, digest: str) -> bytes | None:
+        """Return the cached bundle of a version, cut one byte above the size limit; None if there is none."""
         if self._folder is None:
             return None
         try:
-            path = _proof(self._folder, digest)
+            path = _bundle_path(self._folder, digest)
             with open_regular(path) as stream:
-                found = stream.read(bundle.MAX_BYTES + 1)
+                data = stream.read(bundle.MAX_BYTES + 1)
         except OSError:
             return None
-        with contextlib.suppress(OSError):  # read-only: then nothing is tidied up either
+        with contextlib.suppress(OSError):  # on a read-only file system nothing is removed either
             os.utime(path)
-        return found
+        return data
 
-    def keep(self, digest: str, proof: bytes) -> None:
-        """Keep a proof; the longest unused go where there are too many. On a full disk none is kept."""
+    def write(self, digest: str, bundle_bytes: bytes) -> None:
+        """Cache a bundle, and remove those that were unused for the longest time beyond MAX_ENTRIES.
+
+        On a full disk nothing is cached.
+        """
         if self._folder is None:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic_files.replace(_proof(self._folder, digest), [proof])
+            atomic_files.replace(_bundle_path(self._folder, digest), [bundle_bytes])
         except OSError as error:
-            log.warning("the proof of %s is not kept: %s", digest, error)
-        with contextlib.suppress(OSError):  # another process tidies up as well
-            for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
+            log.warning("cannot cache the signature of %s: %s", digest, error)
+        with contextlib.suppress(OSError):  # another process may remove files too
+            for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:-MAX_ENTRIES]:
                 path.unlink()
 
 
-def _proof(folder: Path, digest: str) -> Path:
+def _bundle_path(folder: Path, digest: str) -> Path:
     return folder / f"{digests.hex_digits(digest)}.json"

@@ -1,10 +1,10 @@
-"""Signatures of versions: a signed statement about the version's manifest digest and its names, stored as its referrer.
+"""Signatures of versions: signed statements about a manifest digest and its names, stored as referrers.
 
-A name is MODEL:VERSION, the subject's name in the statement: a signature without one vouches for the content wherever it lies,
-one with it only where it is called so. cosign writes no names, and looks at none.
+A name is MODEL:VERSION, the subject's name in the statement. A signature without a name is valid for the content
+everywhere, one with a name only for the content under that name. cosign writes no names and ignores them.
 
-Laid out as `cosign sign --key` of version 3 does it, so that each verifies what the other signed. Nothing is looked up on the
-network: no transparency log, no certificates; the keys are the ones that the caller trusts.
+The layout is that of `cosign sign --key` version 3, so that each tool verifies the other's signatures. Nothing is looked up
+on the network: no transparency log, no certificates; the caller supplies the trusted keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,11 @@ PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A key that may vouch, under the name that messages use; from `not_after` on (UTC) it vouches for nothing."""
+    """A trusted key under the name that messages use.
+
+    Attributes:
+        not_after: The time (UTC) from which on the key is not trusted.
+    """
 
     id: str
     key: PublicKey
@@ -33,7 +37,7 @@ class TrustedKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredBundle:
-    """One bundle found beside a version: its bytes, or why there are none."""
+    """One bundle beside a version: its bytes, or the fault that makes it unreadable."""
 
     referrer: str
     data: bytes
@@ -41,74 +45,80 @@ class StoredBundle:
 
 
 def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Sequence[str] = ()) -> str | None:
-    """Sign a manifest under these names; the digest of the new referrer, or None where this key has done so already.
+    """Sign a manifest under these names and return the digest of the new referrer; None if this key has signed it already.
 
-    Raises NotFound, Corrupt, Conflict and Unreachable as the store does.
+    Raises:
+        NotFound, Corrupt, Conflict, Unreachable: As the store raises them.
     """
-    ours = [TrustedKey("this", key.public())]
-    for found in collect(store, digest):
-        if all(evaluate(found, digest, ours, now, name, named=True)[0] for name in names or [""]):
+    own_key = [TrustedKey("this", key.public())]
+    for stored in collect(store, digest):
+        if all(evaluate(stored, digest, own_key, now, name, named=True)[0] for name in names or [""]):
             return None
     return attach(store, digest, bundle.SIGNED, bundle.build_statement(digest, bundle.SIGNED, {}, names), key, now)
 
 
 def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: PrivateKey, now: datetime) -> str:
-    """Sign a statement and store it beside the manifest; the digest of the referrer. Raises Refused where it is too large."""
+    """Sign a statement, store it beside the manifest, and return the referrer's digest. Raises Refused if it is too large."""
     data = bundle.build(payload, key)
     if len(data) > bundle.MAX_BYTES:
-        raise Refused(f"the signed statement has {len(data)} bytes; at most {bundle.MAX_BYTES} are read", "say less in it")
+        raise Refused(
+            f"the signed statement has {len(data)} bytes; at most {bundle.MAX_BYTES} are read", "make the predicate smaller"
+        )
     created = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes = {CONTENT: "dsse-envelope", PREDICATE_TYPE: predicate_type, manifest.CREATED: created}
     return referrers.attach(store, digest, bundle.MEDIA_TYPE, data, notes).digest
 
 
 def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
-    """The bundles beside a manifest, read one after the other and unchecked. Raises Unreachable, Corrupt (the list itself)."""
-    for found, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
+    """Yield the bundles beside a manifest one by one, unverified. Raises Unreachable; Corrupt for a damaged list."""
+    for entry, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
         if not isinstance(parsed, manifest.Manifest):
-            yield StoredBundle(found.digest, b"", str(parsed))
+            yield StoredBundle(entry.digest, b"", str(parsed))
             continue
         layer = parsed.layers[0] if len(parsed.layers) == 1 else None
         if layer is None or layer.media_type not in bundle.MEDIA_TYPES or layer.size > bundle.MAX_BYTES:
-            yield StoredBundle(found.digest, b"", f"{found.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
+            yield StoredBundle(entry.digest, b"", f"{entry.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
             continue
         try:
-            yield StoredBundle(found.digest, b"".join(store.blob(layer)))
+            yield StoredBundle(entry.digest, b"".join(store.blob(layer)))
         except (Corrupt, NotFound) as error:
-            yield StoredBundle(found.digest, b"", str(error))
+            yield StoredBundle(entry.digest, b"", str(error))
 
 
 def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[InTotoStatement, str]:
-    """The statement in a bundle and the id of its key, once a trusted key's signature holds and it speaks of this digest.
+    """Return the statement in a bundle and the id of the trusted key that signed it, if it is about this digest.
 
-    Raises Corrupt for what is no such bundle, Refused for one that no trusted key signed, or only a key past its time.
+    Raises:
+        Corrupt: The bytes are no bundle.
+        Refused: No trusted key signed it, or only an expired one, or it is about another digest.
     """
-    found = bundle.parse(data)
-    signers = [trusted for trusted in keys if trusted.key.verifies(found.sig, found.signed)]
+    parsed = bundle.parse(data)
+    signers = [trusted for trusted in keys if trusted.key.verifies(parsed.sig, parsed.signed)]
     if not signers:
         raise Refused("no trusted key signed it")
     valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
     if not valid:
         raise Refused(f"the key {signers[0].id!r} that signed it is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only")
-    said = bundle.parse_statement(found.payload)
-    if digest not in said.subjects:
+    statement = bundle.parse_statement(parsed.payload)
+    if digest not in statement.subjects:
         raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
-    return said, valid[0].id
+    return statement, valid[0].id
 
 
 def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "") -> list[str]:
-    """The ids of the trusted keys whose signatures a manifest carries, none of them under other names than `name`.
+    """Return the ids of the trusted keys that signed a manifest, without signatures under other names than `name`.
 
-    Raises Refused where there is none, with the reasons.
+    Raises:
+        Refused: There is no such signature; the message has the reasons.
     """
-    judged = [evaluate(found, digest, keys, now, name) for found in collect(store, digest)]
-    if signers := [key_id for key_id, _ in judged if key_id]:
+    results = [evaluate(stored, digest, keys, now, name) for stored in collect(store, digest)]
+    if signers := [key_id for key_id, _ in results if key_id]:
         return list(dict.fromkeys(signers))
-    raise unsigned(store.repository, digest, [fault for _, fault in judged if fault])
+    raise unsigned(store.repository, digest, [fault for _, fault in results if fault])
 
 
 def is_attestation(data: bytes) -> bool:
-    """Whether a bundle claims to say something else than a signature does. Checks no signature: no more than a claim."""
+    """Return whether a bundle claims to be something else than a signature. Verifies no signature."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:
@@ -116,28 +126,30 @@ def is_attestation(data: bytes) -> bool:
 
 
 def evaluate(
-    found: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
+    stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
 ) -> tuple[str, str]:
-    """The id of the trusted key whose signature this is, and why it is none; one of them is empty, of an attestation both.
+    """Return the id of the trusted key that signed a bundle, and the fault otherwise.
 
-    A signature that states names counts under `name` only where that is among them; with `named` one must be stated.
+    One of both is empty; both are empty for an attestation. A signature with names counts under `name` only if `name` is
+    among them; with `named` it must have a name.
     """
-    if not found.fault and is_attestation(found.data):
+    if not stored.fault and is_attestation(stored.data):
         return "", ""
     try:
-        if found.fault:
-            raise Corrupt(found.fault)
-        statement, key_id = check(found.data, digest, keys, now)
+        if stored.fault:
+            raise Corrupt(stored.fault)
+        statement, key_id = check(stored.data, digest, keys, now)
     except (Corrupt, Refused) as error:
         return "", str(error)
     names = statement.subjects[digest]
     if name and name not in names and (names or named):
-        said = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
-        return "", f"it is signed by {key_id!r} {said}, not as {name!r}"
+        signed_names = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
+        return "", f"it is signed by {key_id!r} {signed_names}, not as {name!r}"
     return key_id, ""
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
+    """Return the error for a manifest without a valid signature."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"

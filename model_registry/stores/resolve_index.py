@@ -1,6 +1,6 @@
-"""What a digest in a store stands for: a version's manifest, or an index of which one manifest is chosen.
+"""Resolves a digest to the manifest of a version: the manifest itself, or one that is chosen from an image index.
 
-A model runs anywhere, so of an image index the entry without a platform is taken, else the one for linux/amd64.
+A model runs on any platform, so the entry without a platform is chosen, else the one for linux/amd64.
 """
 
 from dataclasses import replace
@@ -16,27 +16,37 @@ _ATTESTATION = "vnd.docker.reference.type"  # what build tools put beside an ima
 
 
 def describe_version(store: Store, digest: str, *, version: str = "", repository: str = "") -> VersionManifest:
-    """What the version consists of. Where the manifest does not say, its name is the last part of `repository` (of the store's,
-    where that is empty), and its version `version`, or the beginning of the digest.
+    """Return the content of a version.
 
-    Raises NotFound, Unreachable; Corrupt: no version; Refused: an index without a manifest that could be meant.
+    If the manifest does not name the model, its name is the last part of `repository` (by default the store's). If it does
+    not name the version, it is `version`, or the first digits of the digest.
+
+    Raises:
+        Corrupt: The manifest describes no version.
+        Refused: The index has no suitable manifest.
+        NotFound, Unreachable: As the store raises them.
     """
-    found, place = manifest.parse_version(select_manifest(store, digest)), repository or store.repository
-    version = found.version or version or digest.partition(":")[2][:12]
-    return replace(found, name=found.name or place.rpartition("/")[2], version=version)
+    parsed = manifest.parse_version(select_manifest(store, digest))
+    name = parsed.name or (repository or store.repository).rpartition("/")[2]
+    version = parsed.version or version or digest.partition(":")[2][:12]
+    return replace(parsed, name=name, version=version)
 
 
 def select_manifest(store: Store, digest: str) -> bytes:
-    """The manifest with this digest, or the one chosen where that is an image index. Raises as `describe_version` does."""
+    """Return the manifest with this digest, or the one selected from an image index. Raises as `describe_version`."""
     data = store.manifest(digest)
     if not manifest.is_index(data):
         return data
     index = manifest.parse_index(data)
-    entries = [one for one in index.manifests if one.media_type in _MANIFESTS and _ATTESTATION not in one.annotations]
-    anywhere = [one for one in entries if one.platform is None or one.platform.os in ("", "unknown")]
-    here = [one for one in entries if one.platform and (one.platform.os, one.platform.architecture) == PLATFORM]
-    found = anywhere or here or (entries if len(entries) == 1 else [])
-    if not found:
-        there = ", ".join(f"{one.platform.os}/{one.platform.architecture}" for one in entries if one.platform) or "none"
-        raise Refused(f"the image index has manifests for {there}", "push one without a platform, or for linux/amd64")
-    return store.manifest(found[0].digest)
+    entries = [entry for entry in index.manifests if entry.media_type in _MANIFESTS and _ATTESTATION not in entry.annotations]
+    without_platform = [entry for entry in entries if entry.platform is None or entry.platform.os in ("", "unknown")]
+    for_platform = [
+        entry for entry in entries if entry.platform and (entry.platform.os, entry.platform.architecture) == PLATFORM
+    ]
+    suitable = without_platform or for_platform or (entries if len(entries) == 1 else [])
+    if not suitable:
+        platforms = (
+            ", ".join(f"{entry.platform.os}/{entry.platform.architecture}" for entry in entries if entry.platform) or "none"
+        )
+        raise Refused(f"the image index has manifests for {platforms}", "push one without a platform, or for linux/amd64")
+    return store.manifest(suitable[0].digest)

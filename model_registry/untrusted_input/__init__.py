@@ -1,5 +1,5 @@
-"""Readers of bytes that others wrote: documents, text for terminals, files.
+"""Readers of bytes from untrusted sources: documents, text for terminals, files.
 
-Records, commit metadata, registry documents, answers of servers and files of people may hold anything. Publisher and scorer
-read them here too, so nothing in this room knows of models, Kafka or settings.
+Records, commit metadata, registry documents, responses of servers and files may hold anything. Publisher and scorer use these
+readers too, so this room knows nothing of models, Kafka or settings.
 """

@@ -1,9 +1,9 @@
-"""The one reader of JSON that others wrote. Every fault of a document is an `UnreadableDocument`, and nothing else.
+"""The reader of untrusted JSON. Every fault of a document raises `UnreadableDocument`, and nothing else.
 
-The decoders of msgspec and of the standard library raise RecursionError for a document of about 1,000 levels. A value of some
-hundred levels decodes, and breaks what writes or compares it later: orjson encodes 254 levels. So the reader limits depth, size
-and integers before a value leaves it. A type without untyped parts and unbounded integers needs no such scan: msgspec rejects
-or skips what does not fit it.
+msgspec and the standard library raise RecursionError for a document of about 1,000 levels. A value of some hundred levels
+decodes, but breaks code that writes or compares it later: orjson encodes 254 levels. The reader therefore limits depth, size
+and integers before it returns a value. A type without untyped parts and unbounded integers needs no such scan: msgspec rejects
+or skips everything else.
 """
 
 import functools
@@ -41,11 +41,11 @@ Document = TypeVar("Document")
 
 
 class UnreadableDocument(ValueError):
-    """The bytes are no document of the expected type, or exceed a limit. The message names the fault, without their content."""
+    """The bytes are no document of the expected type, or exceed a limit. The message never shows their content."""
 
 
 class DocumentDecoder(Generic[Document]):
-    """Decodes JSON documents of one type. Make one for each type, not one for each document; it may be shared by threads."""
+    """Decodes JSON documents of one type. Create one per type, not one per document; threads may share it."""
 
     def __init__(self, type_: type[Document], *, max_bytes: int = MAX_BYTES) -> None:
         self._decoder = msgspec.json.Decoder(type_)
@@ -53,7 +53,7 @@ class DocumentDecoder(Generic[Document]):
         self._max_bytes = max_bytes
 
     def decode(self, data: bytes | str | memoryview | None) -> Document:
-        """Return the document in `data`; None counts as empty. Raises Unreadable, and nothing else."""
+        """Return the document in `data`; None counts as empty. Raises UnreadableDocument, and nothing else."""
         if data is None or len(data) > self._max_bytes:
             raise UnreadableDocument("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
         try:
@@ -68,7 +68,7 @@ class DocumentDecoder(Generic[Document]):
             raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
 
     def decode_or_none(self, data: bytes | str | memoryview | None) -> Document | None:
-        """Return the document in `data`, or None if there is none."""
+        """Return the document in `data`, or None if it cannot be read."""
         try:
             return self.decode(data)
         except UnreadableDocument:
@@ -76,12 +76,12 @@ class DocumentDecoder(Generic[Document]):
 
 
 def check(data: bytes) -> None:
-    """Check that JSON text nests at most MAX_DEPTH levels and holds no integer beyond 64 bits. Raises Unreadable.
+    """Raise UnreadableDocument if JSON text nests deeper than MAX_DEPTH or holds an integer beyond 64 bits.
 
-    The scans run in C: 0.8 us for a record of 330 bytes. Strings are taken out only if a limit may be exceeded.
+    The scans run in C: 0.8 us for a record of 330 bytes. Strings are removed only if a limit may be exceeded.
     """
     _check_depth(data)
-    if _LONG in data.translate(_DIGITS) and any(not _fits(found[0]) for found in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
+    if _LONG in data.translate(_DIGITS) and any(not _fits(match[0]) for match in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
         raise UnreadableDocument("it holds an integer beyond 64 bits")
 
 
@@ -98,7 +98,7 @@ def _fits(integer: bytes) -> bool:
 
 
 def _is_open(type_: Any, seen: set[Any]) -> bool:
-    """Tell whether a value of this type may hold untyped parts, or integers of any size."""
+    """Return whether a value of this type may hold untyped parts or integers of any size."""
     if isinstance(type_, inspect.AnyType | inspect.RawType):
         return True
     if isinstance(type_, inspect.IntType):
@@ -118,7 +118,7 @@ ANY = DocumentDecoder[Any](Any)
 
 
 def decode(data: bytes | str | memoryview | None, type_: type[Document], *, max_bytes: int = MAX_BYTES) -> Document:
-    """Return the document in `data` as this type, or raise Unreadable. For documents that are read now and then."""
+    """Return the document in `data` as this type. Raises UnreadableDocument. For documents that are read rarely."""
     decoder: DocumentDecoder[Document] = _decoder(type_, max_bytes)  # type: ignore[arg-type]  # types are hashable
     return decoder.decode(data)
 
@@ -129,16 +129,17 @@ def _decoder(type_: Any, max_bytes: int) -> DocumentDecoder[Any]:
 
 
 def decode_lenient(data: bytes) -> Any:
-    """Return a document as Python's standard library reads it: NaN, infinities and integers of any size are values.
+    """Return a document as the standard library reads it: NaN, infinities and integers of any size are accepted.
 
-    Raises Unreadable, also for UTF-16 and for half of a surrogate pair, which no text holds.
+    Raises:
+        UnreadableDocument: Also for UTF-16, and for half of a surrogate pair, which no text may hold.
     """
     try:
         _check_depth(data)
-        found = json.loads(data.decode("utf-8"))
-        json.dumps(found, ensure_ascii=False).encode()
+        document = json.loads(data.decode("utf-8"))
+        json.dumps(document, ensure_ascii=False).encode()
     except UnreadableDocument:
         raise
     except (ValueError, RecursionError) as error:
         raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
-    return found
+    return document

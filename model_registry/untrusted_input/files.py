@@ -1,4 +1,4 @@
-"""Files that others placed: opened only if they are regular files."""
+"""Opens files that others placed, if they are regular files."""
 
 import errno
 import os
@@ -12,9 +12,13 @@ class NotRegular(OSError):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading. Raises NotRegular for anything but a regular file, and OSError as `open` does.
+    """Open a file for reading without blocking on special files.
 
-    A FIFO without a writer blocks an ordinary open for ever. With O_NONBLOCK it opens at once; regular files ignore the flag.
+    A FIFO without a writer blocks an ordinary open forever. With O_NONBLOCK it opens at once; regular files ignore the flag.
+
+    Raises:
+        NotRegular: The path names anything but a regular file.
+        OSError: As `open` does.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The one reader of YAML: plain data, each key once, limited in depth and in what its aliases expand to."""
+"""The reader of untrusted YAML: plain data with unique keys, limited depth and limited alias expansion."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -14,11 +14,11 @@ MERGE = "tag:yaml.org,2002:merge"  # `<<: *defaults`
 
 
 class DuplicateKey(UnreadableDocument):
-    """A mapping names a key twice: the first value would silently be lost."""
+    """A mapping names a key twice, so that the first value would be lost silently."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes at most MAX_NODES nodes, MAX_DEPTH deep."""
+    """Composes at most MAX_NODES nodes, at most MAX_DEPTH deep."""
 
     def __init__(self, stream: bytes | str) -> None:
         super().__init__(stream)
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                break  # the constructor below says so
+                break  # super().construct_mapping reports it
             if key in seen:
                 raise DuplicateKey(f"the key {key!r:.100} is given twice, again in line {key_node.start_mark.line + 1}")
             seen.add(key)
@@ -57,7 +57,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(text: bytes | str) -> Any:
-    """Return the values of a YAML document. Raises Unreadable, whose message names the line and never shows its content."""
+    """Return the values of a YAML document. Raises UnreadableDocument, which names the line but never shows its content."""
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -71,7 +71,7 @@ def load(text: bytes | str) -> Any:
 
 
 def _fault(error: yaml.YAMLError) -> str:
-    """What is wrong and in which line, without the line: it might hold a secret."""
+    """Return the fault and its line number, without the line: it may hold a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem} in line {error.problem_mark.line + 1}"
     return type(error).__name__

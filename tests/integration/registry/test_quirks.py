@@ -118,7 +118,7 @@ def test_a_tag_that_is_read_as_the_digest_lists_nothing_and_lets_nothing_be_sign
     if kind == "index":
         subject = store.push_manifest(an_index(subject))
     assert referrers.listed(store, subject.digest) == []
-    with pytest.raises(Refused, match="has no referrers API, and takes no list under sha256-"):
+    with pytest.raises(Refused, match="has no referrers API, and accepts no list under sha256-"):
         signatures.sign(store, subject.digest, ONE, NOW)
     with pytest.raises(Refused, match="not signed"):
         signatures.verify(store, subject.digest, trusted(ONE), NOW)
@@ -340,7 +340,7 @@ def test_a_list_of_signatures_that_must_not_move_is_named(start: Start) -> None:
     store, _ = start(referrers=Reply(404), confirms=False, immutable=True)
     subject = version(store)
     signatures.sign(store, subject, ONE, NOW)
-    with pytest.raises(Refused, match=r"takes no list under sha256-\w+: .*cannot be overwritten") as caught:
+    with pytest.raises(Refused, match=r"accepts no list under sha256-\w+: .*cannot be overwritten") as caught:
         signatures.sign(store, subject, TWO, NOW)
     assert "tags that may move" in caught.value.hint
     signatures.verify(store, subject, trusted(ONE), NOW)

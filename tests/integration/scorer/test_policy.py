@@ -91,7 +91,7 @@ def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_
     attest(rig, "2.0.0", digests["2.0.0"], "refused")
     rig.promote("2.0.0")
     until(lambda: first.metric("scorer_versions_refused_total") == 2, "the refusal")
-    assert "'release' says 'refused': the rule not-worse did not pass" in first.said
+    assert "'release' signed the verdict 'refused': the rule not-worse did not pass" in first.said
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores of the version that passed")
     attest(rig, "2.0.0", digests["2.0.0"])

@@ -140,7 +140,7 @@ def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_o
     (folder / "c.json").write_text(json.dumps(comparison(digest, "refused")))
     attest = ("attest", REF, "--predicate", "c.json", "--type", "comparison", "--key", "release.key")
     run(*attest)
-    assert "says 'refused'" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    assert "signed the verdict 'refused'" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
     (folder / "c.json").write_text(json.dumps(comparison(digest)))
     run(*attest)
     assert answer("verify", REF, "--policy", "policy.yaml") == {"digest": digest, "keys": ["runs"], "comparison": "runs"}
@@ -163,7 +163,7 @@ def test_what_is_attested_is_inspected(folder: Path) -> None:
     ("predicate", "type_", "fault"),
     [
         ("[]", "evaluation", "no JSON object"),
-        ("{}", "evaluation", "dataset must say"),
+        ("{}", "evaluation", "dataset must name"),
         ("{}", "evaluations", "no type of an attestation"),
         ("\udcff", "evaluation", "no JSON object"),
     ],

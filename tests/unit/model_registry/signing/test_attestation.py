@@ -78,7 +78,7 @@ BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
     ({"run": ""}, "run is ''"),
     ({"rows": None}, "rows is missing"),
     ({"rows": {"digest": "abc"}}, "rows.digest is 'abc'"),
-    ({"challenger": {"digest": f"sha256:{7:064x}"}}, "and the version that it is about is sha256:"),
+    ({"challenger": {"digest": f"sha256:{7:064x}"}}, "but the attested version is sha256:"),
     ({"challenger": {}}, "challenger.digest is None"),
     ({"champion": {"digest": "1.0.0"}}, "champion.digest is '1.0.0'"),
     ({"champion": "1.0.0"}, "champion is missing, or no object"),
@@ -86,7 +86,7 @@ BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
     ({"verdict": None}, "verdict is None"),
     ({"rules": []}, "rules must list"),
     ({"rules": [RULE | {"passed": "true"}]}, "rules[0] must have a name"),
-    ({"rules": [RULE | {"passed": False}]}, "verdict is 'passed', and the rule 'leak' did not pass"),
+    ({"rules": [RULE | {"passed": False}]}, "verdict is 'passed', but the rule 'leak' did not pass"),
     ({"rules": [RULE | {"value": float("inf")}]}, "rules[0].value is inf"),
     ({"rules": [RULE | {"bound": "0.9"}]}, "rules[0].bound is '0.9'"),
     ({"rules": [{"name": "leak", "passed": True, "bound": 0}]}, "rules[0] ('leak') has no value"),
@@ -101,7 +101,7 @@ def test_a_comparison_says_what_it_names(store: LayoutStore, changes: dict[str, 
     assert fault in str(refused.value)
     without = comparison(digest)
     del without["champion"]
-    with pytest.raises(BadFile, match="it is null where there is none"):
+    with pytest.raises(BadFile, match="write null if there is none"):
         attest(store, digest, "comparison", without, ONE, NOW)
 
 
@@ -111,7 +111,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("slsa-provenance", {"buildDefinition": {"buildType": "x"}, "runDetails": {"builder": {}}}, "id is None"),
     ("test-result", {"result": "ok", "configuration": []}, "result is 'ok'"),
     ("test-result", {"result": "PASSED"}, "configuration must be a list"),
-    ("evaluation", {"metrics": {"auc": 1}}, "dataset must say"),
+    ("evaluation", {"metrics": {"auc": 1}}, "dataset must name"),
     ("evaluation", {"dataset": "x", "metrics": {}}, "metrics is empty"),
     ("evaluation", {"dataset": "x", "metrics": {"auc": "good"}}, "metrics.auc is 'good'"),
     ("evaluation", {"dataset": "x", "metrics": {"auc": float("nan")}}, "metrics.auc is nan"),

@@ -49,11 +49,11 @@ def test_a_version_without_a_passed_comparison_is_refused_with_the_way_out(store
     assert digest in str(refused.value)
     assert f"model-registry attest {store.repository}@{digest} --type comparison" in refused.value.hint
     passes(store, digest, verdict="refused")
-    with pytest.raises(Refused, match="'key-1' says 'refused': the rule not-worse did not pass"):
+    with pytest.raises(Refused, match="'key-1' signed the verdict 'refused': the rule not-worse did not pass"):
         gate.check(store, digest, "1.0.0", NOW)
     passes(store, digest, verdict="same")
     passes(store, digest, TWO)
-    with pytest.raises(Refused, match=r"'key-1' says 'same'.*; no trusted key signed it"):
+    with pytest.raises(Refused, match=r"'key-1' signed the verdict 'same'.*; no trusted key signed it"):
         gate.check(store, digest, "1.0.0", NOW)
     passes(store, digest)
     assert gate.check(store, digest, "1.0.0", NOW) is None, "signatures are optional here"
@@ -133,7 +133,7 @@ def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_prove
 
 
 def test_signatures_and_comparisons_are_kept_apart(store: LayoutStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signature_cache, "KEPT", 2)
+    monkeypatch.setattr(signature_cache, "MAX_ENTRIES", 2)
     asked = PolicyAdmission(policy(ONE, required=True), folder)
     for number in range(2):
         one = version(store, str(number))

@@ -142,7 +142,7 @@ def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore, digest: str) -> N
     *found, (_, last) = referrers.read(counting, digest, TYPE)
     assert len(found) == counting.asked == referrers.MAX_READ
     assert all(isinstance(parsed, NotFound) for _, parsed in found)
-    assert "only 256 were looked into" in str(last)
+    assert "only 256 were read" in str(last)
 
 
 def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: LayoutStore, digest: str) -> None:

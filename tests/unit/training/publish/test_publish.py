@@ -224,7 +224,7 @@ def test_an_attestation_that_is_never_listed_is_told(store: LayoutStore, pushed:
         def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
             """Nothing stays."""
 
-    with pytest.raises(Conflict, match="overwritten by others"):
+    with pytest.raises(Conflict, match="other writers overwrote its list"):
         attest_once(Forgetful(store._path), pushed, "comparison", comparison(pushed), KEY, AT)
 
 

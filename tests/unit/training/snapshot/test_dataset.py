@@ -173,7 +173,7 @@ def test_a_dataset_that_is_never_listed_is_told(
         def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
             """Nothing stays."""
 
-    with pytest.raises(Conflict, match="overwritten by others"):
+    with pytest.raises(Conflict, match="other writers overwrote its list"):
         dataset.push(Forgetful(store._path), versions["1.0.0"], records, copied)
 
 
