@@ -1,4 +1,4 @@
-"""`scorer demo`: the product in two minutes. See the modules beside this one."""
+"""`scorer demo`: a demonstration of the product in two minutes."""
 
 import signal
 import sys
@@ -13,44 +13,54 @@ from publisher.runtime.command_line import Json, print_data
 
 
 def demo(
-    events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
-    rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
-    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer at three quarters.")] = True,
-    bootstrap_servers: Annotated[str | None, typer.Option(help="A broker of yours instead of the embedded one.")] = None,
-    registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
-    plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    events: Annotated[int, typer.Option(help="The number of flights to replay, at least.", min=100)] = 50_000,
+    rate: Annotated[float, typer.Option(help="Flights per second.", min=1)] = 2_000.0,
+    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer after three quarters of the flights.")] = True,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Use your broker instead of the embedded one.")] = None,
+    registry: Annotated[str | None, typer.Option(help="HOST:PORT of your OCI registry, instead of a folder.")] = None,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="Use HTTP without TLS for --registry.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and print commands to try next.")] = False,
     copied: Annotated[
-        bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
+        bool,
+        typer.Option(
+            "--regions", help="Copy the scores to a second region with a publisher, and kill the publisher instead of a scorer."
+        ),
     ] = False,
     rollouts: Annotated[
-        bool, typer.Option("--rollout", help="A good candidate goes through a plan by itself, and a bad one comes back.")
+        bool, typer.Option("--rollout", help="Roll out a good and a bad candidate by plans; the bad one is rolled back.")
     ] = False,
-    with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
+    with_console: Annotated[bool, typer.Option("--console", help="Also serve the web console, and print its address.")] = False,
     only_kafka: Annotated[
-        int, typer.Option(metavar="PORT", help="Kafka alone, on 127.0.0.1:PORT (say 9092), until Ctrl-C.", min=0, max=65_535)
+        int,
+        typer.Option(metavar="PORT", help="Run only Kafka on 127.0.0.1:PORT (such as 9092), until Ctrl-C.", min=0, max=65_535),
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Score real flights on a real broker: a live swap, a kill, and the count of lost and doubled events."""
+    """Score real flights on a real broker, with a version change and a kill, and count lost and duplicated events."""
     from scorer.demo import regions, run, sandbox
-    from scorer.demo import rollouts as acting
+    from scorer.demo import rollouts as rollout_demo
     from scorer.demo.options import DemoOptions
+    from scorer.demo.summary import DemoSummary
     from scorer.demo.view import DemoView
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # like Ctrl-C: all started processes are stopped
     if only_kafka:
         with DemoView() as view:
             sandbox.kafka(only_kafka, view)
     if copied and bootstrap_servers:
-        raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
+        raise typer.BadParameter("each region has an embedded cluster; leave --bootstrap-servers out", param_hint="--regions")
     if copied and rollouts:
-        raise typer.BadParameter("one at a time: leave out --regions, or --rollout", param_hint="--rollout")
+        raise typer.BadParameter("use --regions or --rollout, not both", param_hint="--rollout")
     if with_console and find_spec("uvicorn") is None:
         raise Fatal("--console: the extra `console` is not installed", install_command("cpu", "demo", "console"), USAGE)
     options = DemoOptions(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
     with DemoView() as view:
-        found = regions.demo(options, view) if copied else acting.demo(options, view) if rollouts else run.demo(options, view)
-    print_data(as_json, found.to_dict(), found.table)
-    if not found.clean:
+        if copied:
+            summary: regions.RegionsSummary | rollout_demo.RolloutsSummary | DemoSummary = regions.demo(options, view)
+        elif rollouts:
+            summary = rollout_demo.demo(options, view)
+        else:
+            summary = run.demo(options, view)
+    print_data(as_json, summary.to_dict(), summary.table)
+    if not summary.clean:
         raise typer.Exit(FINDING)

@@ -1,7 +1,7 @@
-"""The demo's events: real flights out of New York in September and October 2013, and how each of them ended.
+"""The events of the demo: real flights from New York in September and October 2013, and their outcomes.
 
-Only what is known at departure stands in an event; how the flight ended is kept apart in `outcomes()`. Reads one file that
-lies beside this module, and nothing else: deploy/training/demo_dataset makes it, and says there what the fields mean.
+An event holds what is known at departure; `outcomes()` returns whether the flight was late. The data is in a file of
+this folder. deploy/training/demo_dataset creates it and describes its fields.
 """
 
 import lzma
@@ -20,7 +20,7 @@ Event = dict[str, str | int | float | None]
 
 
 def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
-    """The flights of a file in order of scheduled departure, each with whether it arrived late: None where it never arrived."""
+    """Yield flights by scheduled departure, each with whether it was late; None if it never arrived."""
     with lzma.open(path) as file:
         *fields, _ = orjson.loads(file.readline())
         for line in file:
@@ -29,28 +29,31 @@ def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
 
 
 def events() -> Iterator[Event]:
-    """The events of the flights, lap after lap; ids of further laps end in `-lap2` etc."""
+    """Yield the flights as events, repeatedly; the ids of repetitions end in `-lap2`, `-lap3` and so on."""
     return (_in_lap(event, lap) for lap in count(1) for event, _ in flights())
 
 
 def lines(limit: int | None = None) -> Iterator[bytes]:
-    """The same events, at most so many, as JSON objects in UTF-8 without line ends."""
+    """Yield the events, at most `limit`, as JSON in UTF-8 without line ends."""
     return map(orjson.dumps, islice(events(), limit))
 
 
 def first_lap(flight_id: str) -> str:
-    """The id of the same flight in the first lap."""
+    """Return the id of the flight in the first repetition."""
     return flight_id.partition(_LAP)[0]
 
 
 def outcomes() -> dict[str, bool]:
-    """flight_id -> arrived late; only flights of the first lap that arrived."""
+    """Return whether each arrived flight of the first repetition was late, by flight id."""
     return {str(event["flight_id"]): late for event, late in flights() if late is not None}
 
 
 def auc(pairs: Iterable[tuple[float, bool]]) -> float:
-    """Area under the ROC curve of (score, outcome) pairs, exactly: the Mann-Whitney U of the ranks, ties at their mean. Raises
-    ValueError where it is not defined: a score that is not a number, or outcomes that are all the same."""
+    """Return the exact area under the ROC curve of (score, outcome) pairs, from the Mann-Whitney U with mean ranks for ties.
+
+    Raises:
+        ValueError: A score is NaN, or all outcomes are the same.
+    """
     table = np.array([(score, outcome) for score, outcome in pairs], dtype=np.float64).reshape(-1, 2)
     scores, positive = table[:, 0], table[:, 1] != 0
     if np.isnan(scores).any():

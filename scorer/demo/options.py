@@ -1,4 +1,4 @@
-"""What a person may choose for the demo, and the configuration that follows from it."""
+"""The options of the demo, and the configuration derived from them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
 FOLDER = "oci:./registry"
-NEAR, FAR = "eu-west", "us-east"  # where flights are scored, and where scores are copied to
+NEAR, FAR = "eu-west", "us-east"  # the region that scores, and the region that scores are copied to
 
 CONFIGURATION = """\
 name: {name}
@@ -24,6 +24,8 @@ region: {region}
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
+    """The options of `scorer demo`."""
+
     events: int = 50_000
     rate: float = 2_000.0
     kill: bool = True
@@ -32,10 +34,10 @@ class DemoOptions:
     registry: str | None = None
     plain_http: bool = False
     copied: bool = False
-    """Whether a publisher copies the scores into a second region."""
+    """Copy the scores into a second region."""
     console: bool = False
     rollouts: bool = False
-    """Whether a controller moves the channel, by plans."""
+    """Move the channel by rollout plans."""
 
     @property
     def registry_command(self) -> list[str]:
@@ -43,7 +45,7 @@ class DemoOptions:
 
     @property
     def regions(self) -> list[str]:
-        """The regions that get a cluster each, the scorers' first."""
+        """The regions with a cluster of their own, that of the scorers first."""
         return [NEAR, FAR] if self.copied else [NEAR]
 
     @property
@@ -52,7 +54,7 @@ class DemoOptions:
 
 
 def configure(options: DemoOptions, folder: Path, servers: str) -> Settings:
-    """Write scorer.yaml. On a broker that is not the demo's own every name gets a prefix."""
+    """Write scorer.yaml and return its settings. On a user's broker every name gets a prefix."""
     prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
     path = folder / "scorer.yaml"
     text = CONFIGURATION.format(

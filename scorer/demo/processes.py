@@ -17,51 +17,53 @@ STOP_SECONDS = 20.0
 
 
 def executable(name: str) -> str:
-    """The installed command beside this interpreter, else whatever PATH has."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else name
+    """Return the command installed beside this interpreter, else its name for a search in PATH."""
+    installed = Path(sys.executable).with_name(name)
+    return str(installed) if installed.exists() else name
 
 
 class Shell:
-    """Runs commands in one working folder and tells each as it is typed there."""
+    """Runs commands in one folder and prints each as a user would type it."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, on_command: Callable[[str], None]) -> None:
         self.folder = folder
-        self._tell = tell
+        self._on_command = on_command
         self._running: list[subprocess.Popen[bytes]] = []
 
     def run(self, *command: str) -> Any:
-        """Run to the end; what it printed with --json. Raises Fatal where it fails."""
-        self._tell(shlex.join(command))
+        """Run a command and return its JSON output. Raises Fatal if it fails."""
+        self._on_command(shlex.join(command))
         program, *arguments = command
         done = subprocess.run([executable(program), *arguments, "--json"], cwd=self.folder, capture_output=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
-            raise Fatal(f"{shlex.join(command)} ended with code {done.returncode}: {said}")
+            message = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
+            raise Fatal(f"{shlex.join(command)} ended with code {done.returncode}: {message}")
         return json.loads(done.stdout)
 
     def start(self, log: str, *command: str, feed: bool = False) -> subprocess.Popen[bytes]:
-        """Start in the background; what it says goes to the file `log`. With `feed` its stdin is a pipe."""
-        self._tell(shlex.join(command) + (" < flights.jsonl &" if feed else " &"))
+        """Start a command in the background with its output in the file `log`. With `feed` its stdin is a pipe."""
+        self._on_command(shlex.join(command) + (" < flights.jsonl &" if feed else " &"))
         program, *arguments = command
-        with (self.folder / log).open("wb") as said:
+        with (self.folder / log).open("wb") as output:
             process = subprocess.Popen(
                 [executable(program), *arguments],
                 cwd=self.folder,
                 stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 process_group=0,
             )
         self._running.append(process)
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        self._tell(f"kill -9 -- -{process.pid}")
+        """Kill the process group with SIGKILL."""
+        self._on_command(f"kill -9 -- -{process.pid}")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop a process with SIGTERM, and with SIGKILL after STOP_SECONDS."""
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
@@ -70,29 +72,30 @@ class Shell:
             process.wait()
 
     def running(self) -> list[int]:
+        """Return the ids of the processes that are still running."""
         return [process.pid for process in self._running if process.poll() is None]
 
     def close(self) -> None:
-        """End whatever still runs, by its own process id."""
+        """Stop all processes that are still running."""
         for process in self._running:
             if process.poll() is None:
                 self.stop(process)
 
 
 class EventFeed:
-    """Writes lines to a process's stdin from a thread of its own, until they end or `finish` is called."""
+    """Writes lines to the stdin of a process in a thread, until they end or `finish` is called."""
 
     def __init__(self, process: subprocess.Popen[bytes], lines: Iterator[bytes]) -> None:
         self.count = 0
         self._process = process
         self._lines = lines
-        self._enough = threading.Event()
+        self._finishing = threading.Event()
         self._thread = threading.Thread(target=self._write, name="feed", daemon=True)
         self._thread.start()
 
     def finish(self) -> int:
-        """End the lines, wait for the process, and return how many lines were given. Raises Fatal if the process failed."""
-        self._enough.set()
+        """Stop writing, wait for the process, and return the number of written lines. Raises Fatal if the process failed."""
+        self._finishing.set()
         self._thread.join()
         if (code := self._process.wait()) != 0:
             raise Fatal(f"the process that writes the flights ended with code {code}", "see its log, emit.log or first.log")
@@ -104,7 +107,7 @@ class EventFeed:
         try:
             with stdin:
                 for line in self._lines:
-                    if self._enough.is_set():
+                    if self._finishing.is_set():
                         return
                     stdin.write(line + b"\n")
                     self.count += 1

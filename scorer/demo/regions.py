@@ -1,5 +1,7 @@
-"""The demo with two regions: flights are scored in one, and a publisher copies the scores into the other's cluster. It is
-killed in the middle and started again; in the end both regions are counted."""
+"""The demo with two regions: flights are scored in one, and a publisher copies the scores to the other.
+
+The publisher is killed and restarted; at the end both regions are audited.
+"""
 
 import contextlib
 from dataclasses import dataclass
@@ -28,14 +30,14 @@ http: {{listen: "{listen}"}}
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary(TopicSummary):
-    """What arrived in the other region: `events` are the scores to be copied, `scored` those of them that are there."""
+    """The audit of the other region: `events` counts the scores to copy, `scored` the copied ones."""
 
     latency_before_kill_ms: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
-    """What was found where the flights were scored, and where the scores were copied to."""
+class RegionsSummary:
+    """The summaries of the region that scores and of the region with the copies."""
 
     near: DemoSummary
     far: CopySummary
@@ -48,24 +50,24 @@ class Regions:
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
 
     def table(self) -> Group:
-        return Group(self.near.table(), self.far.table(f"what its copy in {FAR} holds", "scores"))
+        return Group(self.near.table(), self.far.table(f"copied scores in {FAR}", "scores"))
 
 
-def demo(options: DemoOptions, view: DemoView) -> Regions:
-    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with open_sandbox(options, view, follow_up_commands(options, "publisher status publisher.yaml --live")) as where:
-        played = _Regions(options, view, where)
-        return Regions(played.play(), played.copied)
+def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
+    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    with open_sandbox(options, view, follow_up_commands(options, "publisher status publisher.yaml --live")) as sandbox:
+        demo = _RegionsDemo(options, view, sandbox)
+        return RegionsSummary(demo.play(), demo.copied)
 
 
-class _Regions(Demo):
+class _RegionsDemo(Demo):
     """The demo with a publisher, which is killed instead of a scorer."""
 
-    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox) -> None:
-        super().__init__(options, view, where)
-        near, self._far = where.servers
-        self._path = where.folder / "publisher.yaml"
-        self._lives = 0
+    def __init__(self, options: DemoOptions, view: DemoView, sandbox: Sandbox) -> None:
+        super().__init__(options, view, sandbox)
+        near, self._far = sandbox.servers
+        self._path = sandbox.folder / "publisher.yaml"
+        self._starts = 0
         text = RELAY.format(
             near_region=NEAR,
             far_region=FAR,
@@ -78,7 +80,7 @@ class _Regions(Demo):
         self.relay = load_relay(self._path).settings
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
-        self.view.step(f"   Then a publisher, which copies the scores into {FAR}, each exactly once")
+        self.view.step(f"   Start a publisher, which copies the scores to {FAR} exactly once")
         far = self.relay.destination.kafka
         self.shell.run("publisher", "check", self._path.name, "--create")
         self._publish()
@@ -86,7 +88,7 @@ class _Regions(Demo):
         cleanup.enter_context(contextlib.closing(reader))
 
     def kill_one(self) -> None:
-        self.view.step("6. Killing the publisher without mercy, and starting it again")
+        self.view.step("6. Kill the publisher with SIGKILL, and restart it")
         self.killed_at = killed_at = now_ms()
         self.shell.kill(self.processes.pop("publisher"))
         self._publish()
@@ -100,24 +102,24 @@ class _Regions(Demo):
     def count(self, marks: DemoTimes) -> DemoSummary:
         near = super().count(marks)
         report = count_copies(self.relay)
-        there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
-        versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": there})))
+        far_kafka = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
+        versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": far_kafka})))
         self.copied = copied(report, versions, self.far_arrivals, marks)
         return near
 
     def _publish(self) -> None:
-        self._lives += 1
-        self.processes["publisher"] = self.shell.start(f"publisher-{self._lives}.log", "publisher", "run", self._path.name)
+        self._starts += 1
+        self.processes["publisher"] = self.shell.start(f"publisher-{self._starts}.log", "publisher", "run", self._path.name)
 
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: ReceivedScores, marks: DemoTimes) -> CopySummary:
-    """Put it together. `versions` are those that scored what is there. Pure."""
+    """Return the summary of the copies. `versions` holds the results of the versions whose scores were copied. Pure."""
     return CopySummary(
         events=report.source,
         scored=report.copies - report.duplicates,
-        missing=report.missing + report.pending,  # everything was waited for
+        missing=report.missing + report.pending,  # all copies have been waited for
         duplicates=report.duplicates,
-        phantoms=report.phantoms + report.others,  # nobody else writes there
+        phantoms=report.phantoms + report.others,  # no other program writes to this topic
         out_of_order=report.out_of_order,
         versions=versions,
         latency_before_kill_ms=latency(arrivals, marks.began, marks.killed or marks.ended),

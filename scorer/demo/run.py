@@ -1,4 +1,4 @@
-"""The demo, step by step: each step runs the installed commands and waits for its effect before the next one begins."""
+"""The steps of the demo: each runs installed commands and waits for their effect."""
 
 import contextlib
 import subprocess
@@ -23,37 +23,44 @@ from scorer.observability.output_topics import read_lines, read_to_end
 from scorer.settings import Settings
 
 PARTITIONS = 6
-STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
+STEP_SECONDS = 120.0  # the time limit of a step without progress
 FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
-QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
-CONSOLE_TOLD = "the console is at "
+CAUGHT_UP_MS = 1_000  # a partition has caught up when its newest score took less than this
+CONSOLE_ADDRESS = "the console is at "
 OLD, NEW = "1.0.0", "2.0.0"
 REPLICAS = ("a", "b")
 PROMOTION = "boosted trees on more columns"
-"""Why the new version is promoted. Not by the figures at the end: each version answers other flights."""
+"""The reason of the promotion. It does not use the results of the demo, since each version scores other flights."""
 KEPT_FLIGHTS = 20_000
 
 
 def demo(options: DemoOptions, view: DemoView) -> DemoSummary:
-    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with open_sandbox(options, view, follow_up_commands(options)) as where:
-        return Demo(options, view, where).play()
+    """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
+    with open_sandbox(options, view, follow_up_commands(options)) as sandbox:
+        return Demo(options, view, sandbox).play()
 
 
 class Demo:
-    """One run, its processes by name, and what has been seen so far: `arrivals` where the flights are scored, `far_arrivals`
-    where the scores are copied to."""
+    """One run of the demo.
 
-    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox) -> None:
+    Attributes:
+        processes: the running processes by name.
+        arrivals: the scores received in the region that scores.
+        far_arrivals: the scores received in the region with the copies.
+    """
+
+    def __init__(self, options: DemoOptions, view: DemoView, sandbox: Sandbox) -> None:
         self.options = options
         self.view = view
-        self.shell = where.shell
-        self.settings = where.settings
+        self.shell = sandbox.shell
+        self.settings = sandbox.settings
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.arrivals, self.far_arrivals = ReceivedScores(), ReceivedScores()
+        self.arrivals = ReceivedScores()
+        self.far_arrivals = ReceivedScores()
         self.killed_at: int | None = None
 
     def play(self) -> DemoSummary:
+        """Run all steps and return the summary. Raises Fatal if one fails."""
         self.make_registry()
         self.start_scorers()
         with contextlib.ExitStack() as cleanup:
@@ -61,9 +68,11 @@ class Demo:
             cleanup.enter_context(contextlib.closing(reader))
             self.prepare(cleanup)
             lines = flights.lines()
-            first = self.look(lines)
+            first = self.score_first_flights(lines)
             began = now_ms()
-            self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
+            self.view.step(
+                f"   Replay the other {self.options.events - first:,} flights at {self.options.rate:,.0f} per second"
+            )
             feed = EventFeed(self.emit("emit.log", self.options.rate), lines)
             promoted = self.swap()
             if self.options.kill:
@@ -80,11 +89,12 @@ class Demo:
             return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
-        """Whatever else is to run before the flights come; `cleanup` ends it."""
+        """Start further processes before the replay. Subclasses override it; `cleanup` ends them."""
 
     def make_registry(self) -> None:
-        where = self.options.registry or "a folder"
-        self.view.step(f"2. Two versions of flight-delay into a model registry ({where}), prod points at 1.0.0")
+        """Push both versions and promote the old one."""
+        place = self.options.registry or "a folder"
+        self.view.step(f"2. Push two versions of flight-delay to a model registry ({place}), and promote 1.0.0 to prod")
         registry, repository = self.options.registry_command, self.options.repository
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
@@ -93,35 +103,37 @@ class Demo:
         self.shell.run(*registry, "promote", repository, "--to", OLD, "--reason", "first version")
 
     def start_scorers(self) -> None:
-        self.view.step("3. Topics, then two scorers in one consumer group")
+        """Create the topics and start the scorers."""
+        self.view.step("3. Create the topics, and start two scorers in one consumer group")
         self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
         for replica in REPLICAS:
             self.processes[f"scorer {replica}"] = self.shell.start(
                 f"scorer-{replica}.log", "scorer", "run", "scorer.yaml", "--workers", "1", "--set", f"replica={replica}"
             )
 
-        def shared_out() -> bool:
+        def partitions_shared() -> bool:
             now = time.time()
             states = last_states(read_to_end(self.settings, self.settings.status_topic), now)
             owned = [len(each.status.partitions) for each in states if each.state(now) == "running"]
             return owned == [PARTITIONS // len(REPLICAS)] * len(REPLICAS)
 
-        self.wait_for("both scorers to share the partitions", shared_out)
+        self.wait_for("both scorers to share the partitions", partitions_shared)
         self.view.say(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
         if self.options.console:
             self.show_console()
 
     def show_console(self) -> None:
+        """Start the console and print its address."""
         log = self.shell.folder / "console.log"
         command = ("scorer", "console", "scorer.yaml", "--allow-actions", "--listen", "127.0.0.1:0")
         self.processes["console"] = self.shell.start(log.name, *command)
-        self.wait_for("the console", lambda: CONSOLE_TOLD in log.read_text(errors="replace"))
-        self.view.step(f"   Open {log.read_text(errors='replace').partition(CONSOLE_TOLD)[2].split()[0]} in a browser")
+        self.wait_for("the console", lambda: CONSOLE_ADDRESS in log.read_text(errors="replace"))
+        self.view.step(f"   Open {log.read_text(errors='replace').partition(CONSOLE_ADDRESS)[2].split()[0]} in a browser")
 
-    def look(self, lines: Iterator[bytes]) -> int:
-        """A few flights, slowly, so that a person sees a score and the fresh broker is warm; how many."""
+    def score_first_flights(self, lines: Iterator[bytes]) -> int:
+        """Score a few flights slowly, which warms up the broker, print one score, and return their number."""
         count = min(FIRST_EVENTS, self.options.events // 5)
-        self.view.step(f"4. The first {count:,} flights, and what becomes of one")
+        self.view.step(f"4. Score the first {count:,} flights, and print one score")
         feed = EventFeed(self.emit("first.log", FIRST_RATE), islice(lines, count))
         self.wait_for("the first scores", lambda: self.seen() >= count)
         feed.finish()
@@ -131,41 +143,43 @@ class Demo:
         return count
 
     def emit(self, log: str, rate: float) -> subprocess.Popen[bytes]:
+        """Start `scorer emit`, which reads flights from its stdin."""
         command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", f"{rate:g}")
         return self.shell.start(log, *command, feed=True)
 
     def swap(self) -> int:
-        """Half-way; done when every partition shows the new version."""
+        """Promote the new version after half of the flights, and wait until every partition has its scores."""
         self.wait_for("half of the events", lambda: self.seen() >= self.options.events // 2)
-        self.view.step(f"5. Half-way: promoting {NEW} while events flow")
+        self.view.step(f"5. After half of the flights: promote {NEW} while events flow")
         promoted = now_ms()
         move = ("promote", "scorer.yaml", "--to", NEW, "--reason", PROMOTION, "--wait")
         rollout = self.shell.run("scorer", *move)["rollout"]
-        self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the tag moved")
+        self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the move of the channel")
 
         def swapped() -> bool:
             newest = dict(self.arrivals.newest)
             return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
 
         self.wait_for(f"every partition to show {NEW}", swapped)
-        self.view.say(f"every partition shows {NEW} in its scores after {now_ms() - promoted:,} ms")
+        self.view.say(f"every partition has scores of {NEW} after {now_ms() - promoted:,} ms")
         return promoted
 
     def kill_one(self) -> None:
-        """At three quarters; done when the other scores its partitions without delay."""
+        """Kill a scorer after three quarters of the flights, and wait until the other has caught up."""
         self.wait_for("three quarters", lambda: self.seen() >= self.options.events * 3 // 4)
-        self.view.step("6. Three quarters: killing a scorer without mercy; the other takes over")
+        self.view.step("6. After three quarters: kill a scorer with SIGKILL; the other takes over")
         self.killed_at = killed_at = now_ms()
         self.shell.kill(self.processes.pop("scorer a"))
         self.wait_for("the other scorer to catch up", lambda: caught_up(self.arrivals, killed_at))
         self.view.say(f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)")
 
     def wait_for_the_end(self, written: int) -> None:
+        """Wait until all written flights are scored."""
         self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
 
     def count(self, marks: DemoTimes) -> DemoSummary:
-        """From a second read from the start, by the audit; joined with how the flights ended."""
-        self.view.step("7. Reading everything back from the start, read_committed, and counting")
+        """Audit the topics from the start, and join the scores with the outcomes of the flights."""
+        self.view.step("7. Read all topics from the start (read_committed), and count")
         settings = self.settings
         report = audit_topics.audit(settings.kafka, audit_plan(settings))
         cut_over = {}
@@ -176,10 +190,11 @@ class Demo:
         return summarise(report, scores_by_version(settings), dict(sorted(cut_over.items())), self.arrivals, marks)
 
     def seen(self) -> int:
+        """Return the number of received scores."""
         return len(self.arrivals.received)
 
     def wait_for(self, what: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
-        """Until `done()`, with the live view. Raises Fatal where nothing moves any more, or a process has ended."""
+        """Wait until `done()` is True, with the live view. Raises Fatal if there is no progress, or a process has ended."""
         deadline, seen = time.monotonic() + STEP_SECONDS, -1
         while not done():
             if self.seen():
@@ -191,18 +206,18 @@ class Demo:
                 if process.poll() is not None:
                     raise Fatal(f"{name} ended with code {process.returncode} while waiting for {what}")
             if time.monotonic() > deadline:
-                raise Fatal(f"{what} did not come within {STEP_SECONDS:.0f} s")
+                raise Fatal(f"waited {STEP_SECONDS:.0f} s for {what} without progress")
             time.sleep(0.1)
 
 
 def caught_up(arrivals: ReceivedScores, since: int) -> bool:
-    """Whether every partition shows scores of events sent after `since` (Unix ms), and soon after they were sent."""
+    """Return True if every partition has a score of an event sent after `since` (Unix ms), with a low latency."""
     newest = dict(arrivals.newest)
-    return bool(newest) and all(sent > since and received - sent < QUIET_MS for _, sent, received in newest.values())
+    return bool(newest) and all(sent > since and received - sent < CAUGHT_UP_MS for _, sent, received in newest.values())
 
 
 def scores_by_version(settings: Settings) -> dict[str, list[tuple[float, bool | None]]]:
-    """Every score in the topic, with the known outcome of its flight. Raises Fatal where it cannot be read."""
+    """Return all scores by version, each with the outcome of its flight or None. Raises Fatal if the topic cannot be read."""
     outcomes = flights.outcomes()
     scores: dict[str, list[tuple[float, bool | None]]] = {}
     for message in read_to_end(settings, settings.output.topic):

@@ -1,5 +1,7 @@
-"""Where the demo plays: a folder, one embedded broker a region (or somebody else's), and the commands that run in it. Whatever
-happens, what was started is stopped and removed, unless a person wants to keep it."""
+"""The sandbox of the demo: a folder, an embedded broker for each region (or the user's broker), and its commands.
+
+All processes and files are removed at the end, unless the user keeps them.
+"""
 
 import contextlib
 import shutil
@@ -22,13 +24,13 @@ from scorer.demo.processes import Shell
 from scorer.demo.view import DemoView
 from scorer.settings import Settings
 
-MORE_FLIGHTS = "more-flights.jsonl"  # left in the folder with --keep
-CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
+MORE_FLIGHTS = "more-flights.jsonl"  # written with --keep
+CLEAN_UP_SECONDS = 5.0  # time limit of the removal of topics and group
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """`settings` are those of scorer.yaml; `servers` has a broker's address for each region, the scorers' first."""
+    """A sandbox. `settings` are those of scorer.yaml; `servers` has the broker of each region, that of the scorers first."""
 
     folder: Path
     shell: Shell
@@ -37,9 +39,17 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def open_sandbox(options: DemoOptions, view: DemoView, how_to_go_on: Sequence[str] = ()) -> Iterator[Sandbox]:
-    """Set it up, and clear it away. Raises Fatal, with the ends of all logs where a step fails. `how_to_go_on` are commands
-    that somebody who keeps it may want to type."""
+def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[str] = ()) -> Iterator[Sandbox]:
+    """Open a sandbox and remove it at the end.
+
+    Args:
+        options: the options of the demo.
+        view: prints the steps.
+        next_commands: commands to print if the sandbox is kept.
+
+    Raises:
+        Fatal: A step failed; the message has the ends of all logs.
+    """
     folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
     shell = Shell(folder, view.command)
     with contextlib.ExitStack() as cleanup:
@@ -55,23 +65,25 @@ def open_sandbox(options: DemoOptions, view: DemoView, how_to_go_on: Sequence[st
         try:
             yield Sandbox(folder, shell, settings, servers)
         except Fatal as error:
-            raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
+            raise Fatal(f"{error}\n{_log_ends(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                _how_to_go_on(view, folder, servers, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]])
+                _print_next_commands(
+                    view, folder, servers, next_commands, [shell.running(), [broker.pid for broker in brokers]]
+                )
 
 
 def kafka(port: int, view: DemoView) -> None:
-    """Kafka alone, until Ctrl-C; what it holds goes with it. Raises Fatal where it does not start, or ends of itself."""
+    """Run only Kafka until Ctrl-C, and remove its data. Raises Fatal if it does not start, or ends."""
     classpath(on_progress=view.bar)
     with EmbeddedBroker(port=port) as broker:
-        view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C ends it, and what it holds is gone")
+        view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C stops it and removes its data")
         raise Fatal(f"Kafka has ended with code {broker.wait()}", "start it again")
 
 
 def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
     several = len(options.regions) > 1
-    view.step(f"1. Starting Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
+    view.step(f"1. Start Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
     classpath(on_progress=view.bar)
     brokers = [EmbeddedBroker(folder / f"kafka-{region}" if several else folder / "kafka") for region in options.regions]
     for broker in brokers if not options.keep else ():
@@ -88,26 +100,26 @@ def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contex
 
 
 def _clean_up(settings: Settings) -> None:
-    """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
+    """Delete the topics and the group of the demo from the user's broker."""
     admin = connect(settings.kafka, f"{settings.name}.demo")
     deleted = admin.delete_topics([*topics.known(settings)], request_timeout=CLEAN_UP_SECONDS)
-    left = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
-    for answer in [*deleted.values(), *left.values()]:
-        with contextlib.suppress(KafkaException):  # what was never made cannot be removed
+    groups = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
+    for answer in [*deleted.values(), *groups.values()]:
+        with contextlib.suppress(KafkaException):  # a topic or group that was never created
             answer.result()
 
 
-def _last_words(folder: Path) -> str:
+def _log_ends(folder: Path) -> str:
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log")))
 
 
 def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
-    """What somebody who keeps this demo may want to type."""
-    again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
+    """Return the commands to print with --keep."""
+    restart = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the killed scorer"]
     return [
         "scorer status scorer.yaml",
         "scorer tail scorer.yaml --from-beginning --events 3",
-        *(again if options.kill and not options.copied else []),
+        *(restart if options.kill and not options.copied else []),
         f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
         *more,
         "scorer rollback scorer.yaml --reason 'going back' --wait",
@@ -115,13 +127,15 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
     ]
 
 
-def _how_to_go_on(view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]) -> None:
-    """`pids` are the processes to end, first those that have to be heard out by the others."""
-    view.step(f"Everything goes on in {folder}, and Kafka on {' and '.join(servers)}. To go on playing:")
-    ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
+def _print_next_commands(
+    view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]
+) -> None:
+    """Print how to continue and how to end. `pids` are the processes to end, in groups, one after the other."""
+    view.step(f"Everything keeps running in {folder}, with Kafka on {' and '.join(servers)}. Commands to try:")
+    stop = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (
         f"cd {folder}; export PATH={Path(sys.executable).parent}:$PATH",
         *commands,
-        f"{ends}; sleep 5; rm -r {folder}   # the end; and what you started yourself",
+        f"{stop}; sleep 5; rm -r {folder}   # stop and remove everything, except what you started yourself",
     ):
         view.command(line)

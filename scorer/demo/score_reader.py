@@ -1,4 +1,4 @@
-"""A live consumer of the score topic: what becomes visible to read_committed readers, and when."""
+"""A live consumer of the score topic, which records when scores become visible to read_committed consumers."""
 
 import threading
 import time
@@ -17,6 +17,7 @@ POLL_SECONDS = 0.05
 
 
 def now_ms() -> int:
+    """Return the time in Unix ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -26,14 +27,15 @@ class _Record(msgspec.Struct):
 
 @dataclass(slots=True)
 class ReceivedScores:
-    """One entry a score, in order of arrival. Times are Unix ms; `sent` is the input's timestamp."""
+    """The received scores in their order. Times are Unix ms; `sent` holds the timestamps of the events."""
 
     sent: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
     newest: dict[int, tuple[str, int, int]] = field(default_factory=dict)
-    """By output partition: version, sent and received of the last score."""
+    """Version, sent and received time of the last score of each output partition."""
 
     def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
+        """Return the latencies of events sent between two times, in ms."""
         count = len(self.received)
         sent = np.array(self.sent[:count], np.float64)
         latency = np.array(self.received[:count], np.float64) - sent
@@ -41,7 +43,7 @@ class ReceivedScores:
 
 
 class ScoreReader:
-    """Notes arrivals from the start of the topic on, until `close`."""
+    """Reads the score topic from its start until `close`."""
 
     def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: ReceivedScores) -> None:
         self.arrivals = arrivals
@@ -72,7 +74,7 @@ class ScoreReader:
 
 
 def percentiles(latencies: NDArray[np.float64], points: Sequence[float]) -> list[float]:
-    """Percentiles in ms, rounded to a tenth; NaN where there is nothing."""
+    """Return percentiles in ms, rounded to one decimal place; NaN without latencies."""
     if not len(latencies):
         return [float("nan")] * len(points)
     return [round(float(value), 1) for value in np.percentile(latencies, points)]

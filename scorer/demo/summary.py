@@ -1,4 +1,4 @@
-"""What the demo found: counts from the audit, quality from the known outcomes, latencies from the live reader. Pure."""
+"""The summary of the demo: counts of the audit, quality from the known outcomes, and latencies. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
 from scorer.demo.score_reader import ReceivedScores, percentiles
 
-BEFORE_MS, AFTER_MS = 1_000, 10_000  # a pause is looked for among events sent this long around its cause
+BEFORE_MS, AFTER_MS = 1_000, 10_000  # the window around a cause in which its pause is measured
 
 
 @dataclass(frozen=True, slots=True)
 class DemoTimes:
-    """When things were done, Unix ms; None where they were left out. `began` is the replay at full rate."""
+    """The times of the steps, in Unix ms; None for omitted steps. `began` is the start of the replay at full rate."""
 
     began: int
     promoted: int
@@ -26,7 +26,7 @@ class DemoTimes:
 
 @dataclass(frozen=True, slots=True)
 class VersionResult:
-    """One version's share. `auc` is over the flights whose outcome is known, NaN where it is not defined."""
+    """The results of a version. `auc` is over flights with a known outcome; NaN if undefined."""
 
     events: int
     auc: float
@@ -34,7 +34,7 @@ class VersionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSummary:
-    """What one topic of scores holds, as the demo's JSON has it. Latency: from the input's timestamp to a live reader."""
+    """The counts of one score topic. The latency is from the event's timestamp to a live consumer."""
 
     events: int
     scored: int
@@ -50,39 +50,41 @@ class TopicSummary:
 
     @property
     def clean(self) -> bool:
-        """Nothing missing, doubled, invented or out of order."""
+        """True if no score is missing, duplicated, invented or out of order."""
         return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
         return {"clean": self.clean, **asdict(self)}
 
-    def table(self, title: str = "what the score topic holds", unit: str = "events") -> Table:
-        """For people; the throughput counts `unit`."""
-        shown = Table("", "", title=title, show_header=False)
+    def table(self, title: str = "scores", unit: str = "events") -> Table:
+        """Return the counts as a table; `unit` names what the throughput counts."""
+        table = Table("", "", title=title, show_header=False)
         values = asdict(self)
         for name, value in values.items():
             if isinstance(value, int):
-                shown.add_row(name.replace("_", " "), f"{value:,}")
+                table.add_row(name.replace("_", " "), f"{value:,}")
         for version, result in self.versions.items():
-            shown.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
+            table.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
         if len(self.versions) > 1:
-            shown.add_row("", "the versions answered other flights: these AUCs do not compare them")
+            table.add_row("", "the versions scored different flights: these AUCs do not compare them")
         if "cut_over" in values:
             offsets = ", ".join(f"{partition}: {offset}" for partition, offset in values["cut_over"].items())
-            shown.add_row("cut-over offsets", offsets or "-")
-        shown.add_row("throughput", f"{self.throughput_eps:,.0f} {unit}/s")
-        shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**self.latency_ms))
+            table.add_row("cut-over offsets", offsets or "-")
+        table.add_row("throughput", f"{self.throughput_eps:,.0f} {unit}/s")
+        table.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**self.latency_ms))
         for cause in ("swap", "kill"):
             if before := values.get(f"latency_before_{cause}_ms"):
-                shown.add_row(f"latency before the {cause}", "{p50} / {p99} ms".format(**before))
+                table.add_row(f"latency before the {cause}", "{p50} / {p99} ms".format(**before))
         for cause in ("swap", "kill"):
             value = values[f"{cause}_pause_ms"]
-            shown.add_row(f"longest pause at the {cause}", "-" if value is None else f"{value:,.0f} ms")
-        return shown
+            table.add_row(f"longest pause at the {cause}", "-" if value is None else f"{value:,.0f} ms")
+        return table
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
+    """The summary of the scores of the demo."""
+
     version_regressions: int
     dead_lettered: int
     cut_over: dict[str, int]
@@ -90,7 +92,7 @@ class DemoSummary(TopicSummary):
 
     @property
     def clean(self) -> bool:
-        """Also no partition went back to an older version, and both versions scored."""
+        """True if also no partition returned to an older version and both versions scored."""
         return super().clean and not self.version_regressions and len(self.versions) > 1
 
 
@@ -101,11 +103,19 @@ def summarise(
     arrivals: ReceivedScores,
     marks: DemoTimes,
 ) -> DemoSummary:
-    """Put it together. `scores` has (score, known outcome or None) by version; `cut_over` an offset by partition."""
+    """Return the summary.
+
+    Args:
+        report: the audit of the topics.
+        scores: pairs of score and outcome (None if unknown), by version.
+        cut_over: the first offset of the new version, by partition.
+        arrivals: the received scores.
+        marks: the times of the steps.
+    """
     return DemoSummary(
         events=report.events,
         scored=report.scored,
-        missing=report.missing + report.pending,  # everything was waited for
+        missing=report.missing + report.pending,  # all scores have been waited for
         duplicates=report.duplicates,
         phantoms=report.phantoms,
         out_of_order=report.out_of_order,
@@ -119,7 +129,7 @@ def summarise(
 
 
 def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
-    """Throughput, latency and pauses, by their names in `TopicSummary`."""
+    """Return throughput, latency and pauses, by their names in `TopicSummary`."""
     seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
         "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
@@ -130,22 +140,23 @@ def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
 
 
 def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> dict[str, float]:
-    """p50 and p99 in ms of the events that were sent between two moments (Unix ms)."""
+    """Return p50 and p99 in ms of the events sent between two times (Unix ms)."""
     return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
 
 def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
-    """Each version's share of scores as `summarise` takes them."""
+    """Return the results of each version from its pairs of score and outcome."""
     return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
 
 
 def quality(rows: list[tuple[float, bool | None]]) -> float:
-    known = [(score, outcome) for score, outcome in rows if outcome is not None]
-    return round(auc(known), 4) if len({outcome for _, outcome in known}) > 1 else math.nan
+    """Return the AUC over the rows with an outcome; NaN if undefined."""
+    labelled = [(score, outcome) for score, outcome in rows if outcome is not None]
+    return round(auc(labelled), 4) if len({outcome for _, outcome in labelled}) > 1 else math.nan
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """The largest latency among the events sent around `at`, and before whatever `before` delays; None where there are none."""
+    """Return the largest latency of events sent around `at`, but before a later cause at `before`; None without events."""
     if at is None:
         return None
     until = at + AFTER_MS if before is None else min(at + AFTER_MS, before - BEFORE_MS)

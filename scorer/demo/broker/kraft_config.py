@@ -1,7 +1,7 @@
-"""The files and ports of one KRaft node of the embedded broker: broker and controller in one process, on loopback.
+"""The files and ports of the embedded broker: one KRaft node on loopback with broker and controller in one process.
 
-The settings are those of a small test cluster: single-partition internal topics, no waiting, little to do while idle, group
-sessions as short as a second, nothing deleted by age (replayed records may be years old).
+The settings are those of a small test cluster: internal topics of one partition, no rebalance delay, group sessions from one
+second, and no retention by age, since replayed records may be years old.
 """
 
 import base64
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 HOST = "127.0.0.1"
-PORTS = range(15_000, 32_000)  # below what Linux gives to clients: while the broker is down none of them can take its port
+PORTS = range(15_000, 32_000)  # below Linux's ephemeral ports: no client can take the port while the broker is down
 SINGLE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -48,7 +48,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def write_node(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> None:
-    """Write `server.properties` and `log4j2.properties` for the ports (broker, controller); any data is removed."""
+    """Write `server.properties` and `log4j2.properties` for the ports (broker, controller), and remove any data."""
     shutil.rmtree(folder / "data", ignore_errors=True)
     broker, controller = ports
     settings = SINGLE_NODE | {
@@ -63,20 +63,22 @@ def write_node(folder: Path, ports: tuple[int, int], properties: Mapping[str, st
 
 
 def cluster_id(random_bytes: bytes) -> str:
-    """A Kafka cluster id, 22 characters, of 16 random bytes. The first bit is left out: an id must not begin with a dash."""
+    """Return a Kafka cluster id of 22 characters from 16 random bytes. The first bit is 0: no id starts with a dash."""
     return base64.urlsafe_b64encode(bytes([random_bytes[0] & 0x7F]) + random_bytes[1:]).decode().rstrip("=")
 
 
 def free_ports() -> tuple[int, int]:
-    found: list[int] = []
-    while len(found) < 2:
+    """Return two free ports."""
+    ports: list[int] = []
+    while len(ports) < 2:
         port = random.choice(PORTS)
-        if port not in found and not is_taken(port):
-            found.append(port)
-    return found[0], found[1]
+        if port not in ports and not is_taken(port):
+            ports.append(port)
+    return ports[0], ports[1]
 
 
 def is_taken(port: int) -> bool:
+    """Return True if a process listens on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port in TIME_WAIT is free
         try:

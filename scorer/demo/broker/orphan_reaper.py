@@ -1,9 +1,9 @@
-"""Ends an embedded broker and removes its folder when the Python process that owns it is gone, however it went.
+"""Kill an embedded broker and remove its folder when its owner process ends in any way.
 
-The owner holds the only writing end of a pipe; the guard, a small process of its own session, reads the other. The end of
-the file means that the owner died, SIGKILL included: the guard then kills the broker that it was last told of and removes
-the folder. A parent-death signal would be tied to the thread that started the broker, could not be taken back for a broker
-that is left running on purpose, and would leave the folder. This file is also the guard's program: standard library only.
+The owner holds the only write end of a pipe; the reaper, a small process in its own session, reads the other end. The end of
+the file means that the owner ended, also by SIGKILL: the reaper then kills the last watched broker and removes the folder. A
+parent-death signal would depend on the thread that started the broker, could not be cancelled for a detached broker, and would
+leave the folder. This file is also the program of the reaper, so it uses the standard library only.
 """
 
 import os
@@ -20,7 +20,7 @@ KILL_WAIT_SECONDS = 10.0
 
 
 class OrphanReaper:
-    """The owner's side. Made before the broker is started, so that no moment is unguarded."""
+    """The owner's side. Create it before the broker starts, so that the broker is always watched."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -32,11 +32,11 @@ class OrphanReaper:
         )
 
     def watch(self, pid: int) -> None:
-        """From now on this process is the broker."""
+        """Watch this process as the broker."""
         self._send(f"watch {pid}\n")
 
     def release(self) -> None:
-        """The broker has ended, or is left running on purpose: the guard ends and touches nothing."""
+        """End the reaper without killing or removing anything: the broker has ended or is detached."""
         self._send("release\n")
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
@@ -49,11 +49,11 @@ class OrphanReaper:
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            return  # the guard itself was killed: the owner's own clean-up remains
+            return  # the reaper was killed: only the owner's own clean-up remains
 
 
 def killer(pid: int) -> Callable[[], None]:
-    """What kills exactly this process, also when its number has been given to another one since (Linux)."""
+    """Return a function that kills exactly this process, even if its id is reused later (Linux)."""
     handle = os.pidfd_open(pid)
 
     def kill() -> None:
@@ -63,12 +63,12 @@ def killer(pid: int) -> Callable[[], None]:
     return kill
 
 
-def keep_guard(lines: Iterable[str], folder: Path) -> None:
-    """Read orders until `release` or the end; at the end kill what is watched and remove the folder."""
+def run_reaper(lines: Iterable[str], folder: Path) -> None:
+    """Read commands until `release` or the end of input; at the end kill the broker and remove the folder."""
     kill: Callable[[], None] | None = None
     for line in lines:
-        order, _, argument = line.strip().partition(" ")
-        if order == "release":
+        command, _, argument = line.strip().partition(" ")
+        if command == "release":
             return
         try:
             kill = killer(int(argument))
@@ -83,4 +83,4 @@ def keep_guard(lines: Iterable[str], folder: Path) -> None:
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    keep_guard(sys.stdin, Path(sys.argv[1]))
+    run_reaper(sys.stdin, Path(sys.argv[1]))

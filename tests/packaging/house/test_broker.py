@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.jars import BrokerUnavailable
 from scorer.demo.broker.kraft_config import cluster_id, free_ports, is_taken
-from scorer.demo.broker.orphan_reaper import keep_guard
+from scorer.demo.broker.orphan_reaper import run_reaper
 from tests.support import auditor
 from tests.support.processes import alive
 
@@ -93,7 +93,7 @@ def test_the_guard_kills_and_removes_unless_it_was_released(tmp_path: Path, last
     folder = tmp_path / "kafka"
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as guarded:
-        keep_guard([f"watch {guarded.pid}\n", *last], folder)
+        run_reaper([f"watch {guarded.pid}\n", *last], folder)
         assert folder.exists() == bool(last)
     assert guarded.returncode == (0 if last else -signal.SIGKILL)
 
