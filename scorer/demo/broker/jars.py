@@ -1,8 +1,8 @@
 """The jars of Apache Kafka for the embedded broker, from the user's disk or Maven, checked against their hashes.
 
 `broker_jars.txt` lists them (SHA-256, bytes, coordinates). They come from a cache (`<user cache>/scorestream/maven`), else
-from the local Maven repository. Missing ones are downloaded by jgo from Maven Central or the mirror in `~/.m2/settings.xml`. Proxies
-and `~/.netrc` work as for every program that uses requests. A file with the paths of all jars makes later starts faster.
+from the local Maven repository. Missing ones are downloaded by jgo from Maven Central or the mirror in `~/.m2/settings.xml`.
+Proxies and `~/.netrc` work as for every program that uses requests. A file with the paths of all jars speeds up later starts.
 """
 
 import fcntl
