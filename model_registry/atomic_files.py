@@ -17,9 +17,9 @@ from model_registry.errors import BadFile, Corrupt, Unreachable
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
-    descriptor = lock(path, fcntl.LOCK_EX)
+    descriptor = open_locked(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
@@ -27,10 +27,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
+def try_lock(path: Path) -> Iterator[bool]:
     """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
     try:
-        descriptor = lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         yield False
         return
@@ -40,7 +40,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def lock(path: Path, how: int) -> int:
+def open_locked(path: Path, how: int) -> int:
     """A descriptor that holds a flock on `path`, made if need be, until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -91,7 +91,7 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def reported(what: str) -> Iterator[None]:
+def report_os_errors(what: str) -> Iterator[None]:
     """Raise Unreachable, naming `what` and the file, for an error of the operating system."""
     try:
         yield

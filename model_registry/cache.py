@@ -77,7 +77,7 @@ class Cache:
         be fetched and could not be, Refused where it is too large, or `package.read` refuses its files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
-        with atomic_files.reported("the model cache"):
+        with atomic_files.report_os_errors("the model cache"):
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
@@ -99,7 +99,7 @@ class Cache:
         """Note that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
         known = _Known(key, resolution.digest, resolution.version, resolution.revision)
         path = self._known(key)
-        with atomic_files.reported("the model cache"):
+        with atomic_files.report_os_errors("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic_files.replace(path, [msgspec.json.encode(known)])
 
@@ -110,7 +110,7 @@ class Cache:
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
         """Make the entry new, unless another process has just done it."""
-        with atomic_files.locked(entry.with_suffix(".lock")):
+        with atomic_files.hold_lock(entry.with_suffix(".lock")):
             if there := self._intact(entry, described):
                 return there
             found = described(store)
@@ -150,7 +150,7 @@ class Cache:
         if digest in self._held:
             return
         try:
-            self._held[digest] = atomic_files.lock(entry.with_suffix(".use"), fcntl.LOCK_SH)
+            self._held[digest] = atomic_files.open_locked(entry.with_suffix(".use"), fcntl.LOCK_SH)
         except OSError as error:
             if error.errno not in READ_ONLY:
                 raise  # else nobody else removes anything either
@@ -158,7 +158,7 @@ class Cache:
     def _make_room(self, wanted: int) -> None:
         """Remove entries until `wanted` bytes more are within the limit (and on the disk), or all that are left are needed."""
         for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
-            with atomic_files.locked_if_free(part.with_suffix(".lock")) as free:
+            with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
                     shutil.rmtree(part, ignore_errors=True)
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
@@ -194,7 +194,7 @@ def _read_known(path: Path) -> _Known | None:
 
 def _remove(entry: Path) -> bool:
     """Remove an entry that nobody uses; whether it is gone."""
-    with atomic_files.locked_if_free(entry.with_suffix(".use")) as free:
+    with atomic_files.try_lock(entry.with_suffix(".use")) as free:
         if free:
             gone = entry.with_suffix(".part")  # not there any more from one moment to the next
             shutil.rmtree(gone, ignore_errors=True)

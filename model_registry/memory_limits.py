@@ -27,7 +27,7 @@ class Memory:
         return max(0, self.limit - self.used)
 
 
-def of_container(root: Path = ROOT) -> Memory:
+def container_memory(root: Path = ROOT) -> Memory:
     """The memory of the tightest control group around this process (v1 or v2), or of the machine if that has less free."""
     return min([_of_machine(root), *_of_groups(root)], key=lambda memory: memory.free)
 

@@ -100,7 +100,7 @@ class GateSection(Section):
     @classmethod
     def _paths(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
         for each in slices:
-            json_path.of_object(each)
+            json_path.parse_object_path(each)
         return slices
 
 

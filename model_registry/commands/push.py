@@ -20,7 +20,7 @@ MountFrom = Annotated[
 ]
 if TYPE_CHECKING:
     from model_registry.container_image.build import BaseImage
-    from model_registry.onnx_tools.prepare_package import Prepared
+    from model_registry.onnx_tools.prepare_package import PreparedPackage
 
 
 class Device(StrEnum):
@@ -66,7 +66,7 @@ def push(
     print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 
-def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Prepared":
+def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "PreparedPackage":
     """What is settled before the push, and what was not said on stderr."""
     from model_registry import package
     from model_registry.onnx_tools.prepare_package import prepare
@@ -89,11 +89,11 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 def _explained(folder: Path) -> Iterator[None]:
     """Where the signature or scores have to be written: as far as they are known on stdout, the rest on stderr. Ends with 3."""
     from model_registry.onnx_tools.derive_signature import Underivable
-    from model_registry.onnx_tools.prepare_package import Unanswered
+    from model_registry.onnx_tools.prepare_package import MissingScores
 
     try:
         yield
-    except Unanswered as error:
+    except MissingScores as error:
         if not error.lines:
             raise
         print_message(f"error: {error}")

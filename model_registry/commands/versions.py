@@ -120,16 +120,25 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     from model_registry.package import compatibility, field_sources, json_path
 
     where = {
-        one.name: f" at {json_path.written(one.path)}" if one.path else field_sources.told(one) for one in signature.fields
+        one.name: f" at {json_path.format_path(one.path)}" if one.path else field_sources.describe_source(one)
+        for one in signature.fields
     }
-    lines = [("input", f"{one.name}: {compatibility.kind(one)}{where[one.name]}") for one in signature.fields]
-    lines += [("constant", f"{one.tensor}: {compatibility.told(one)}") for one in signature.inputs if one.value is not None]
-    lines += [("made", f"{one.tensor}: {compatibility.told(one)}") for one in signature.inputs if one.mask_of or one.length_of]
-    lines += [("output", f"{one.name or 'score'}: {compatibility.told_output(signature, one)}") for one in signature.outputs]
+    lines = [("input", f"{one.name}: {compatibility.describe_type(one)}{where[one.name]}") for one in signature.fields]
+    lines += [
+        ("constant", f"{one.tensor}: {compatibility.describe_tensor(one)}") for one in signature.inputs if one.value is not None
+    ]
+    lines += [
+        ("made", f"{one.tensor}: {compatibility.describe_tensor(one)}")
+        for one in signature.inputs
+        if one.mask_of or one.length_of
+    ]
+    lines += [
+        ("output", f"{one.name or 'score'}: {compatibility.describe_output(signature, one)}") for one in signature.outputs
+    ]
     if signature.labels is not None:
-        lines.append(("labels", compatibility.told_labels(signature.labels)))
+        lines.append(("labels", compatibility.describe_labels(signature.labels)))
     if signature.decision is not None:
-        lines.append(("decision", compatibility.told_decision(signature)))
+        lines.append(("decision", compatibility.describe_decision(signature)))
     if signature.batch_tolerance is not None:
         lines.append(("batch", f"numbers of a score may depend on its batch by {signature.batch_tolerance:g}"))
     return lines
@@ -137,11 +146,11 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
 
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from model_registry import package
-    from model_registry.package.compatibility import difference
+    from model_registry.package.compatibility import compare_versions
     from model_registry.stores import resolve_index
 
     (before, after) = (resolve_index.describe_version(store, digest) for store, digest in (old, new))
-    found = difference(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
+    found = compare_versions(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
     lines = [f"{before.version} -> {after.version}"]

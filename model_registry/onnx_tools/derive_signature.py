@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from model_registry.onnx_tools import tensors
-from model_registry.onnx_tools.tensors import UNKNOWN, Shape, Tensor
+from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, Shape
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.placeholders import BLANK
 from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, VARIES, is_open
@@ -26,7 +26,7 @@ class Underivable(SignatureError):
         self.skeleton = skeleton
 
 
-def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
+def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Signature:
     """The signature, if the model leaves no choice. Raises Underivable, saying what is ambiguous."""
     todo = [doubt for one in inputs if not masked_by(one, inputs) and (doubt := _input_doubt(one))]
     if not inputs:
@@ -41,13 +41,13 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
 
 
-def answer_shape(tensor: Tensor) -> tuple[int, ...] | None:
+def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
     """The shape to state of an output, open lengths as -1; None where a number or a row says enough."""
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
-def _fed(tensor: Tensor, *, alone: bool) -> TensorInput:
+def _fed(tensor: ModelTensor, *, alone: bool) -> TensorInput:
     """An input of which only the batch is open, from one field."""
     row = tuple(int(size or 0) for size in tensor.shape[1:])
     width = math.prod(row)
@@ -56,7 +56,7 @@ def _fed(tensor: Tensor, *, alone: bool) -> TensorInput:
     return TensorInput(tensor.name, tensor.dtype, (field,), None if len(row) == 1 else row)
 
 
-def _input_doubt(tensor: Tensor) -> str | None:
+def _input_doubt(tensor: ModelTensor) -> str | None:
     if fault := tensors.shape_fault(tensor):
         return fault
     if tensor.dtype not in DTYPES:
@@ -84,7 +84,7 @@ def _is_blank(size: int | str | None) -> bool:
     return is_open(size) or size == 0
 
 
-def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
+def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
     floats = [one.name for one in outputs if one.dtype in FLOAT_LIMITS]
     if len(outputs) == 1 and floats:
         return None
@@ -93,7 +93,7 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}{odd}"
 
 
-def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any] | None:
+def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
     """An input of which the batch and one dimension are open, or a mask of such a one; None: it is another."""
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
@@ -107,7 +107,7 @@ def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any
     return known | ({"pad": pad_gap(tensor.dtype)} if masked_too else {})
 
 
-def mask(tensor: Tensor, masked: Tensor) -> dict[str, Any]:
+def mask(tensor: ModelTensor, masked: ModelTensor) -> dict[str, Any]:
     """A mask of another input, with a gap for its polarity: neither names nor shapes tell it."""
     gap = f"{BLANK}: values if the mask is 1 (true) at values, padding if it is 1 (true) at padding"
     return {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked.name, "marks": gap}
@@ -119,19 +119,19 @@ def pad_gap(dtype: str) -> str:
     return f"{BLANK}: the value that the model was trained to see as padding, such as {example}; without pad nothing is padded"
 
 
-def masked_by(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """The inputs whose padding a tensor tells, if its name and its shape say so."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [one for one in inputs if one.shape[:2] == tensor.shape and "mask" not in one.name]
 
 
-def skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any]:
+def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
     """An input of a document as the model states it, with gaps; `inputs` are all that the model has."""
     return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 
-def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
+def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
     """An input of a document as the model states it, with gaps. `alone`: it has no other."""
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
@@ -148,7 +148,7 @@ def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
     return {"tensor": tensor.name, "dtype": dtype, "shape": row, "fields": [field]}
 
 
-def _output_skeleton(outputs: Sequence[Tensor]) -> dict[str, Any]:
+def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
     """The likeliest output: the one with several float columns (a classifier's probabilities), else the first float."""
     likely = [one for one in outputs if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     wide = [one for one in likely if len(one.shape) == 2 and one.shape[1] != 1]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model_registry.onnx_tools.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import binary_fields, json_path, placeholders
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, event_fault
 from model_registry.package.json_path import Step
 from model_registry.package.placeholders import BLANK
-from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step
+from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, shape_of_value, step_size
 from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
@@ -31,13 +31,13 @@ class Drafting:
     called by; `notes` say what was chosen, and why."""
 
     values: Mapping[Path, Sequence[Any]]
-    nameless: list[Tensor] = field(default_factory=list)
+    nameless: list[ModelTensor] = field(default_factory=list)
     taken: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
 
-def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """A document's inputs, and notes. Without values each is as the model states it."""
     drafting = Drafting(values)
     drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
@@ -49,18 +49,18 @@ def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> t
     return [found[one.name] for one in tensors], drafting.notes
 
 
-def _mask(tensors: Sequence[Tensor], found: dict[str, dict[str, Any]]) -> None:
+def _mask(tensors: Sequence[ModelTensor], found: dict[str, dict[str, Any]]) -> None:
     """Give masks, by their names, that no field feeds, what they mask. Their polarity and the padding are gaps."""
     varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
     for tensor in tensors:
         masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
-        if masked and tensor.name not in varying and any(placeholders.in_document(found[tensor.name])):
+        if masked and tensor.name not in varying and any(placeholders.find_in_document(found[tensor.name])):
             found[tensor.name] = mask(tensor, masked[0])
             for name in varying:
                 found[name].setdefault("pad", pad_gap(found[name]["dtype"]))
 
 
-def _file(drafting: Drafting, tensor: Tensor) -> dict[str, Any] | None:
+def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     """An input of one open length of uint8, which is the bytes of one event; None: it is another."""
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
@@ -74,7 +74,7 @@ def _file(drafting: Drafting, tensor: Tensor) -> dict[str, Any] | None:
     return known | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
 
 
-def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
+def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
     document: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
     if tensor.dtype not in DTYPES or not tensor.shape or not is_open(tensor.shape[0]):
         return tensor_skeleton(tensor, False)
@@ -95,7 +95,9 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
     if _is_bytes(drafting.values[path], tensor):
         return document | _bytes(drafting, tensor, path)
     if any(isinstance(step, int) for step in path):
-        drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(path)}; other places of the array are not read")
+        drafting.notes.append(
+            f"input {tensor.name!r} takes {json_path.format_path(path)}; other places of the array are not read"
+        )
     fed = _field(drafting, tensor, path)
     if not _is_array(drafting, path):
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
@@ -109,7 +111,7 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
     return document | {"shape": length, "fields": [fed | {"array": True}]}
 
 
-def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
+def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     """Where events have the field of a tensor's name: at the top, else at the only place that fits."""
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
@@ -121,13 +123,13 @@ def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def _why(drafting: Drafting, tensor: Tensor) -> str:
+def _why(drafting: Drafting, tensor: ModelTensor) -> str:
     """Why no field of the examples is taken by a tensor's name."""
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
         return NONE_NAMED
-    shown = " and ".join(json_path.written(path) for path in (fitting or called)[:MOST_SHOWN])
+    shown = " and ".join(json_path.format_path(path) for path in (fitting or called)[:MOST_SHOWN])
     if fitting:
         return f'the examples have {shown}: write the "path" of one'
     shapes = "".join(f", of shape {list(shape)}" for shape in _shapes(drafting.values[called[0]])[:1])
@@ -139,21 +141,21 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
     found: list[Sequence[int]] = []
     for one in (one for one in values if isinstance(one, list)):
         with contextlib.suppress(ValueError):
-            found.append(of_value(one))
+            found.append(shape_of_value(one))
     return found
 
 
-def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
+def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     """Where events have the one array that fits a tensor, and no other tensor that has to find its own."""
     free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
     if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
         return None
-    drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(fitting[0])}, the only array that fits it")
+    drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(fitting[0])}, the only array that fits it")
     return fitting[0]
 
 
-def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
+def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
     """The fields that a row may be made of, behind a gap: nothing tells their order."""
     scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
     fitting = [path for path in scalars if not any(event_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
@@ -162,27 +164,27 @@ def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
     return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
 
 
-def _field(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
     """One field of the events, with a gap for the default where some lack it."""
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
-    name = json_path.written(path) if name in drafting.names else name
+    name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
-    found: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.written(path)})
+    found: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
     if any(one is None for one in drafting.values[path]):
         hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
         found |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
     return found
 
 
-def _bytes(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
     """The shape and the field of a tensor that is fed by its bytes, in base64."""
     fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
     told = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
-    drafting.notes.append(f"input {tensor.name!r} takes {json_path.written(path)} as {told}")
+    drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(path)} as {told}")
     return {"shape": row, "fields": [fed | {"bytes": True}]}
 
 
-def _is_bytes(values: Sequence[Any], tensor: Tensor) -> bool:
+def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
     """Whether all values are a row of the tensor as its bytes in base64."""
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
@@ -218,7 +220,7 @@ def _is_array(drafting: Drafting, path: Path) -> bool:
     return isinstance(_there(drafting.values[path])[0], list)
 
 
-def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
+def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
     """Whether all values are a scalar of the tensor's dtype, where one feeds it, or all arrays of one shape that it takes."""
     there, row = _there(values), tensor.shape[1:]
     if tensor.dtype not in DTYPES:
@@ -228,7 +230,7 @@ def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
     if isinstance(there[0], list):
         shape = _shape(values, row)
         longest = _longest(values, shape) if VARIES in shape else 1
-        width, nested = step(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
+        width, nested = step_size(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
         return bool(shape) and not any(
             array_fault(one, width, nested, lambda element: event_fault(element, tensor.dtype)) for one in there
         )
@@ -255,7 +257,7 @@ def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list
     """The shape of the first array where the tensor takes it; nothing where it does not. A flat array has the tensor's shape
     where that is fixed."""
     try:
-        found = of_value(_there(values)[0])
+        found = shape_of_value(_there(values)[0])
     except ValueError:
         return []
     if len(found) == 1 and len(row) > 1 and not any(map(is_open, row)):

@@ -23,7 +23,7 @@ def read(path: Path) -> list[Event]:
     """The first events of a file. Raises Refused, naming the line, and Unreachable where it cannot be read."""
     found: list[Event] = []
     left = MAX_BYTES
-    with atomic_files.reported(f"the events {path}"), path.open("rb") as stream:
+    with atomic_files.report_os_errors(f"the events {path}"), path.open("rb") as stream:
         for number in range(1, 10 * MOST_EVENTS):
             line = stream.readline(min(MAX_LINE, left) + 1)
             if not line or len(found) == MOST_EVENTS or (len(line) > left and left < MAX_LINE):

@@ -15,7 +15,7 @@ def write(model: Path, found: OnnxFile, folder: Path, texts: Mapping[str, str]) 
     here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
     beside = sorted({one.location for one in found.external if is_confined(one.location)})
     copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}
-    with atomic_files.reported(f"the folder {folder}"):
+    with atomic_files.report_os_errors(f"the folder {folder}"):
         for name in (*copies, *texts):
             if (folder / name).exists() or (folder / name).is_symlink():
                 raise Refused(f"{folder / name} exists, and nothing is overwritten", "choose another folder with --into")

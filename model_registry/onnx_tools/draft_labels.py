@@ -4,14 +4,14 @@ from pathlib import Path
 
 from model_registry import atomic_files
 from model_registry.errors import Refused
-from model_registry.package.validation import each_once
+from model_registry.package.validation import check_unique
 
 MAX_BYTES = 1 << 20
 
 
 def read(path: Path) -> list[str]:
     """The lines of a file. Raises Refused, naming it, where they are no labels."""
-    with atomic_files.reported(f"the labels {path}"), path.open("rb") as stream:
+    with atomic_files.report_os_errors(f"the labels {path}"), path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     try:
         if len(data) > MAX_BYTES:
@@ -19,7 +19,7 @@ def read(path: Path) -> list[str]:
         found = [line.strip() for line in data.decode().splitlines()]
         if not found or not all(found):
             raise ValueError(f"line {found.index('') + 1} is empty" if found else "it is empty")
-        each_once(found, "label")
+        check_unique(found, "label")
     except ValueError as error:
         raise Refused(f"{path}: {error}", "a label is a line, in the order of the model's columns") from None
     return found

@@ -6,15 +6,15 @@ from typing import Any
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools.derive_signature import answer_shape
-from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, is_batch, is_name, is_tensor, remedy
+from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, is_batch, is_name, is_tensor, remedy
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.placeholders import BLANK
-from model_registry.package.shapes import VARIES, is_open, written
+from model_registry.package.shapes import VARIES, format_shape, is_open
 
 TOP = 3  # classes of a draft
 
 
-def answers_to_one(tensors: Sequence[Tensor], inputs: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the output, labels and decision of a model that takes one event at a time.
 
     The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
@@ -51,7 +51,7 @@ def _is_count(size: object) -> bool:
     return is_name(size) and not is_batch(size)
 
 
-def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
     """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
     `alone` the batch is one event.
 
@@ -60,7 +60,7 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = F
     batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
-    told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
+    told = ", ".join(f"{one.name}: {one.dtype} {format_shape(one.shape)}" for one in tensors)
     odd = next((one for one in tensors if not is_tensor(one)), None)
     if not read:
         hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
@@ -81,7 +81,7 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = F
     return {"output": [{"name": one.name} | _output(one) for one in floats or read]}
 
 
-def _labelled(floats: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Classes of the only output that has a column for each label, beside the others."""
     fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
     fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
@@ -96,6 +96,6 @@ def _labelled(floats: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]
     return {"output": named, "labels": list(labels), "decision": {"argmax": True, "output": fitting[0].name}}
 
 
-def _output(tensor: Tensor) -> dict[str, Any]:
+def _output(tensor: ModelTensor) -> dict[str, Any]:
     shape = answer_shape(tensor)
     return {"tensor": tensor.name} | ({} if shape is None else {"shape": list(shape)})

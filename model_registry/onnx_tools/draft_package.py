@@ -25,7 +25,7 @@ from model_registry.onnx_tools import (
 )
 from model_registry.onnx_tools.draft_events import Event
 from model_registry.onnx_tools.file import OnnxFile
-from model_registry.onnx_tools.prepare_package import answered_by
+from model_registry.onnx_tools.prepare_package import golden_lines_from_file
 from model_registry.package import golden, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
@@ -39,7 +39,7 @@ _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class DraftedPackage:
     """What was written, what was chosen, what is open, and the commands to go on with."""
 
     files: list[str]
@@ -48,7 +48,7 @@ class Drafted:
     commands: list[str]
 
 
-def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> Drafted:
+def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> DraftedPackage:
     """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
     with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
         return _write(model, folder, example, labels, domains, Path(scratch))
@@ -56,17 +56,17 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
 
 def _write(
     stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
-) -> Drafted:
+) -> DraftedPackage:
     found = safety.check(stated, None, domains)
-    if fault := tensors.unfed(found.inputs):
+    if fault := tensors.unfeedable_reason(found.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
     model, changes = _without_zipmap(stated, found, folder, scratch)
     found = found if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []
     document, notes = _signature(found, events, draft_labels.read(labels) if labels else [])
     notes[:0] = changes
-    signature = None if any(placeholders.in_document(document)) else parse_signature(msgspec.json.encode(document))
-    if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
+    signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
+    if signature and (fault := tensors.find_fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "export the model anew, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
     if golden_lines := _golden(model, found, signature, events, notes):
@@ -75,7 +75,7 @@ def _write(
     texts[CARD] = (
         f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
     )
-    return Drafted(
+    return DraftedPackage(
         draft_folder.write(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
     )
 
@@ -144,7 +144,7 @@ def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: S
         return _unanswered(events[:MOST_GOLDEN])
     good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
     try:
-        text = run_apart(answered_by, model, signature, found, good)
+        text = run_apart(golden_lines_from_file, model, signature, found, good)
     except ImportError:
         notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
         return _unanswered(good)
@@ -162,8 +162,8 @@ def _unanswered(events: Sequence[Event]) -> str:
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
     """What is to be filled in, as `push` names it."""
     lines = texts.get(package.GOLDEN, "").splitlines()
-    scores = sum(placeholders.is_gap(msgspec.json.decode(line)["score"]) for line in lines)
-    return [*placeholders.in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
+    scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
+    return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
 
 
 def _called(folder: Path) -> tuple[str, str]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from model_registry.onnx_tools.derive_signature import tensor_skeleton
 from model_registry.onnx_tools.draft import NONE_NAMED
-from model_registry.onnx_tools.tensors import Tensor, is_batch, is_name
+from model_registry.onnx_tools.tensors import ModelTensor, is_batch, is_name
 from model_registry.package import placeholders
 from model_registry.package.shapes import VARIES, is_open
 
 
-def batched(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """Return the outputs with an open batch if every input names its batch and every output states a fixed one.
 
     Exporters write the size of the example where only the inputs were named as dynamic. The probe compares batches later.
@@ -22,7 +22,7 @@ def batched(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]
     return list(outputs)
 
 
-def reason(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
     opened = [one for one in inputs if one.shape and is_open(one.shape[0])]
     if not opened and (fixed := next((one for one in inputs if one.shape[:1] == (1,)), None)):
@@ -32,7 +32,7 @@ def reason(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     return _odd_axes(opened or [one for one in inputs if one.shape], outputs)
 
 
-def _odd_axes(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Which first axes of inputs and outputs have no common length; empty if an output has the batch of the inputs."""
     if not inputs:
         return ""
@@ -46,13 +46,15 @@ def _odd_axes(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     return f"the first axes of input {first.name!r} {_written(first)} and output {odd[0].name!r} {_written(odd[0])} differ"
 
 
-def are_fed(inputs: Sequence[Tensor]) -> list[Tensor]:
+def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """The inputs that an event feeds: those with a batch of one or an open axis, or all with an axis if there is none."""
     shaped = [one for one in inputs if one.shape]
     return [one for one in shaped if one.shape[0] == 1 or any(map(is_open, one.shape))] or shaped
 
 
-def reason_of_lengths(inputs: Sequence[Tensor], outputs: Sequence[Tensor], drafted: Sequence[Mapping[str, Any]]) -> str:
+def reason_of_lengths(
+    inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
+) -> str:
     """Return why the answers to events of several lengths need one event at a time; an empty string if an output does not.
 
     `drafted` are the documents of the inputs, which say which lengths vary.
@@ -66,7 +68,9 @@ def reason_of_lengths(inputs: Sequence[Tensor], outputs: Sequence[Tensor], draft
     return f"output {name!r} is as long as input {lengths[size]!r} ({size!r})"
 
 
-def of_one(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, lengths: bool) -> tuple[list[Tensor], list[Tensor]]:
+def of_one(
+    inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
+) -> tuple[list[ModelTensor], list[ModelTensor]]:
     """Return inputs and outputs of a model that takes one event at a time, the axes of its batch as those of a batch of one.
 
     The batch is the first axis if the answers are as long as events (`lengths`), else the axis that an output has first and
@@ -75,7 +79,7 @@ def of_one(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, lengths: bool
     batch = {one.shape[0] for one in outputs if one.shape} & {size for one in inputs for size in one.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
 
-    def whole(one: Tensor) -> Tensor:
+    def whole(one: ModelTensor) -> ModelTensor:
         if lengths:
             return replace(one, shape=(1, *one.shape[1:])) if one.shape and is_open(one.shape[0]) else one
         return replace(one, shape=tuple(1 if size in names else size for size in one.shape))
@@ -83,7 +87,7 @@ def of_one(inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, lengths: bool
     return [whole(one) for one in inputs], [whole(one) for one in outputs]
 
 
-def opened(tensor: Tensor, *, alone: bool) -> Tensor:
+def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     """An input as it is drafted: with an open batch before the row of one event, if it is fed one event at a time.
 
     A batch of one before at most one other axis is left out of the row: events have numbers, or a flat array.
@@ -94,13 +98,19 @@ def opened(tensor: Tensor, *, alone: bool) -> Tensor:
     return replace(tensor, shape=(None, *row))
 
 
-def single(document: dict[str, Any], tensor: Tensor, drafted: Tensor, *, only: bool = False) -> dict[str, Any]:
+def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False) -> dict[str, Any]:
     """A drafted input, fed one event at a time. An input of a name that no event has is a constant, unless it is the `only`
     one."""
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document
     fields = document.get("fields", ())
-    if len(fields) == 1 and placeholders.is_gap(fields[0]) and NONE_NAMED in fields[0] and tensor.shape[0] == 1 and not only:
+    if (
+        len(fields) == 1
+        and placeholders.is_placeholder(fields[0])
+        and NONE_NAMED in fields[0]
+        and tensor.shape[0] == 1
+        and not only
+    ):
         return tensor_skeleton(tensor, False)
     row = document.get("shape") or _row(document, drafted)
     whole = row if len(drafted.shape) > len(tensor.shape) else [1, *row]
@@ -108,7 +118,7 @@ def single(document: dict[str, Any], tensor: Tensor, drafted: Tensor, *, only: b
     return kept | {"shape": whole, "batch": False}
 
 
-def _row(document: dict[str, Any], drafted: Tensor) -> list[int | str]:
+def _row(document: dict[str, Any], drafted: ModelTensor) -> list[int | str]:
     """The row of an input whose document has no shape."""
     if "mask_of" in document:
         return [VARIES]
@@ -123,5 +133,5 @@ def _is_batch(size: int | str | None, names: set[Any]) -> bool:
     return is_open(size) and (not names or not is_name(size) or size in names)
 
 
-def _written(tensor: Tensor) -> str:
+def _written(tensor: ModelTensor) -> str:
     return str([size if isinstance(size, int) else str(size or "?") for size in tensor.shape])

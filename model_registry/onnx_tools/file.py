@@ -14,7 +14,7 @@ from model_registry import atomic_files
 from model_registry.errors import Corrupt
 from model_registry.onnx_tools import export_hints, protobuf_reader
 from model_registry.onnx_tools.protobuf_reader import Buffer, Span
-from model_registry.onnx_tools.tensors import MAPS, UNKNOWN, Shape, Tensor
+from model_registry.onnx_tools.tensors import MAPS, UNKNOWN, ModelTensor, Shape
 from model_registry.untrusted_input.files import open_regular
 
 MAX_DEPTH = 32  # graphs within graphs
@@ -43,8 +43,8 @@ class OnnxFile:
 
     ir_version: int = 0
     opsets: dict[str, int] = field(default_factory=dict)
-    inputs: list[Tensor] = field(default_factory=list)
-    outputs: list[Tensor] = field(default_factory=list)
+    inputs: list[ModelTensor] = field(default_factory=list)
+    outputs: list[ModelTensor] = field(default_factory=list)
     operators: set[tuple[str, str]] = field(default_factory=set)
     functions: set[tuple[str, str]] = field(default_factory=set)
     external: list[External] = field(default_factory=list)
@@ -52,7 +52,7 @@ class OnnxFile:
 
 def read(path: Path) -> OnnxFile:
     """Read a file. Raises Corrupt, naming it, where it is no ONNX, and Unreachable where it cannot be read."""
-    with atomic_files.reported(f"the model {path}"), open_regular(path) as stream:
+    with atomic_files.report_os_errors(f"the model {path}"), open_regular(path) as stream:
         if not stream.seek(0, 2):
             raise Corrupt(f"{path} is empty", "export the model again")
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -182,7 +182,7 @@ class _Reader:
         }
         return pair.get(1, ""), pair.get(2, "")
 
-    def _value_info(self, span: Span) -> Tensor:
+    def _value_info(self, span: Span) -> ModelTensor:
         name, dtype = "", UNKNOWN
         shape: Shape = ()
         for number, value in protobuf_reader.messages(self._buffer, span):
@@ -190,7 +190,7 @@ class _Reader:
                 name = self._buffer.text(value)
             elif number == 2:
                 dtype, shape = self._type(value)
-        return Tensor(name, dtype, shape)
+        return ModelTensor(name, dtype, shape)
 
     def _type(self, span: Span) -> tuple[str, Shape]:
         kinds = {4: "a sequence", 5: "a map", 8: "a sparse tensor", 9: "an optional"}

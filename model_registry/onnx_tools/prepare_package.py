@@ -22,7 +22,7 @@ CLOSE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPackage:
     """A package that may be pushed, with the files that the folder lacks and the annotations that go with it.
 
     `files` are those of the folder that belong to the package, `left_out` the others; a folder of such ends with a slash.
@@ -40,7 +40,7 @@ class Prepared:
     left_out: Sequence[str] = ()
 
 
-class Unanswered(Refused):
+class MissingScores(Refused):
     """A package whose golden examples have no scores yet. `lines` are the examples with the model's own, where it was asked."""
 
     def __init__(self, folder: Path, lines: str = "") -> None:
@@ -55,7 +55,7 @@ def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
 
 def prepare(
     folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
-) -> Prepared:
+) -> PreparedPackage:
     """Check a folder. `run` calls what loads the model: with `sandbox.run_apart` a model that kills is refused.
 
     Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered.
@@ -70,22 +70,24 @@ def prepare(
             )
         found = _read(folder, stated)
         if _unanswered(found):
-            raise Unanswered(folder)
-        golden.check_shown(stated, found.golden)
+            raise MissingScores(folder)
+        golden.check_has_example(stated, found.golden)
         members, others = _members(folder, ())
-        return Prepared(found, {}, {}, remote=True, files=members, left_out=others)
+        return PreparedPackage(found, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
-    if fault := tensors.unfed(model.inputs):
+    if fault := tensors.unfeedable_reason(model.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
-    if odd := tensors.unread(model.outputs):
+    if odd := tensors.first_unreadable(model.outputs):
         raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = _read(folder, signature)
-    golden.check_shown(signature, found.golden)
+    golden.check_has_example(signature, found.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
     members, others = _members(folder, (one.location for one in model.external))
-    needs = runtime_requirements.of(model, tuple(devices))
-    return Prepared(found, more, needs, stated is None, _ran(found, signature, model, run), files=members, left_out=others)
+    needs = runtime_requirements.derive_requirements(model, tuple(devices))
+    return PreparedPackage(
+        found, more, needs, stated is None, _ran(found, signature, model, run), files=members, left_out=others
+    )
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -93,7 +95,7 @@ def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]
 
     A package consists of its model with the files of its weights, the signature, the golden examples, and what people read.
     """
-    with atomic_files.reported(f"the package {folder}"):
+    with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
     known = {package.SIGNATURE, package.GOLDEN, *weights}
     members = [path for path in paths if path in known or path.split("/")[0] in package.MODELS or _is_for_people(path)]
@@ -121,19 +123,19 @@ def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[.
     try:
         if _unanswered(found):
             events = [one.event for one in found.golden]
-            raise Unanswered(found.folder, run(answered_by, found.model_path, signature, stated, events))
+            raise MissingScores(found.folder, run(golden_lines_from_file, found.model_path, signature, stated, events))
         return str(run(run_golden.run, found.model_path, signature, found.golden, stated))
     except ImportError:
         if _unanswered(found):
-            raise Unanswered(found.folder) from None
+            raise MissingScores(found.folder) from None
         return ""
 
 
 def _unanswered(found: Package) -> bool:
-    return any(placeholders.is_gap(example.score) for example in found.golden)
+    return any(placeholders.is_placeholder(example.score) for example in found.golden)
 
 
-def answered(model: run_golden.Loaded, events: Sequence[dict[str, Any]]) -> str:
+def golden_lines(model: run_golden.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
     """Lines of golden.jsonl: these events with the model's own answers to each alone, where those are finite. Raises
     Refused."""
     found = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
@@ -141,9 +143,9 @@ def answered(model: run_golden.Loaded, events: Sequence[dict[str, Any]]) -> str:
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
 
-def answered_by(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
+def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
     """As `answered`, by a model that is loaded for it. Raises ImportError too."""
-    return answered(run_golden.Loaded(model, signature, stated), events)
+    return golden_lines(run_golden.LoadedOnnxModel(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:

@@ -15,13 +15,13 @@ from model_registry.errors import Refused
 from model_registry.onnx_tools import locales, ort_extensions
 from model_registry.onnx_tools.file import OnnxFile
 from model_registry.package import batch_probe, binary_fields, model_outputs
-from model_registry.package.dtypes import held
+from model_registry.package.dtypes import array_dtype
 from model_registry.package.event_tree import look_up
-from model_registry.package.golden import Golden, agrees
-from model_registry.package.model_inputs import Feeding, Tensors, neutral_rows, of_bytes, ragged
-from model_registry.package.padding import Lengths, as_row, is_ragged, together
+from model_registry.package.golden import GoldenExample, agrees
+from model_registry.package.model_inputs import InputAssembler, Tensors, array_from_bytes, neutral_rows, ragged
+from model_registry.package.padding import LengthPlan, add_batch_dimension, is_ragged, run_all
 from model_registry.package.placeholders import BLANK
-from model_registry.package.shapes import VARIES, filled, flat, is_nested, is_open, length_in, written
+from model_registry.package.shapes import VARIES, flatten, format_shape, is_nested, is_open, length_in, with_length
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
@@ -33,13 +33,13 @@ NO_SCORER = "no scorer could either"
 ZEROS = "without golden examples scorers ask it for zeros and empty strings; write golden.jsonl with an event that it answers"
 
 
-def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
+def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], stated: OnnxFile | None = None) -> str:
     """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
     found `stated` in the file.
 
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
-    loaded = Loaded(model, signature, stated)
+    loaded = LoadedOnnxModel(model, signature, stated)
     events = [example.event for example in examples]
     loaded.probe(events)
     if not examples:
@@ -56,7 +56,7 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
     return loaded.version
 
 
-class Loaded:
+class LoadedOnnxModel:
     """A model in ONNX Runtime, asked by its signature. Raises ImportError: ONNX Runtime is not installed; Refused: the model
     does not load."""
 
@@ -66,7 +66,7 @@ class Loaded:
 
         ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
         self.version = str(ort.__version__)
-        self._signature, self._feeding = signature, Feeding(signature)
+        self._signature, self._assembler = signature, InputAssembler(signature)
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
         options = ort.SessionOptions()
         if stated and (library := ort_extensions.library(stated)):
@@ -89,14 +89,14 @@ class Loaded:
         try:
             outputs = self._outputs(tensors)
             self._check_shapes(outputs)
-            return model_outputs.values(self._signature, outputs)
-        except model_outputs.Unreadable as error:
+            return model_outputs.read_scores(self._signature, outputs)
+        except model_outputs.OutputMismatch as error:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
 
     def probe(self, events: Sequence[dict[str, Any]]) -> None:
         """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
         rows = decoded(self._signature, events) if events else None
-        batch_probe.check(self._signature, rows, self._run, Refused)
+        batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)
 
     def _check_shapes(self, outputs: Tensors) -> None:
         """Raises Refused where answers have several shapes and the signature does not say so."""
@@ -120,19 +120,19 @@ class Loaded:
         """The outputs for events: in one run, or as many as their lengths need."""
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
-        runs = Lengths(self._signature).runs(tensors)
+        runs = LengthPlan(self._signature).plan(tensors)
         try:
-            return together(runs, tensors, lambda part, _: self._run(part), alone=self._signature.alone)
+            return run_all(runs, tensors, lambda part, _: self._run(part), alone=self._signature.alone)
         except ValueError as error:
             hint = 'feed one event at a time ("batch": false) and write -1 for such a length in the "shape" of the output'
             raise Refused(str(error), hint) from None
 
     def _run(self, tensors: Tensors) -> Tensors:
         rows = len(next(iter(tensors.values())))
-        given = self._feeding.all(tensors)
+        given = self._assembler.all_tensors(tensors)
         found = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, given)), strict=True))
         if self._signature.alone:
-            found = as_row(self._signature, found)
+            found = add_batch_dimension(self._signature, found)
         for name, output in found.items():
             if np.shape(output)[:1] != (rows,):
                 message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
@@ -152,7 +152,9 @@ class Loaded:
         if not whole or self._signature.alone or len(declared) != len(shape):
             return
         if any(not is_open(size) and size != real for size, real in zip(declared[1:], shape[1:], strict=True)):
-            message = f"output {name!r} has the shape {written((None, *shape[1:]))}, the model declares {written(declared)}"
+            message = (
+                f"output {name!r} has the shape {format_shape((None, *shape[1:]))}, the model declares {format_shape(declared)}"
+            )
             hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
             raise Refused(message, f"{hint}; then the signature can say which number is the score")
 
@@ -174,7 +176,7 @@ def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
     """What the model is given for some events, by tensor name."""
-    return Feeding(signature).all(decoded(signature, events))
+    return InputAssembler(signature).all_tensors(decoded(signature, events))
 
 
 def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
@@ -187,17 +189,17 @@ def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]
     if tensor.varies:
         return ragged((_row(tensor, look_up(event, tensor.fields[0].steps)) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
-    return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
+    return np.array(rows, array_dtype(tensor.dtype)).reshape(len(events), tensor.width)
 
 
 def _row(tensor: TensorInput, value: Any) -> NDArray[Any]:
     """An array, or bytes in base64, as the tensor has it, its length as it comes; an empty one of None."""
     shape = tensor.shape or ()
     if tensor.fields[0].raw:
-        return of_bytes(binary_fields.from_base64(value or ""), tensor.fields[0])
+        return array_from_bytes(binary_fields.from_base64(value or ""), tensor.fields[0])
     value = value or []
-    elements = flat(value, len(shape)) if is_nested(value) else value
-    return np.array(elements, held(tensor.dtype)).reshape(filled(shape, length_in(value, shape) or 0))
+    elements = flatten(value, len(shape)) if is_nested(value) else value
+    return np.array(elements, array_dtype(tensor.dtype)).reshape(with_length(shape, length_in(value, shape) or 0))
 
 
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
@@ -209,5 +211,5 @@ def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     if value is None:
         return [field.default] * field.array
     if field.raw:
-        return list(of_bytes(binary_fields.from_base64(value), field))
-    return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)
+        return list(array_from_bytes(binary_fields.from_base64(value), field))
+    return flatten(value, len(field.shape)) if field.shape and is_nested(value) else list(value)

@@ -21,7 +21,7 @@ _SYNTAX = {
 }
 
 
-def of(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
+def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
     """The needs of a model, as annotations. The minimum version is left open where the table does not reach."""
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
@@ -30,7 +30,7 @@ def of(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
     return {key: value for key, value in needs.items() if value}
 
 
-def missing(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
+def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
     """What this version of ONNX Runtime on this device lacks of what a manifest asks for, or None if it has all.
 
     Raises Corrupt, naming the annotation that does not read.

@@ -34,7 +34,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
             )
     if fault := operator_fault(found, domains):
         raise Refused(f"{model.name} {fault}", "model.op_domains lists the domains that a scorer allows")
-    if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
+    if signature and (fault := tensors.find_fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "signature.json and model.onnx must belong together")
     return found
 
@@ -66,6 +66,6 @@ def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
 def _size(model: Path, location: str) -> int | None:
     """The bytes of a file beside the model, where neither it nor a folder on the way is a link."""
     path = model.parent / location
-    with atomic_files.reported(f"the package {model.parent}"):
+    with atomic_files.report_os_errors(f"the package {model.parent}"):
         plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
         return path.stat().st_size if plain else None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model_registry.package.dtypes import DTYPES
-from model_registry.package.shapes import VARIES, could_be, fits, is_open, written
+from model_registry.package.shapes import VARIES, fits, format_shape, is_open, may_be_equal
 from model_registry.package.signature import Argmax, Output, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
@@ -16,7 +16,7 @@ Shape = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class ModelTensor:
     """An input or output: numpy's name of its dtype (or what else it is), and its shape. Free dimensions are None or a name."""
 
     name: str
@@ -24,7 +24,7 @@ class Tensor:
     shape: Shape
 
 
-def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tensor]) -> str | None:
+def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Iterable[ModelTensor]) -> str | None:
     """Why a model with these inputs and outputs cannot be served by a signature, or None if it can.
 
     Every input must be fed with the model's dtype and shape; every output that is read must be a tensor.
@@ -38,12 +38,12 @@ def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tens
     return next(filter(None, faults), None) or _output_fault(signature, given) or _length_fault(signature, found, given)
 
 
-def is_tensor(found: Tensor) -> bool:
+def is_tensor(found: ModelTensor) -> bool:
     """Whether an output is a tensor of a dtype that scores may have."""
     return found.dtype in (*DTYPES, UNKNOWN)
 
 
-def remedy(found: Tensor) -> str:
+def remedy(found: ModelTensor) -> str:
     """Return what to do about an output that is no tensor which scores may have."""
     if found.dtype == MAPS:
         options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
@@ -54,7 +54,7 @@ def remedy(found: Tensor) -> str:
     return f"export it without ZipMap, or, if it has none, with tensors as outputs: {several}"
 
 
-def unread(outputs: Iterable[Tensor]) -> Tensor | None:
+def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
     """Return the first output of a model of which none can be a score, or None if one can."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
@@ -70,7 +70,7 @@ def is_batch(size: object) -> bool:
     return isinstance(size, str) and size.lower() in BATCHES
 
 
-def unfed(inputs: Iterable[Tensor]) -> str | None:
+def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
     """Return why no event can feed an input, whatever its signature, or None if events can."""
     for one in inputs:
         if one.dtype == "bfloat16":
@@ -80,7 +80,7 @@ def unfed(inputs: Iterable[Tensor]) -> str | None:
     return None
 
 
-def shape_fault(tensor: Tensor) -> str | None:
+def shape_fault(tensor: ModelTensor) -> str | None:
     """Why no events can feed an input of this shape, or None if they can."""
     if not tensor.shape:
         constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
@@ -92,20 +92,22 @@ def shape_fault(tensor: Tensor) -> str | None:
     return None
 
 
-def input_fault(stated: TensorInput, found: Tensor) -> str | None:
+def input_fault(stated: TensorInput, found: ModelTensor) -> str | None:
     """Why a model's input does not take what a signature gives, or None if it does."""
     name = stated.tensor
     if found.dtype != stated.dtype:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
-    if stated.value is None and stated.batch and (fault := shape_fault(found)):
-        return fault
+    if stated.value is None and stated.batch and (find_fault := shape_fault(found)):
+        return find_fault
     if not fits(stated.given, found.shape):
         wanted = [None if isinstance(size, int) and size < 0 else size for size in found.shape]
-        return f"input {name!r}: the signature gives {written(stated.given)}, the model wants {wanted}{_hint(stated, found)}"
+        return (
+            f"input {name!r}: the signature gives {format_shape(stated.given)}, the model wants {wanted}{_hint(stated, found)}"
+        )
     return None
 
 
-def _hint(stated: TensorInput, found: Tensor) -> str:
+def _hint(stated: TensorInput, found: ModelTensor) -> str:
     """What to write where the model's shape is not of the kind that is given without one."""
     if not found.shape or is_open(found.shape[0]) is not stated.batch:
         said = "has no batch dimension" if stated.batch else "has one"
@@ -116,7 +118,7 @@ def _hint(stated: TensorInput, found: Tensor) -> str:
     return f'; write "shape": [{", ".join("?" if is_open(size) else str(size) for size in rest)}]'
 
 
-def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> str | None:
+def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
     """Which output has as many rows of numbers as an event is long, by the names that a model gives its dimensions."""
     varying = [one for one in signature.fed if one.varies]
     names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
@@ -137,36 +139,38 @@ def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict
     return None
 
 
-def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
+def _output_fault(signature: Signature, found: dict[str, ModelTensor]) -> str | None:
     for output in signature.outputs:
         if output.tensor not in found:
             odd = next((f"; {one.name!r} is no tensor: {remedy(one)}" for one in found.values() if not is_tensor(one)), "")
             return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}{odd}"
-        if fault := output_fault(signature, output, found[output.tensor]):
-            return fault
+        if find_fault := output_fault(signature, output, found[output.tensor]):
+            return find_fault
     return None
 
 
-def output_fault(signature: Signature, output: Output, found: Tensor) -> str | None:
+def output_fault(signature: Signature, output: Output, found: ModelTensor) -> str | None:
     """Why a model's output is not what a signature reads, or None if it may be. A shape of [] may be one that is not stated."""
-    name, dtype, shape = output.tensor, found.dtype, batched(found.shape) if signature.alone else found.shape
+    name, dtype, shape = output.tensor, found.dtype, with_batch_dimension(found.shape) if signature.alone else found.shape
     if not is_tensor(found):
         return f"output {name!r} is {dtype}, not a tensor; {remedy(found)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
     if output.index is not None and isinstance(width, int) and not output.index < width:
         return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"
-    if output.shape and shape and not could_be(shape[1:], output.shape):
-        return f"output {name!r}: the signature reads {written((None, *output.shape))}, the model gives {written(shape)}"
+    if output.shape and shape and not may_be_equal(shape[1:], output.shape):
+        return (
+            f"output {name!r}: the signature reads {format_shape((None, *output.shape))}, the model gives {format_shape(shape)}"
+        )
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         labels = len(signature.labels_of(output))
         if dtype in ("string", "bool"):
             return f"output {name!r} is {dtype}; the largest of a row is asked of numbers"
         if shape and (len(shape) != 2 or width not in (None, labels)):
-            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {written(shape)}"
+            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {format_shape(shape)}"
     return None
 
 
-def batched(shape: Shape) -> Shape:
+def with_batch_dimension(shape: Shape) -> Shape:
     """The shape of an output for one event with the batch before it; nothing where it cannot be told."""
     if not shape or is_open(shape[0]):
         return ()

@@ -20,7 +20,7 @@ from model_registry.oci import build_artifact, digests, manifest, tags
 from model_registry.oci.build_artifact import Artifact
 from model_registry.oci.manifest import Descriptor, VersionManifest
 from model_registry.package import golden, signature_schema
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from model_registry.stores import parallel_transfer, resolve_index
@@ -40,7 +40,7 @@ class Package:
 
     folder: Path
     signature: Signature | None
-    golden: tuple[Golden, ...]
+    golden: tuple[GoldenExample, ...]
     model_path: Path
     name: str = ""
     version: str = ""
@@ -56,7 +56,7 @@ def read(folder: Path, signature: Signature | None = None, **stated: Any) -> Pac
     """
     model_path = find_model(folder)
     signature = signature or read_signature(folder)
-    with atomic_files.reported(f"the package {folder}"):
+    with atomic_files.report_os_errors(f"the package {folder}"):
         lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
     return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **stated)
 
@@ -74,7 +74,7 @@ def find_model(folder: Path) -> Path:
 
 def read_signature(folder: Path) -> Signature | None:
     """What signature.json states, if the folder has one. Raises SignatureError."""
-    with atomic_files.reported(f"the package {folder}"):
+    with atomic_files.report_os_errors(f"the package {folder}"):
         data = _read_up_to(folder / SIGNATURE, signature_schema.MAX_BYTES)
     return None if data is None else parse_signature(data)
 
@@ -108,7 +108,7 @@ def push(
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
-    with atomic_files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
+    with atomic_files.report_os_errors(f"the package {folder}"), contextlib.ExitStack() as held:
         found = build_artifact.hash_files(folder, more or {}, only)
         if base is None:
             return _send(store, version, build_artifact.build_artifact(name, version, at, found, annotations or {}))
@@ -154,7 +154,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     refuses it) and Unreachable. See `select.describe` for `version`.
     """
     found = resolve_index.describe_version(store, digest, version=version)
-    with atomic_files.reported(f"the folder {folder}"):
+    with atomic_files.report_os_errors(f"the folder {folder}"):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -181,7 +181,7 @@ def verify(folder: Path, store: Store, found: VersionManifest, max_bytes: int) -
     Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
     """
     expected = found.files or unpack.unpack(store.blob, found, None, UnpackLimits(), max_bytes)
-    with atomic_files.reported(f"the folder {folder}"):
+    with atomic_files.report_os_errors(f"the folder {folder}"):
         wanted = {file.path: file.content for file in expected}
         if odd := set(build_artifact.walk(folder)) ^ wanted.keys():
             raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from model_registry.errors import Refused
 from model_registry.package import model_outputs
 from model_registry.package.model_inputs import Tensors, neutral_rows, ragged
-from model_registry.package.padding import Lengths
+from model_registry.package.padding import LengthPlan
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
@@ -36,7 +36,7 @@ Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _ProbedEvent:
     """One event: its rows (one of each tensor), its lengths by axis, and the model's answer to it alone.
 
     `exact`: it was answered at its exact length, without padding.
@@ -50,7 +50,7 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class _ScoreDifference:
     """The difference between an answer alone and in a batch; `excess` is its multiple of what is allowed."""
 
     excess: float
@@ -59,7 +59,7 @@ class _Difference:
     text: str
 
 
-def check(
+def check_batch_independence(
     signature: Signature,
     golden: Tensors | None,
     run: Run,
@@ -120,12 +120,12 @@ class _Probe:
     ) -> None:
         self._signature, self._run, self._failed, self._clock = signature, run, failed, clock
         self._most, self._rounding = most, rounding
-        self._lengths = Lengths(signature) if signature.varies else None
+        self._lengths = LengthPlan(signature) if signature.varies else None
         self._end = clock() + SECONDS
 
-    def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_Event]:
+    def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
         """The events that the model answers alone, at their exact length if it can."""
-        events: list[_Event] = []
+        events: list[_ProbedEvent] = []
         for name, one in rows:
             if len(events) >= FEWEST and self._late():
                 break
@@ -133,13 +133,13 @@ class _Probe:
             for exact in ways:
                 try:
                     answer = self._answers(_stacked(self._signature, one) if exact else one)
-                except (self._failed, model_outputs.Unreadable):
+                except (self._failed, model_outputs.OutputMismatch):
                     continue
-                events.append(_Event(name, one, self._lengths_of(one), answer, exact))
+                events.append(_ProbedEvent(name, one, self._lengths_of(one), answer, exact))
                 break
         return events
 
-    def check_repeated(self, event: _Event) -> None:
+    def check_repeated(self, event: _ProbedEvent) -> None:
         """Raise Refused if the model gives another answer to the same event."""
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
         again = self._answers(rows)
@@ -147,7 +147,7 @@ class _Probe:
             hint = "export it for inference, without dropout or random numbers"
             raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
 
-    def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_Event]) -> None:
+    def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
         """Raise Refused if the model answers events, but not this one of the largest lengths, or generated ones of these only.
 
         Args:
@@ -162,7 +162,7 @@ class _Probe:
         axis = "or export the model with this axis dynamic: tools fix the length of the example that they are given"
         try:
             self._answers(longest)
-        except (self._failed, model_outputs.Unreadable) as error:
+        except (self._failed, model_outputs.OutputMismatch) as error:
             if events:
                 said = f"the model does not answer an event of the largest length, {lengths}: {error}"
                 raise Refused(said, f'correct "max_length", {axis}') from error
@@ -174,9 +174,9 @@ class _Probe:
                 f"give an example of a shorter one in golden.jsonl, {axis}",
             )
 
-    def check_batches(self, group: Sequence[_Event], where: str, hint: str, *, exact: bool = False) -> None:
+    def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:
         """Compare two batches of these events: another order, another size. Raise Refused."""
-        found: list[_Difference] = []
+        found: list[_ScoreDifference] = []
         rows_at_once = min(self._most, self._most_rows(group))
         first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
         for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
@@ -185,14 +185,16 @@ class _Probe:
             rows = _joined([one.rows for one in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
-            except (self._failed, model_outputs.Unreadable) as error:
+            except (self._failed, model_outputs.OutputMismatch) as error:
                 raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
             found += self._differences(batch, together)
         if worst := max(found, key=lambda one: one.excess, default=None):
             said = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
             raise Refused(f"a score depends on its batch: {where}, {worst.text}; {said}", hint)
 
-    def _differences(self, batch: Sequence[_Event], found: Mapping[str | None, NDArray[Any]]) -> Iterator[_Difference]:
+    def _differences(
+        self, batch: Sequence[_ProbedEvent], found: Mapping[str | None, NDArray[Any]]
+    ) -> Iterator[_ScoreDifference]:
         """The answers that differ by more than is allowed, the largest of each event and output."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
@@ -200,15 +202,15 @@ class _Probe:
                 if difference is not None:
                     excess, size, allowed, numbers = difference
                     of = f"output {output!r} of " if output else ""
-                    yield _Difference(excess, size, allowed, f"{of}{event.name} {numbers}")
+                    yield _ScoreDifference(excess, size, allowed, f"{of}{event.name} {numbers}")
 
     def _answers(self, rows: Tensors) -> dict[str | None, NDArray[Any]]:
-        return model_outputs.columns(self._signature, self._run(rows))
+        return model_outputs.read_outputs(self._signature, self._run(rows))
 
     def _lengths_of(self, rows: Tensors) -> tuple[int, ...]:
-        return () if self._lengths is None else tuple(self._lengths.of(rows)[0].tolist())
+        return () if self._lengths is None else tuple(self._lengths.lengths(rows)[0].tolist())
 
-    def _most_rows(self, group: Sequence[_Event]) -> int:
+    def _most_rows(self, group: Sequence[_ProbedEvent]) -> int:
         """How many rows of the longest lengths a scorer runs at once."""
         if self._lengths is None:
             return MOST_ROWS
@@ -254,7 +256,7 @@ def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
     count = len(next(iter(rows.values())))
     order = np.arange(count)
     if signature.varies:
-        order = np.argsort(Lengths(signature).of(rows).sum(axis=1), kind="stable")
+        order = np.argsort(LengthPlan(signature).lengths(rows).sum(axis=1), kind="stable")
     chosen = order[np.unique(np.linspace(0, count - 1, min(count, MOST_GOLDEN)).astype(int))]
     events = [(f"golden example {at + 1}", _row(rows, at)) for at in chosen.tolist()]
     name, first = events[0]
@@ -340,8 +342,8 @@ def _most(signature: Signature, axis: str) -> int:
     return min(one.fields[0].max_length for one in signature.fed if one.varies and one.axis == axis)
 
 
-def _grouped(events: Sequence[_Event], key: Callable[[_Event], Any]) -> list[list[_Event]]:
-    groups: dict[Any, list[_Event]] = {}
+def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any]) -> list[list[_ProbedEvent]]:
+    groups: dict[Any, list[_ProbedEvent]] = {}
     for event in events:
         groups.setdefault(key(event), []).append(event)
     return list(groups.values())

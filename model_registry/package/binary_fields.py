@@ -9,8 +9,8 @@ import msgspec
 from model_registry.package import shapes
 from model_registry.package.signature import InputField
 
-WRITTEN = '{"name": ..., "bytes": true}'
-MOST_BYTES = 1 << 24  # of one event's row, where its length varies
+EXAMPLE = '{"name": ..., "bytes": true}'
+MAX_BYTES = 1 << 24  # of one event's row, where its length varies
 
 
 def item_size(dtype: str) -> int:
@@ -23,7 +23,7 @@ def size(field: InputField) -> int:
     return (field.array or 1) * item_size(field.dtype)
 
 
-def elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
+def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
     """How many numbers a field of bytes has, None for the one text of a string tensor. Raises ValueError where a document does
     not say it, or says two things."""
     if dtype == "string":
@@ -31,7 +31,7 @@ def elements(name: str, dtype: str, shape: list[int] | None, length: int | None)
             raise ValueError(f"field {name!r} of bytes is one text; leave length out")
         return None
     if shape is None and length is None:
-        raise ValueError(f'field {name!r}: how many bytes are in it? Write the "shape" of the tensor beside {WRITTEN}')
+        raise ValueError(f'field {name!r}: how many bytes are in it? Write the "shape" of the tensor beside {EXAMPLE}')
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
         raise ValueError(f"the shape {shape} holds {width} elements, and field {name!r} has {length}; leave length out")
@@ -51,7 +51,7 @@ def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def fault(data: bytes, field: InputField) -> str | None:
+def find_fault(data: bytes, field: InputField) -> str | None:
     """Why bytes are none of a field, or None if they are."""
     if field.dtype == "string":
         try:
@@ -74,13 +74,13 @@ def _size_fault(count: int, field: InputField) -> str | None:
     shape = list(field.shape or ())
     if count > size(field):
         return f"{count} bytes, and at most {size(field)} were expected ({field.dtype}{shape} up to {field.max_length})"
-    step = shapes.step(shape) * item_size(field.dtype)
+    step = shapes.step_size(shape) * item_size(field.dtype)
     return f"{count} bytes, and a multiple of {step} was expected ({field.dtype}{shape})" if count % step else None
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
     """Why a golden example has no bytes of a field, or None if it has."""
     try:
-        return fault(from_base64(value), field)
+        return find_fault(from_base64(value), field)
     except ValueError as error:
         return str(error)

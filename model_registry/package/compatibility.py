@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from model_registry.oci.manifest import VersionManifest
 from model_registry.package import dynamic_shapes, event_tree, field_sources, json_path
-from model_registry.package.shapes import written
+from model_registry.package.shapes import format_shape
 from model_registry.package.signature import VALUES, Argmax, InputField, Output, Signature, TensorInput
 
-IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
-FEW = 12  # labels that are shown; a model may have thousands
+IMAGE_HAS_NO_SIGNATURE = "the manifest of a container image does not tell its signature; pull both and compare"
+MAX_LABELS = 12  # labels that are shown; a model may have thousands
 NO_SIGNATURE = "neither version states a signature"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VersionDifference:
     """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer.
 
     `unknown` says why nobody can tell, and is empty where that is known. `signature` tells of inputs, outputs, labels and
@@ -34,14 +34,14 @@ class Difference:
         return None if self.unknown else not self.breaks
 
 
-def difference(
+def compare_versions(
     old: VersionManifest, new: VersionManifest, old_signature: Signature | None, new_signature: Signature | None
-) -> Difference:
+) -> VersionDifference:
     before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
-    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
+    unknown = IMAGE_HAS_NO_SIGNATURE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
     lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
-    return Difference(
+    return VersionDifference(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),
         tuple(sorted(path for path in shared if before[path] != after[path])),
@@ -74,11 +74,11 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     lines += _tensors(old, new)
     lines += _answers(old, new)
     was = field_sources.predecessors(old)
-    events = event_tree.tree((f.name, f.steps) for f in field_sources.inside(old).fields)
+    events = event_tree.build_tree((f.name, f.steps) for f in field_sources.only_value_fields(old).fields)
     faults = [_fault(was(f), f) or _crossing(events, was(f), f) for f in new.fields]
     breaks = [fault for fault in faults if fault]
-    if pair := dynamic_shapes.apart(old, new):
-        breaks.append(dynamic_shapes.in_words(pair))
+    if pair := dynamic_shapes.find_unequal_lengths(old, new):
+        breaks.append(dynamic_shapes.describe_unequal_lengths(pair))
     return tuple(lines), tuple(breaks)
 
 
@@ -86,45 +86,49 @@ def _tensors(old: Signature, new: Signature) -> list[str]:
     """The tensors whose shape or constant differs, where both signatures have them."""
     before = {one.tensor: one for one in old.inputs}
     both = [(before[one.tensor], one) for one in new.inputs if one.tensor in before]
-    return [f"tensor {now.tensor}: {told(was)} -> {told(now)}" for was, now in both if _fed(was) != _fed(now)]
+    return [
+        f"tensor {now.tensor}: {describe_tensor(was)} -> {describe_tensor(now)}" for was, now in both if _fed(was) != _fed(now)
+    ]
 
 
 def _answers(old: Signature, new: Signature) -> list[str]:
     """What readers of scores see of another signature."""
     before, after = ({one.name or "score": one for one in signature.outputs} for signature in (old, new))
     lines = [f"output {name} is not given any more" for name in before if name not in after]
-    lines += [f"output {name} is new: {told_output(new, one)}" for name, one in after.items() if name not in before]
+    lines += [f"output {name} is new: {describe_output(new, one)}" for name, one in after.items() if name not in before]
     both = [(name, before[name], one) for name, one in after.items() if name in before]
-    lines += [f"output {name}: {told_output(old, was)} -> {told_output(new, one)}" for name, was, one in both if was != one]
+    lines += [
+        f"output {name}: {describe_output(old, was)} -> {describe_output(new, one)}" for name, was, one in both if was != one
+    ]
     if old.labels != new.labels:
-        lines.append(f"labels: {told_labels(old.labels)} -> {told_labels(new.labels)}")
+        lines.append(f"labels: {describe_labels(old.labels)} -> {describe_labels(new.labels)}")
     if old.decision != new.decision:
-        lines.append(f"decision: {told_decision(old)} -> {told_decision(new)}")
+        lines.append(f"decision: {describe_decision(old)} -> {describe_decision(new)}")
     if old.batch_tolerance != new.batch_tolerance:
         lines.append(f"batch_tolerance: {old.batch_tolerance or 'none'} -> {new.batch_tolerance or 'none'}")
     return lines
 
 
-def told_output(signature: Signature, one: Output) -> str:
+def describe_output(signature: Signature, one: Output) -> str:
     """An output in words: what stands in a score, and of which tensor."""
     if one.index is not None:
         return f"a number, column {one.index} of {one.tensor}"
     if one.top:
-        return f"the {one.top} largest of {one.tensor}, of {told_labels(signature.labels_of(one))}"
-    labels = f", labels {told_labels(one.labels)}" if one.labels else ""
+        return f"the {one.top} largest of {one.tensor}, of {describe_labels(signature.labels_of(one))}"
+    labels = f", labels {describe_labels(one.labels)}" if one.labels else ""
     if one.shape is not None:
-        return f"{written((None, *one.shape))} of {one.tensor}{labels}"
+        return f"{format_shape((None, *one.shape))} of {one.tensor}{labels}"
     return f"the whole row of {one.tensor}{labels}"
 
 
-def told_labels(labels: Sequence[str] | None) -> str:
+def describe_labels(labels: Sequence[str] | None) -> str:
     """Some labels, and how many there are."""
     if not labels:
         return "none"
-    return ", ".join(labels[:FEW]) + (f" and {len(labels) - FEW} more" if len(labels) > FEW else "")
+    return ", ".join(labels[:MAX_LABELS]) + (f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else "")
 
 
-def told_decision(signature: Signature) -> str:
+def describe_decision(signature: Signature) -> str:
     """How a score is called."""
     rule = signature.decision
     where = f" of {rule.output}" if rule and rule.output else ""
@@ -133,7 +137,7 @@ def told_decision(signature: Signature) -> str:
     return f"{rule.at_or_above} (score{where} {rule.threshold:g} or more), else {rule.below}" if rule else "none"
 
 
-def told(one: TensorInput) -> str:
+def describe_tensor(one: TensorInput) -> str:
     """A tensor in words: its dtype, its shape, the value of a constant, and what else is said of a length that varies."""
     said = "" if one.value is None else f", always {one.value!r:.60}"
     said += f", -1 up to {one.fields[0].max_length}" if one.varies else ""
@@ -141,7 +145,7 @@ def told(one: TensorInput) -> str:
     mask = "mask of" if one.marks == VALUES else f"mask of the {one.marks} of"
     made = {"axis": one.axis, mask: one.mask_of, "length of": one.length_of}
     said += "".join(f", {what} {of}" for what, of in made.items() if of)
-    return f"{one.dtype} {written(one.given)}{said}"
+    return f"{one.dtype} {format_shape(one.given)}{said}"
 
 
 def _fed(one: TensorInput) -> tuple[object, ...]:
@@ -152,24 +156,26 @@ def _fault(was: InputField | None, now: InputField) -> str:
     if was is None:
         return f"field {now.name} is required and was not read" if now.required else ""
     if now.source != was.source:
-        came, comes = (one.source or f"the event ({json_path.written(one.steps)})" for one in (was, now))
+        came, comes = (one.source or f"the event ({json_path.format_path(one.steps)})" for one in (was, now))
         return f"field {now.name} came from {came} and comes from {comes}"
     if not now.source and now.steps != was.steps:
-        return f"field {now.name} was read at {json_path.written(was.steps)} and is read at {json_path.written(now.steps)}"
+        return (
+            f"field {now.name} was read at {json_path.format_path(was.steps)} and is read at {json_path.format_path(now.steps)}"
+        )
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
-    if (was.dtype, was.raw) != (now.dtype, now.raw) or not dynamic_shapes.takes(now, was):
-        return f"field {now.name} was {kind(was)} and is {kind(now)}"
+    if (was.dtype, was.raw) != (now.dtype, now.raw) or not dynamic_shapes.accepts_arrays_of(now, was):
+        return f"field {now.name} was {describe_type(was)} and is {describe_type(now)}"
     return ""
 
 
 def _crossing(events: event_tree.Tree, was: InputField | None, now: InputField) -> str:
     """Why a field cannot be read from events that were good; one that was read there can."""
-    fault = "" if was or now.source else event_tree.crossing(events, now.steps)
-    return f"field {now.name} is read at {json_path.written(now.steps)}{fault}" if fault else ""
+    fault = "" if was or now.source else event_tree.path_conflict(events, now.steps)
+    return f"field {now.name} is read at {json_path.format_path(now.steps)}{fault}" if fault else ""
 
 
-def kind(field: InputField) -> str:
+def describe_type(field: InputField) -> str:
     """What events have for a field: its dtype, whether they are its bytes, its shape, the bound of a length that varies."""
     shape = list(field.shape) if field.shape else [field.array] if field.array else ""
     bound = f" up to {field.max_length}" if field.varies else ""
@@ -177,6 +183,12 @@ def kind(field: InputField) -> str:
 
 
 def _shown(field: InputField) -> str:
-    where = f", at {json_path.written(field.path)}" if field.path else f",{field_sources.told(field)}" if field.source else ""
+    where = (
+        f", at {json_path.format_path(field.path)}"
+        if field.path
+        else f",{field_sources.describe_source(field)}"
+        if field.source
+        else ""
+    )
     absent = "required" if field.required else "empty where absent" if field.varies else f"default {field.default}"
-    return f"{kind(field)}, {absent}{where}"
+    return f"{describe_type(field)}, {absent}{where}"

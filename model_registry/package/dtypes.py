@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from model_registry.package.validation import nearest
+from model_registry.package.validation import suggestion
 
 FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
 INTEGER_LIMITS = {f"{kind}{bits}": integer for bits in (8, 16, 32, 64) for kind, integer in (
@@ -38,21 +38,21 @@ def event_fault(value: object, dtype: str) -> str | None:
     return value_fault(value, dtype)
 
 
-def held(dtype: str) -> str:
+def array_dtype(dtype: str) -> str:
     """The dtype of arrays that hold it, for numpy."""
     return "O" if dtype == "string" else dtype
 
 
-def stated(value: Any) -> Any:
+def check_dtype(value: Any) -> Any:
     """The dtype that a document states. Raises ValueError."""
     if value == "bfloat16":
         raise ValueError("'bfloat16' is fed by no format; export the model with an input of float32 or float16")
     if value not in DTYPES:
-        raise ValueError(f"{value!r:.100} is no dtype; {nearest(str(value), DTYPES)}")
+        raise ValueError(f"{value!r:.100} is no dtype; {suggestion(str(value), DTYPES)}")
     return value
 
 
-def element(raw: Any, dtype: str) -> Any:
+def parse_element(raw: Any, dtype: str) -> Any:
     """A good value as Python has it: a float for a float dtype ("nan" is NaN); null stays null."""
     if dtype not in FLOAT_LIMITS or raw is None:
         return raw

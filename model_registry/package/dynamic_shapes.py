@@ -12,7 +12,7 @@ EXAMPLE = '{"name": ..., "array": true, "max_length": 512}'
 BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
-def is_stated(tensor: Any) -> bool:
+def check_dynamic(tensor: Any) -> bool:
     """Whether a tensor of a document has a length that varies, or is made of one. Raises ValueError where that is wrong."""
     if tensor.mask_of or tensor.length_of:
         _check_made(tensor)
@@ -43,7 +43,7 @@ def _check_varying(tensor: Any) -> None:
         example = BYTES if field.bytes else EXAMPLE
         raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {example}')
     _check_most(field, shape, tensor.dtype)
-    field_sources.check(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
+    field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
         hint = 'an absent one is empty if it says "required": false'
         raise ValueError(f"field {field.name!r}: what has a length that varies takes no default; {hint}")
@@ -53,10 +53,10 @@ def _check_varying(tensor: Any) -> None:
 
 def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
     """Raises ValueError where an event may have more than is fed."""
-    most = shapes.step(shape) * field.max_length
-    if field.bytes and most * binary_fields.item_size(dtype) > binary_fields.MOST_BYTES:
+    most = shapes.step_size(shape) * field.max_length
+    if field.bytes and most * binary_fields.item_size(dtype) > binary_fields.MAX_BYTES:
         size = most * binary_fields.item_size(dtype)
-        said = f"field {field.name!r} may have {size} bytes; at most {binary_fields.MOST_BYTES} are fed"
+        said = f"field {field.name!r} may have {size} bytes; at most {binary_fields.MAX_BYTES} are fed"
         raise ValueError(f"{said}: lower max_length")
     if not field.bytes and most > MAX_WIDTH:
         raise ValueError(f"field {field.name!r} may have {most} elements; at most {MAX_WIDTH} are fed: lower max_length")
@@ -98,7 +98,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
             raise ValueError(f"tensor {one.tensor!r}: a length may be {longest}, and {fault}")
 
 
-def takes(new: InputField, old: InputField) -> bool:
+def accepts_arrays_of(new: InputField, old: InputField) -> bool:
     """Whether every array that is good for the old field is good for the new one. Scalars take scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
@@ -106,12 +106,12 @@ def takes(new: InputField, old: InputField) -> bool:
         return False
     if old.varies:
         return old.shape == new.shape and old.max_length <= new.max_length
-    length, rest = divmod(old.array, shapes.step(new.shape))
-    nested = old.shape in (None, shapes.filled(new.shape, length))
+    length, rest = divmod(old.array, shapes.step_size(new.shape))
+    nested = old.shape in (None, shapes.with_length(new.shape, length))
     return not rest and length <= new.max_length and nested
 
 
-def apart(old: Signature, new: Signature) -> tuple[str, str] | None:
+def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | None:
     """Two fields whose arrays have one length in `new`, and in `old` maybe not; None where there are none."""
     known = {field.name: (one, field) for one in old.fed for field in one.fields if field.array}
     firsts: dict[str, str] = {}
@@ -128,6 +128,6 @@ def apart(old: Signature, new: Signature) -> tuple[str, str] | None:
     return None
 
 
-def in_words(pair: tuple[str, str]) -> str:
+def describe_unequal_lengths(pair: tuple[str, str]) -> str:
     """What `apart` has found."""
     return f"fields {pair[0]} and {pair[1]} have one length, and might have two"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from model_registry.package.json_path import Step, written
+from model_registry.package.json_path import Step, format_path
 
 Tree = dict[Step, "Tree | str"]
 """The parts of an object (by name) or of an array (by place), down to the names of fields."""
@@ -30,17 +30,17 @@ def look_up(event: Any, path: Sequence[Step]) -> Any:
         else:
             kind = KINDS.get(type(value), f"of the type {type(value).__name__}")
             needed = f"an array with a place {step}" if isinstance(step, int) else f"an object with {step!r}"
-            raise WrongStep(f"{written(path[:at]) or 'the event'} is {kind}, not {needed}")
+            raise WrongStep(f"{format_path(path[:at]) or 'the event'} is {kind}, not {needed}")
     return value
 
 
-def tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
+def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
     """The tree of fields, each with its path; one without a name is the event's id. Raises ValueError where no event has them
     all, or they are in too many parts."""
     root: Tree = {}
     for name, path in fields:
-        if fault := crossing(root, path):
-            raise ValueError(f"{_called(name)} is read at {written(path)}{fault}")
+        if fault := path_conflict(root, path):
+            raise ValueError(f"{_called(name)} is read at {format_path(path)}{fault}")
         part: Any = root
         for step in path[:-1]:
             part = part.setdefault(step, {})
@@ -52,7 +52,7 @@ def tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
     return root
 
 
-def crossing(root: Tree, path: Sequence[Step]) -> str:
+def path_conflict(root: Tree, path: Sequence[Step]) -> str:
     """Why no event has a field at this path beside those of a tree, to stand behind the path; nothing: there may be one."""
     part: Any = root
     for at, step in enumerate(path):
@@ -62,7 +62,7 @@ def crossing(root: Tree, path: Sequence[Step]) -> str:
     return ""
 
 
-def placed(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
+def build_event(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
     """An event with these values at their paths, null at other places of arrays. The paths are those of a tree."""
     event: dict[str, Any] = {}
     for path, value in values:
@@ -97,9 +97,9 @@ def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
     """Why a path cannot take its step number `at` from a part; nothing: it can."""
     step, last = path[at], at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):
-        return f": {written(path[:at])} is no array and object at once, and {_first(part)} is inside of it too"
+        return f": {format_path(path[:at])} is no array and object at once, and {_first(part)} is inside of it too"
     if isinstance(there := part.get(step), str):
-        return f", and {_called(there)} {'is too' if last else 'at ' + written(path[: at + 1])}"
+        return f", and {_called(there)} {'is too' if last else 'at ' + format_path(path[: at + 1])}"
     return f", and {_first(there)} inside of it" if last and there else ""
 
 

@@ -12,14 +12,14 @@ TIME_DTYPES = ("int64", "uint64", "float64", "float32")
 """The dtypes that hold a time of today in ms since 1970; float32 to two minutes."""
 
 
-def stated(raw: Any) -> Any:
+def check_source(raw: Any) -> Any:
     """What a document states as `from`. Raises ValueError."""
     if raw is None or raw in (KEY, TIME, VALUE) or (isinstance(raw, str) and raw.startswith(HEADER) and raw != HEADER):
         return raw
     raise ValueError(f"{raw!r:.100} is no place of a record: it must be one of key, header:NAME, time, value")
 
 
-def check(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
+def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
     """Raises ValueError where a field of this kind cannot come from there."""
     if source is None:
         return
@@ -33,7 +33,7 @@ def check(name: str, source: str | None, dtype: str, *, path: object, array: boo
         raise ValueError(f"field {name!r} is a time in ms since 1970, not {what}; its dtype is one of {', '.join(TIME_DTYPES)}")
 
 
-def inside(signature: Signature) -> Signature:
+def only_value_fields(signature: Signature) -> Signature:
     """The signature of what an event's value holds: without the fields that come from elsewhere. A tensor of which a part is
     left has the columns of that part; one without any is left out."""
     if not any(field.source for field in signature.fields):
@@ -43,7 +43,7 @@ def inside(signature: Signature) -> Signature:
     return replace(signature, inputs=tuple(inputs))
 
 
-def by_name(signature: Signature) -> Signature:
+def read_by_name(signature: Signature) -> Signature:
     """The same tensors, of events that have what comes from elsewhere under the fields' names, as golden examples have it."""
     if not any(field.source for field in signature.fields):
         return signature
@@ -51,7 +51,7 @@ def by_name(signature: Signature) -> Signature:
     return replace(signature, inputs=tuple(named))
 
 
-def elsewhere(signature: Signature) -> tuple[InputField, ...]:
+def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
     """The fields that no event's value holds."""
     return tuple(field for field in signature.fields if field.source)
 
@@ -71,12 +71,12 @@ def _place(field: InputField) -> object:
     return field.source or field.steps
 
 
-def called(field: InputField) -> str:
+def qualified_name(field: InputField) -> str:
     """A field as errors name it: with the place that it is read at, where that is not the top of the event."""
-    where = field.source or (json_path.written(field.path) if field.path else "")
+    where = field.source or (json_path.format_path(field.path) if field.path else "")
     return f"{field.name!r} ({where})" if where else repr(field.name)
 
 
-def told(field: InputField) -> str:
+def describe_source(field: InputField) -> str:
     """Where a field comes from, for people; nothing where that is the event's value."""
     return f" from {field.source}" if field.source else ""

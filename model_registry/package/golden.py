@@ -20,7 +20,7 @@ Score = float | str | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
+class GoldenExample:
     """One example. `score` is as in a score record; `tolerance` is absolute."""
 
     event: dict[str, Any]
@@ -28,7 +28,7 @@ class Golden:
     tolerance: float
 
 
-def parse_lines(data: bytes, signature: Signature | None) -> tuple[Golden, ...]:
+def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample, ...]:
     """The examples, each a valid event of the signature (where there is one). Raises Refused, naming the line."""
     if len(data) > MAX_BYTES:
         raise Refused(f"golden.jsonl has {len(data)} bytes; at most {MAX_BYTES} are read", "a few examples are enough")
@@ -62,19 +62,19 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
     """Why an event is none of a signature's, with the field, or None if it is one."""
     for field in signature.fields:
         if fault := _field_fault(field, event):
-            where = f" ({json_path.written(field.path)})" if field.path else ""
+            where = f" ({json_path.format_path(field.path)})" if field.path else ""
             return f"event field {field.name!r}{where}{fault}"
     return None
 
 
-def check_shown(signature: Signature, examples: Sequence[Golden]) -> None:
+def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
     """Raises Refused where a model cannot be tried without an example: it may end the process over zeros that are no file."""
     if not examples and (field := next((one for one in signature.fields if one.raw and one.varies), None)):
         said = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
         raise Refused(said, "give one event at least in golden.jsonl")
 
 
-def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
+def _parse_line(line: bytes, number: int, signature: Signature | None) -> GoldenExample:
     try:
         raw = json_documents.ANY.decode(line)
     except json_documents.UnreadableDocument as error:
@@ -89,7 +89,7 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
         _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
     if fault := event_fault(signature, raw["event"]) if signature else None:
         _fail(number, fault)
-    return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
+    return GoldenExample(raw["event"], raw["score"], float(raw["tolerance"]))
 
 
 def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:

@@ -31,7 +31,7 @@ def parse(text: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def of_object(text: str) -> tuple[Step, ...]:
+def parse_object_path(text: str) -> tuple[Step, ...]:
     """The steps of a path into an object: the first is a name. Raises ValueError."""
     steps = parse(text)
     if not isinstance(steps[0], str):
@@ -41,10 +41,10 @@ def of_object(text: str) -> tuple[Step, ...]:
 
 def canonical(text: str) -> str:
     """The path into an object as `written` writes it. Raises ValueError."""
-    return written(of_object(text))
+    return format_path(parse_object_path(text))
 
 
-def written(path: Sequence[Step]) -> str:
+def format_path(path: Sequence[Step]) -> str:
     """The text that `parse` reads as these steps."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{_name(step)}" for step in path]
     return "".join(parts).removeprefix(".")

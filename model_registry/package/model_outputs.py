@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.padding import is_ragged
-from model_registry.package.shapes import MAX_WIDTH, could_be, written
+from model_registry.package.shapes import MAX_WIDTH, format_shape, may_be_equal
 from model_registry.package.signature import Argmax, Decision, Output, Signature
 
-MOST_ELEMENTS = 1 << 25
+MAX_ELEMENTS = 1 << 25
 """Of the answers to a batch, which are some hundred MB as JSON."""
 
 
-class Unreadable(ValueError):
+class OutputMismatch(ValueError):
     """An output is not as the signature reads it, or too large to be written."""
 
 
-def columns(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
+def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
     """Read the outputs of a batch.
 
     Returns:
@@ -31,12 +31,12 @@ def columns(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[s
     found = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
     events = len(next(iter(found.values())))
     sizes = sum((_sizes(column) for column in found.values()), np.zeros(events, np.int64))
-    largest, elements = int(sizes.max(initial=0)), int(sizes.sum())
-    if largest > MAX_WIDTH:
-        raise Unreadable(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
-    if elements > MOST_ELEMENTS:
-        hint = f"at most {MOST_ELEMENTS} are written at once; batching.max_events bounds a batch"
-        raise Unreadable(f"the answers to {events} events have {elements} elements; {hint}")
+    largest_indices, elements = int(sizes.max(initial=0)), int(sizes.sum())
+    if largest_indices > MAX_WIDTH:
+        raise OutputMismatch(f"the answer to one event has {largest_indices} elements; at most {MAX_WIDTH} are written")
+    if elements > MAX_ELEMENTS:
+        hint = f"at most {MAX_ELEMENTS} are written at once; batching.max_events bounds a batch"
+        raise OutputMismatch(f"the answers to {events} events have {elements} elements; {hint}")
     return found
 
 
@@ -47,7 +47,7 @@ def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
     return np.full(len(column), column.size // max(1, len(column)), np.int64)
 
 
-def largest(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
+def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
     """(B, n) numbers to the (B, count) places of each row's largest, the largest first; of equal ones the first is first."""
     if count >= rows.shape[1]:
         return _descending(rows)
@@ -62,9 +62,9 @@ def largest(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
     return places
 
 
-def values(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
+def read_scores(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
     """Each event's score as JSON has it, of outputs as above. Raises Unreadable."""
-    read = columns(signature, outputs)
+    read = read_outputs(signature, outputs)
     found = {one.name: _values(signature, one, read[one.name]) for one in signature.outputs}
     if list(found) == [None]:
         return found[None]
@@ -76,7 +76,7 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
         return [row.tolist() for row in column]
     if not output.top:
         return list(column.tolist())
-    labels, places = signature.labels_of(output), largest(column, output.top)
+    labels, places = signature.labels_of(output), largest_indices(column, output.top)
     scores = np.take_along_axis(column, places, axis=1)
     pairs = zip(places.tolist(), scores.tolist(), strict=True)
     return [[{"label": labels[at], "score": one} for at, one in zip(*pair, strict=True)] for pair in pairs]
@@ -89,7 +89,7 @@ def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArra
     if decides and (column.ndim != 1 or is_ragged(column)):
         shape = "several shapes" if is_ragged(found) else f"shape {found.shape}"
         said = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
-        raise Unreadable(f"{said}; give output.index")
+        raise OutputMismatch(f"{said}; give output.index")
     return column
 
 
@@ -104,8 +104,8 @@ def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) ->
             numbers[at] = row.reshape(()) if row.size == 1 else row
         return numbers
     for row in found:
-        if not could_be(row.shape, output.shape):
-            raise Unreadable(
+        if not may_be_equal(row.shape, output.shape):
+            raise OutputMismatch(
                 f"output {output.tensor!r} has shape {row.shape} for an event, and the signature reads {list(output.shape)}"
             )
     return found
@@ -114,7 +114,7 @@ def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) ->
 def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
     if output.index is not None:
         if found.ndim < 2 or output.index >= found.shape[1]:
-            raise Unreadable(f"output {output.tensor!r} has shape {found.shape}, and no column {output.index}")
+            raise OutputMismatch(f"output {output.tensor!r} has shape {found.shape}, and no column {output.index}")
         return found[:, output.index]
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         return _classes(output, found, len(signature.labels_of(output)))
@@ -122,9 +122,9 @@ def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> 
         return found.reshape(len(found)) if found.size == len(found) else found
     if output.shape == () and found.size == len(found):
         return found.reshape(len(found))
-    if not could_be(found.shape[1:], output.shape):
-        raise Unreadable(
-            f"output {output.tensor!r} has shape {found.shape}, and the signature reads {written((None, *output.shape))}"
+    if not may_be_equal(found.shape[1:], output.shape):
+        raise OutputMismatch(
+            f"output {output.tensor!r} has shape {found.shape}, and the signature reads {format_shape((None, *output.shape))}"
         )
     return found
 
@@ -133,7 +133,7 @@ def _classes(output: Output, found: NDArray[Any], labels: int) -> NDArray[Any]:
     """The (B, n) rows of an output that has a label for each column. Raises Unreadable."""
     if found.dtype.kind not in "iuf" or found.shape[1:] != (labels,):
         kind = "string" if found.dtype.kind == "O" else found.dtype.name
-        raise Unreadable(
+        raise OutputMismatch(
             f"output {output.tensor!r} is {kind} of shape {found.shape}, not rows of {labels} numbers, one a label"
         )
     return found

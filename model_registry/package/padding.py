@@ -12,27 +12,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import held
-from model_registry.package.shapes import VARIES, filled, step, written
+from model_registry.package.dtypes import array_dtype
+from model_registry.package.shapes import VARIES, format_shape, step_size, with_length
 from model_registry.package.signature import PADDING, Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
 
-LEAST = 8  # the smallest bucket
-RUN = 16  # steps that cost what a run costs whatever its size: 7 to 12 where encoders of texts were measured, on a CPU
-MOST_STEPS = 1 << 14  # of a run, events times their padded length: 32 texts of 512 tokens
-MOST_ELEMENTS = 1 << 22  # of a run, of all tensors
+SMALLEST_BUCKET = 8  # the smallest bucket
+STEPS_PER_RUN = (
+    16  # steps that cost what a run costs whatever its size: 7 to 12 where encoders of texts were measured, on a CPU
+)
+MAX_STEPS = 1 << 14  # of a run, events times their padded length: 32 texts of 512 tokens
+MAX_ELEMENTS = 1 << 22  # of a run, of all tensors
 
 
 def bucket(length: int, longest: int) -> int:
     """The length that one is padded to: 8, 12, 16, 24, 32, 48, 64, 96, ... (powers of two, and half more), `longest` at most.
     From 8 on padding is a third of a row at most, and a seventh on average where lengths spread evenly."""
-    power = max(LEAST, 1 << (length - 1).bit_length())
+    power = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     between = power * 3 // 4
-    return min(between if LEAST <= length <= between else power, longest)
+    return min(between if SMALLEST_BUCKET <= length <= between else power, longest)
 
 
-def joined(counts: Mapping[int, int], run: int = RUN) -> dict[int, int]:
+def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[int, int]:
     """Bucket lengths to those that they are run at, of so many rows each: the rows of one join the next longer one where the
     padding, in steps, is less than what a run costs (`run`). Each is where it was, or longer."""
     target: dict[int, int] = {}
@@ -49,14 +51,14 @@ def joined(counts: Mapping[int, int], run: int = RUN) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PaddedRun:
     """Events that are run together: their rows in the batch, ascending, and how many steps they are when they are padded."""
 
     rows: NDArray[np.intp]
     steps: int
 
 
-class Lengths:
+class LengthPlan:
     """The tensors of one signature whose length varies, and those that are made of them; or a model that takes one event at a
     time."""
 
@@ -71,12 +73,12 @@ class Lengths:
             one.width for one in signature.inputs if one.batch and not one.varies and (one.fields or one.value is not None)
         )
 
-    def of(self, tensors: Tensors) -> NDArray[np.int64]:
+    def lengths(self, tensors: Tensors) -> NDArray[np.int64]:
         """(B, axes) lengths of a batch, each that of the first tensor with the axis."""
         columns = [self._of(tensors, first) for first, *_ in self._axes.values()]
         return np.stack(columns, axis=1)
 
-    def unequal(self, tensors: Tensors) -> dict[int, str]:
+    def mismatches(self, tensors: Tensors) -> dict[int, str]:
         """What is wrong with the rows whose tensors of one axis have several lengths."""
         found: dict[int, str] = {}
         for first, *others in self._axes.values():
@@ -89,30 +91,30 @@ class Lengths:
                     found.setdefault(row, said)
         return found
 
-    def runs(self, tensors: Tensors, most_steps: int = MOST_STEPS) -> list[Run]:
+    def plan(self, tensors: Tensors, most_steps: int = MAX_STEPS) -> list[PaddedRun]:
         """The runs of a batch, of `most_steps` at most unless of one event. Together they have all rows. Those of a run are
         padded to one bucket length, or have one length where nothing is padded."""
         if self._alone:
-            return [Run(np.array([row], np.intp), 1) for row in range(len(next(iter(tensors.values()))))]
-        lengths = self.of(tensors)
+            return [PaddedRun(np.array([row], np.intp), 1) for row in range(len(next(iter(tensors.values()))))]
+        lengths = self.lengths(tensors)
         keys = [self._key(row) for row in map(tuple, lengths.tolist())]
         if len(self._axes) == 1 and self._padded(*self._axes):
-            target = joined(Counter(key for (key,) in keys))
+            target = merge_buckets(Counter(key for (key,) in keys))
             keys = [(target[key],) for (key,) in keys]
         rows: dict[tuple[int, ...], list[int]] = {}
         for row, key in enumerate(keys):
             rows.setdefault(key, []).append(row)
-        runs: list[Run] = []
+        runs: list[PaddedRun] = []
         for key in sorted(rows):
             at, steps, most = np.array(rows[key], np.intp), max(1, *key), self._most_rows(key, most_steps)
             parts = (at[start : start + most] for start in range(0, len(at), most))
-            runs += [Run(part, len(part) * steps) for part in parts]
+            runs += [PaddedRun(part, len(part) * steps) for part in parts]
         return runs
 
-    def dense(self, tensors: Tensors) -> Tensors:
+    def pad(self, tensors: Tensors) -> Tensors:
         """The tensors of one run as the model has them: padded, with masks and lengths beside them. Rows that are one
         (B, *shape) array are not padded. Raises ValueError where lengths differ and nothing says what they are padded with."""
-        lengths = dict(zip(self._axes, self.of(tensors).T, strict=True)) if self._axes else {}
+        lengths = dict(zip(self._axes, self.lengths(tensors).T, strict=True)) if self._axes else {}
         exact = any(tensors[name].ndim > 1 for name in self._varying)
         longest = {axis: int(found.max(initial=0)) for axis, found in lengths.items()}
         sizes = longest if exact else {axis: self._size(axis, length) for axis, length in longest.items()}
@@ -140,17 +142,19 @@ class Lengths:
     def most_rows(self, lengths: Sequence[int]) -> int:
         """How many rows of these lengths, one of each axis, are run at once."""
         sizes = [self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True)]
-        return self._most_rows(sizes, MOST_STEPS)
+        return self._most_rows(sizes, MAX_STEPS)
 
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
         """How many rows of these lengths are run at once: the memory that they take has a bound, unless it is one row."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
-            elements += sum(step(one.shape or ()) * size for one in tensors)
-        return max(1, min(most_steps // max(1, *sizes), MOST_ELEMENTS // max(1, elements)))
+            elements += sum(step_size(one.shape or ()) * size for one in tensors)
+        return max(1, min(most_steps // max(1, *sizes), MAX_ELEMENTS // max(1, elements)))
 
 
-def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors], *, alone: bool = False) -> Tensors:
+def run_all(
+    runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors], *, alone: bool = False
+) -> Tensors:
     """Join the outputs of a batch's runs in the order of its rows.
 
     Args:
@@ -176,13 +180,13 @@ def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int]
             if name not in whole:
                 whole[name] = np.empty((sum(len(one.rows) for one in runs), *part.shape[1:]), part.dtype)
             if (found := whole[name].shape[1:]) != part.shape[1:]:
-                shapes = f"{written((None, *found))} and {written((None, *part.shape[1:]))}"
+                shapes = f"{format_shape((None, *found))} and {format_shape((None, *part.shape[1:]))}"
                 raise ValueError(f"output {name!r} has the shapes {shapes} for two events; a score has one shape")
             whole[name][rows] = part
     return whole
 
 
-def _one_by_one(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
+def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
     """Join the answers to single events, whose rows ascend."""
     parts: dict[str, list[NDArray[Any]]] = {}
     for one in runs:
@@ -208,7 +212,7 @@ def is_ragged(rows: NDArray[Any]) -> bool:
     return rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and isinstance(rows[0], np.ndarray)
 
 
-def as_row(signature: Signature, outputs: Tensors) -> Tensors:
+def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
     """The outputs for one event as those of a batch. What has a first dimension of one stays, unless the signature reads
     another number of dimensions."""
     read = {one.tensor: one for one in signature.outputs}
@@ -224,7 +228,7 @@ def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:
     """(B, *shape) of rows of this length at most."""
     if one.pad is None:
         return np.stack(list(rows))
-    full = np.full((len(rows), *filled(one.shape or (), size)), one.pad, held(one.dtype))
+    full = np.full((len(rows), *with_length(one.shape or (), size)), one.pad, array_dtype(one.dtype))
     for target, row in zip(full, rows, strict=True):
         target[tuple(map(slice, row.shape))] = row
     return full
@@ -236,7 +240,7 @@ def _mask(one: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[An
     marked = (np.arange(size) < lengths[:, None]) ^ (one.marks == PADDING)
     mask = marked.astype(one.dtype)
     alone = mask.reshape(len(lengths), *(size if length == VARIES else 1 for length in shape))
-    return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *filled(shape, size))))
+    return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *with_length(shape, size))))
 
 
 def _lengths(one: TensorInput, lengths: NDArray[np.int64]) -> NDArray[Any]:

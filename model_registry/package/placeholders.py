@@ -14,38 +14,38 @@ MAX_BYTES = 1 << 20  # of a file that is looked through
 SHOWN = 5
 
 
-def is_gap(value: object) -> bool:
+def is_placeholder(value: object) -> bool:
     """Whether a value of a document is still to be filled in."""
     return isinstance(value, str) and value.startswith(BLANK)
 
 
-def in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """The place (`inputs[0].fields[1]`) and the text of each gap in objects and arrays."""
     if isinstance(document, dict):
         for key, value in document.items():
-            yield from in_document(value, f"{place}.{key}" if place else str(key))
+            yield from find_in_document(value, f"{place}.{key}" if place else str(key))
     elif isinstance(document, list):
         for at, value in enumerate(document):
-            yield from in_document(value, f"{place}[{at}]")
-    elif is_gap(document):
+            yield from find_in_document(value, f"{place}[{at}]")
+    elif is_placeholder(document):
         yield place, document
 
 
-def in_folder(folder: Path) -> list[str]:
+def find_in_folder(folder: Path) -> list[str]:
     """The gaps in a package's signature.json and README.md, each with its place. What is no JSON has none."""
     return [
         *(f"signature.json: {place} is {text!r}" for place, text in _in_json(_start(folder / "signature.json"))),
         *(
             f"README.md line {number}: {line.strip()!r}"
             for number, line in enumerate(_start(folder / "README.md").decode("utf-8", "replace").splitlines(), start=1)
-            if is_gap(line.strip())
+            if is_placeholder(line.strip())
         ),
     ]
 
 
 def check(folder: Path) -> None:
     """Raises Refused, naming the gaps, where a package has some."""
-    if found := in_folder(folder):
+    if found := find_in_folder(folder):
         more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise Refused(
             f"{folder} is not complete: {'; '.join(found[:SHOWN])}{more}", f"write there what is meant, without {BLANK}"
@@ -54,14 +54,14 @@ def check(folder: Path) -> None:
 
 def _in_json(data: bytes) -> list[tuple[str, str]]:
     try:
-        return list(in_document(documents.ANY.decode(data)))
+        return list(find_in_document(documents.ANY.decode(data)))
     except documents.UnreadableDocument:
         return []
 
 
 def _start(path: Path) -> bytes:
     """The first bytes of a file; nothing where there is none."""
-    with atomic_files.reported(f"the package {path.parent}"):
+    with atomic_files.report_os_errors(f"the package {path.parent}"):
         if not path.is_file():
             return b""
         with open_regular(path) as stream:

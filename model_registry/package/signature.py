@@ -52,7 +52,7 @@ class InputField:
     @property
     def max_length(self) -> int:
         """The largest length where it varies."""
-        return (self.array or 0) // shapes.step(self.shape or ())
+        return (self.array or 0) // shapes.step_size(self.shape or ())
 
     @property
     def allows_nan(self) -> bool:
@@ -213,9 +213,9 @@ def _tensor_json(one: TensorInput) -> dict[str, Any]:
     document: dict[str, Any] = {"tensor": one.tensor, "dtype": one.dtype}
     if one.fields:
         document["fields"] = [_field_json(field) for field in one.fields]
-    document |= _without_none({"shape": one.shape, "value": shapes.each(one.value, lambda v: "nan" if v != v else v)})
+    document |= _without_none({"shape": one.shape, "value": shapes.map_elements(one.value, lambda v: "nan" if v != v else v)})
     document |= {} if one.batch else {"batch": False}
-    document |= {} if one.pad is None else {"pad": shapes.each(one.pad, lambda v: "nan" if v != v else v)}
+    document |= {} if one.pad is None else {"pad": shapes.map_elements(one.pad, lambda v: "nan" if v != v else v)}
     marks = None if one.marks == VALUES else one.marks
     made = {"axis": one.axis or None, "mask_of": one.mask_of, "marks": marks, "length_of": one.length_of}
     return document | _without_none(made)
@@ -225,7 +225,7 @@ def _field_json(one: InputField) -> Any:
     if one == InputField(one.name, one.dtype):
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
-    document |= {"path": one.path and json_path.written(one.path), "from": one.source}
+    document |= {"path": one.path and json_path.format_path(one.path), "from": one.source}
     kind: dict[str, Any] = {"bytes" if one.raw else "array": True} if one.raw or one.array else {}
     kind |= {"max_length": one.max_length} if one.varies else {"length": one.array}
     return _without_none(document | kind)

@@ -32,7 +32,7 @@ from model_registry.package.signature import (
     SignatureError,
     TensorInput,
 )
-from model_registry.package.validation import Part, Text, each_once, nearest, whole
+from model_registry.package.validation import DocumentPart, Text, check_unique, check_whole_number, suggestion
 from model_registry.untrusted_input import documents as json_documents
 
 MAX_BYTES = 1 << 20
@@ -49,7 +49,7 @@ ARRAY = 'an array field is written {"name": ..., "array": true, "length": n}'
 def _path(text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError(f"{text!r:.100} is no path such as after.amount or items[0].price")  # noqa: TRY004
-    return json_path.of_object(text)
+    return json_path.parse_object_path(text)
 
 
 def _tolerance(value: Any) -> Any:
@@ -59,16 +59,16 @@ def _tolerance(value: Any) -> Any:
     return None if value is None else float(value)
 
 
-class _Field(Part):
+class _Field(DocumentPart):
     name: Text
     path: Annotated[tuple[json_path.Step, ...], BeforeValidator(_path)] | None = None
     required: bool | None = None
     default: Any = None
-    source: Annotated[str | None, BeforeValidator(field_sources.stated)] = Field(default=None, alias="from")
+    source: Annotated[str | None, BeforeValidator(field_sources.check_source)] = Field(default=None, alias="from")
     array: bool = False
     bytes: bool = False
-    length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
-    max_length: Annotated[int, BeforeValidator(partial(whole, 1, binary_fields.MOST_BYTES))] | None = None
+    length: Annotated[int, BeforeValidator(partial(check_whole_number, 1, MAX_WIDTH))] | None = None
+    max_length: Annotated[int, BeforeValidator(partial(check_whole_number, 1, binary_fields.MAX_BYTES))] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -79,12 +79,12 @@ class _Field(Part):
         return self
 
 
-class _Tensor(Part):
+class _Tensor(DocumentPart):
     tensor: Text
-    dtype: Annotated[str, BeforeValidator(dtypes.stated)]
+    dtype: Annotated[str, BeforeValidator(dtypes.check_dtype)]
     fields: Annotated[list[Annotated[_Field, BeforeValidator(_named)]], Field(min_length=1)] | None = None
     default: Any = None
-    shape: Annotated[list[int], BeforeValidator(shapes.stated)] | None = None
+    shape: Annotated[list[int], BeforeValidator(shapes.check_shape)] | None = None
     value: Any = None
     batch: bool = True
     pad: Any = None
@@ -95,19 +95,19 @@ class _Tensor(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if dynamic_shapes.is_stated(self):
+        if dynamic_shapes.check_dynamic(self):
             return self
         if self.default is not None and (fault := value_fault(self.default, self.dtype, nan=True)):
             raise ValueError(f"the default: {fault}")
         if self.fields is None or self.value is not None:
             return self._constant()
-        each_once((one.name for one in self.fields), "field")
+        check_unique((one.name for one in self.fields), "field")
         if len(self.fields) > 1 and any(one.array or one.bytes for one in self.fields):
             what = "array field" if any(one.array for one in self.fields) else "field of bytes"
             raise ValueError(f"a tensor takes one {what} and no other beside it; use a tensor for each")
         self._check_shape(self.fields)
         for one in self.fields:
-            field_sources.check(one.name, one.source, self.dtype, path=one.path, array=one.array, raw=one.bytes)
+            field_sources.check_field(one.name, one.source, self.dtype, path=one.path, array=one.array, raw=one.bytes)
             if one.default is not None and (fault := value_fault(one.default, self.dtype, nan=True)):
                 raise ValueError(f"the default of field {one.name!r}: {fault}")
             if one.required is False and one.default is None and self.default is None:
@@ -126,7 +126,7 @@ class _Tensor(Part):
     def _check_shape(self, fields: list[_Field]) -> None:
         """Raises ValueError where the fields are not as many elements as the shape."""
         array = fields[0] if fields[0].array else None
-        if fields[0].bytes and binary_fields.elements(fields[0].name, self.dtype, self.shape, fields[0].length):
+        if fields[0].bytes and binary_fields.count_elements(fields[0].name, self.dtype, self.shape, fields[0].length):
             return
         if self.shape is not None:
             shapes.check_fields(self.shape, len(fields), array.name if array else None, array.length if array else None)
@@ -135,7 +135,7 @@ class _Tensor(Part):
 
     def _row(self) -> list[int]:
         """The shape that is stated, else that of the value."""
-        return shapes.of_value(self.value) if self.shape is None else self.shape
+        return shapes.shape_of_value(self.value) if self.shape is None else self.shape
 
     def read(self) -> TensorInput:
         shape = None if self.shape is None else tuple(self.shape)
@@ -147,19 +147,19 @@ class _Tensor(Part):
                 self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length, marks=marks
             )
         if self.fields is None:
-            value = shapes.each(self.value, lambda one: dtypes.element(one, self.dtype))
+            value = shapes.map_elements(self.value, lambda one: dtypes.parse_element(one, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
-        fields, pad = tuple(self._field(one) for one in self.fields), dtypes.element(self.pad, self.dtype)
+        fields, pad = tuple(self._field(one) for one in self.fields), dtypes.parse_element(self.pad, self.dtype)
         return TensorInput(self.tensor, self.dtype, fields, shape, None, self.batch, pad, self.axis or "")
 
     def _field(self, one: _Field) -> InputField:
-        default = dtypes.element(self.default if one.default is None else one.default, self.dtype)
+        default = dtypes.parse_element(self.default if one.default is None else one.default, self.dtype)
         required = default is None if one.required is None else one.required
         path = None if one.path == (one.name,) else one.path
         shape = tuple(self.shape) if self.shape and (one.array or shapes.varies(self.shape)) else ()
-        length = shapes.step(shape) * (one.max_length or 1) if shape else one.length
+        length = shapes.step_size(shape) * (one.max_length or 1) if shape else one.length
         if one.bytes and not shape:
-            length = binary_fields.elements(one.name, self.dtype, self.shape, one.length)
+            length = binary_fields.count_elements(one.name, self.dtype, self.shape, one.length)
         kept = shape if len(shape) > 1 or shapes.varies(shape) else None
         return InputField(one.name, self.dtype, required, default, length, kept, path, one.source, one.bytes)
 
@@ -181,18 +181,18 @@ def _output_shape(raw: Any) -> Any:
             f"{raw!r:.100} is no list of at most {MAX_RANK} lengths, those that follow the batch; -1 is any length"
         )
     for one in raw:
-        if one is None or (one != -1 and whole(1, MAX_WIDTH, one) is None):
+        if one is None or (one != -1 and check_whole_number(1, MAX_WIDTH, one) is None):
             raise ValueError("null is no length; -1 is any length")
     if (count := math.prod(map(abs, raw))) > MAX_WIDTH:
         raise ValueError(f"{raw} holds {count} elements; at most {MAX_WIDTH} are written")
     return raw
 
 
-class _Output(Part):
+class _Output(DocumentPart):
     tensor: Text
-    index: Annotated[int, BeforeValidator(partial(whole, 0, MAX_WIDTH))] | None = None
+    index: Annotated[int, BeforeValidator(partial(check_whole_number, 0, MAX_WIDTH))] | None = None
     shape: Annotated[list[int], BeforeValidator(_output_shape)] | None = None
-    top: Annotated[int, BeforeValidator(partial(whole, 1, MOST_CLASSES))] | None = None
+    top: Annotated[int, BeforeValidator(partial(check_whole_number, 1, MOST_CLASSES))] | None = None
     labels: _Labels | None = None
 
     @model_validator(mode="after")
@@ -200,7 +200,7 @@ class _Output(Part):
         stated = [key for key in ("index", "shape", "top") if getattr(self, key) is not None]
         if len(stated) > 1:
             raise ValueError(f"{' and '.join(stated)} read the tensor in two ways; leave one of them out")
-        each_once(self.labels or (), "labels: label")
+        check_unique(self.labels or (), "labels: label")
         return self
 
     def read(self) -> Output:
@@ -213,7 +213,7 @@ class _NamedOutput(_Output):
     name: Text
 
 
-class _Decision(Part):
+class _Decision(DocumentPart):
     threshold: Annotated[float, BeforeValidator(_threshold)]
     at_or_above: Text
     below: Text
@@ -229,7 +229,7 @@ def _true(value: Any) -> bool:
     return True
 
 
-class _Argmax(Part):
+class _Argmax(DocumentPart):
     argmax: Annotated[bool, BeforeValidator(_true)]
     threshold: Annotated[float, BeforeValidator(_threshold)] | None = None
     below: Text | None = None
@@ -258,8 +258,8 @@ _StatedDecision = Annotated[
 
 def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Decision | _Argmax | None) -> None:
     """Raises ValueError where outputs, the signature's labels and the decision do not fit each other."""
-    each_once((one.name for one in outputs if one.name is not None), "output: name")
-    each_once(labels, "labels: label")
+    check_unique((one.name for one in outputs if one.name is not None), "output: name")
+    check_unique(labels, "labels: label")
     decided = _decided(outputs, rule) if rule else None
     for one in outputs:
         place = "output" if one.name is None else f"output {one.name!r}"
@@ -283,7 +283,7 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
             raise ValueError(f"decision: several named outputs have no one score to decide on; {hint}")
         return outputs[0]
     if rule.output not in names:
-        said = nearest(rule.output, names) if names else "the only output has no name: leave it out"
+        said = suggestion(rule.output, names) if names else "the only output has no name: leave it out"
         raise ValueError(f"decision.output: {rule.output!r:.100} is no output; {said}")
     return outputs[names.index(rule.output)]
 
@@ -304,7 +304,7 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
         raise ValueError(f"decision: the score is an array with a label each; {hint}")
 
 
-class _Document(Part):
+class _Document(DocumentPart):
     inputs: Annotated[list[_Tensor], Field(min_length=1)]
     output: _StatedOutput
     labels: _Labels | None = None
@@ -313,7 +313,7 @@ class _Document(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        each_once((one.tensor for one in self.inputs), "inputs: tensor")
+        check_unique((one.tensor for one in self.inputs), "inputs: tensor")
         seen: dict[str, InputField] = {}
         for one in (one for tensor in self.inputs for one in tensor.read().fields):
             if seen.setdefault(one.name, one) != one:
@@ -322,7 +322,7 @@ class _Document(Part):
         if all(one.fields is None for one in self.inputs):
             raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
         try:
-            event_tree.tree((one.name, one.steps) for one in seen.values())
+            event_tree.build_tree((one.name, one.steps) for one in seen.values())
             dynamic_shapes.check_together([one.read() for one in self.inputs])
         except ValueError as error:
             raise ValueError(f"inputs: {error}") from None
@@ -348,7 +348,7 @@ def parse_signature(data: bytes | str) -> Signature:
         raise SignatureError(f"signature.json is no JSON: {error}") from None
     except ValidationError as error:
         raise SignatureError(
-            validation.fault(error, "signature.json"), "model_registry/docs/signature.md describes signature.json"
+            validation.format_error(error, "signature.json"), "model_registry/docs/signature.md describes signature.json"
         ) from None
     return Signature(
         inputs=tuple(tensor.read() for tensor in document.inputs),

@@ -21,7 +21,7 @@ _TYPES = {
 }
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """An object in a document, called `kind` in its errors. Every key is known, no value is converted."""
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -35,14 +35,14 @@ class Part(BaseModel):
             raise ValueError(f"{raw!r:.100} is no {cls.kind} with the keys {', '.join(valid)}")  # noqa: TRY004
         for key in raw:
             if key not in valid:
-                raise ValueError(f"unknown key {key!r:.100}; {nearest(str(key), valid)}")
+                raise ValueError(f"unknown key {key!r:.100}; {suggestion(str(key), valid)}")
         for key, field in cls.model_fields.items():
             if field.is_required() and key not in raw:
                 raise ValueError(f"the key {key!r} is missing")
         return raw
 
 
-def fault(error: ValidationError, document: str) -> str:
+def format_error(error: ValidationError, document: str) -> str:
     """The first fault in one line. `document` stands for the place where the fault is in the whole of it."""
     found = error.errors(include_url=False)[0]
     place = ""
@@ -61,20 +61,20 @@ def fault(error: ValidationError, document: str) -> str:
     return f"{place or document}: {said}"
 
 
-def each_once(names: Iterable[str], what: str) -> None:
+def check_unique(names: Iterable[str], what: str) -> None:
     """Raises ValueError, naming `what`, where a name stands there twice."""
     if found := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ValueError(f"{what} {found!r} stands there twice")
 
 
-def whole(low: int, high: int, value: object) -> object:
+def check_whole_number(low: int, high: int, value: object) -> object:
     """The value, if it is a whole number from `low` to `high`, or null. Raises ValueError."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high):
         raise ValueError(f"{value!r:.100} is no whole number from {low} to {high}")
     return value
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
+def suggestion(word: str, valid: Iterable[str]) -> str:
     """The nearest valid word, and all where none is near."""
     near = difflib.get_close_matches(word, list(valid), n=1)
     return f"did you mean {near[0]!r}?" if near else f"it must be one of {', '.join(valid)}"

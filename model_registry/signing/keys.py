@@ -92,7 +92,7 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise Refused(f"{path} exists; a key is never overwritten", "choose another prefix")
-    with atomic_files.reported("the key"):
+    with atomic_files.report_os_errors("the key"):
         _write_new(private, key.pem(password), 0o600)
         try:
             _write_new(public, key.public().pem(), 0o644)

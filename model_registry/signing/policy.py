@@ -19,7 +19,7 @@ from model_registry.atomic_files import read_named
 from model_registry.errors import BadFile
 from model_registry.oci.digests import is_digest
 from model_registry.package import validation
-from model_registry.package.validation import Part, Text
+from model_registry.package.validation import DocumentPart, Text
 from model_registry.signing import keys
 from model_registry.signing.signatures import TrustedKey
 from model_registry.untrusted_input import yaml_documents
@@ -64,7 +64,7 @@ def _digest(raw: Any) -> str:
     return raw
 
 
-class _KeyEntry(Part):
+class _KeyEntry(DocumentPart):
     kind = "mapping"
     id: Text
     file: Text
@@ -72,7 +72,7 @@ class _KeyEntry(Part):
     not_after: Annotated[datetime | None, BeforeValidator(_until)] = None
 
 
-class _PolicyDocument(Part):
+class _PolicyDocument(DocumentPart):
     kind = "mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
@@ -87,14 +87,14 @@ def read(path: Path) -> Policy:
     try:
         document = _PolicyDocument.model_validate(_load(path))
     except ValidationError as error:
-        _fail(path, validation.fault(error, "the policy"))
+        _fail(path, validation.format_error(error, "the policy"))
     trusted = [
         (entry.use, TrustedKey(entry.id, keys.read_public(path.parent / entry.file), entry.not_after))
         for entry in document.keys or []
     ]
     try:
-        validation.each_once((key.id for _, key in trusted), "keys: the id")
-        validation.each_once((key.key.fingerprint for _, key in trusted), "keys: the key")
+        validation.check_unique((key.id for _, key in trusted), "keys: the id")
+        validation.check_unique((key.key.fingerprint for _, key in trusted), "keys: the key")
     except ValueError as error:
         _fail(path, str(error))
     version_keys = tuple(key for use, key in trusted if use != "moves")

@@ -107,7 +107,7 @@ class LayoutStore:
                 raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
             if not self.has_blob(target.digest):
                 raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}")
-        with self._io(), atomic_files.locked(self._path / LOCK):
+        with self._io(), atomic_files.hold_lock(self._path / LOCK):
             index = self._index()
             tagged = self._tagged(index)
             for tag, expected in expect.items():
@@ -122,7 +122,7 @@ class LayoutStore:
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         going, freed = set(manifests), 0
-        with self._io(), atomic_files.locked(self._path / LOCK):
+        with self._io(), atomic_files.hold_lock(self._path / LOCK):
             index = self._index()
             found = {tag: target.digest for tag, target in self._tagged(index).items()}
             if found != expect:
@@ -160,7 +160,7 @@ class LayoutStore:
         if others and VERSION_NAME not in held:
             raise Refused(f"{self._path} holds {others[0]!r} and is no OCI layout", "choose a new or empty folder")
         (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-        with atomic_files.locked(self._path / LOCK):
+        with atomic_files.hold_lock(self._path / LOCK):
             if not (self._path / VERSION_NAME).exists():
                 atomic_files.replace(self._path / VERSION_NAME, [VERSION_FILE])
             if not (self._path / "index.json").exists():

@@ -277,7 +277,7 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 def allowed(limit: int) -> int:
     """Bytes that this process may take beside what it has: a batch of `limit` bytes, less if the container has less."""
-    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.of_container().free)))
+    return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ class Model(Protocol):
 
         Args:
             tensors: (B, n) rows by the name of each tensor that events feed. Rows whose length varies are (B,) arrays, of
-                one run (`Lengths.runs`). The model adds its constants and gives the rows the shapes of the signature.
+                one run (`LengthPlan.plan`). The model adds its constants and gives the rows the shapes of the signature.
 
         Returns:
             (B, ...) outputs by tensor name.

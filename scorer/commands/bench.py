@@ -145,7 +145,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
     """
     try:
         found = folder or pull_version(settings)[0]
-        parsed = found.signature is None or field_sources.inside(found.signature).fields or settings.output.carry
+        parsed = found.signature is None or field_sources.only_value_fields(found.signature).fields or settings.output.carry
         stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
         settings = settings.model_copy(update={"input": stated})
         servable = make(

@@ -177,7 +177,7 @@ class TrialLoads:
         while self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                held = atomic_files.lock(self._folder / f"{hex_digits(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = atomic_files.open_locked(self._folder / f"{hex_digits(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if not is_wanted():
@@ -235,7 +235,7 @@ def limits_of(settings: Settings, workers: int) -> TrialLimits:
     """What a version may take in a trial: as configured, or this worker's part of what the container has free."""
     if stated := settings.model.load_bytes:
         return TrialLimits(int(stated), settings.model.load_seconds)
-    return TrialLimits(share_of(memory_limits.of_container(), workers), settings.model.load_seconds)
+    return TrialLimits(share_of(memory_limits.container_memory(), workers), settings.model.load_seconds)
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:

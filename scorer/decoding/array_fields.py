@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, event_fault, held
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, array_dtype, event_fault
 from model_registry.package.model_inputs import ragged
-from model_registry.package.shapes import VARIES, array_fault, filled, is_nested, length_in
+from model_registry.package.shapes import VARIES, array_fault, is_nested, length_in, with_length
 from model_registry.package.signature import InputField
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
@@ -24,7 +24,7 @@ class ShapedArrays:
     def __init__(self, field: InputField) -> None:
         element = element_type(field.dtype)
         self._field = field
-        self._dtype = np.dtype(held(field.dtype))
+        self._dtype = np.dtype(array_dtype(field.dtype))
         self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def tensor(self, rows: Sequence[list[Any]]) -> NDArray[Any]:
@@ -50,7 +50,7 @@ class VariableLengthArrays:
         self._longest = field.max_length
         self._element = element_type(field.dtype)
         self._flat = list[self._element]  # type: ignore[name-defined]  # a type made at run time
-        self._dtype = np.dtype(held(field.dtype))
+        self._dtype = np.dtype(array_dtype(field.dtype))
 
     def rows(self, values: Sequence[Any]) -> NDArray[Any]:
         """(B,) arrays, each of its own length. Raises ValueError, TypeError or OverflowError."""
@@ -63,7 +63,7 @@ class VariableLengthArrays:
         length = length_in(found, self._shape)
         if length is None or length > self._longest:
             raise ValueError(f"no array of the shape {list(self._shape)}")
-        exact = filled(self._shape, length)
+        exact = with_length(self._shape, length)
         if isinstance(found, list):
             nested = len(exact) > 1 and is_nested(found)
             found = converted_list(found, array_type(exact, self._element) if nested else self._flat, len(exact))
@@ -103,7 +103,7 @@ def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 def element_type(dtype: str) -> Any:
     """The msgspec type of a value of a dtype. Integers of 64 bits have no limits: msgspec takes none so large. A float may be
     one, such as 7.0: `integers` decides."""
-    kind = np.dtype(held(dtype)).kind
+    kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
         return type_
     low, high = INTEGER_LIMITS[dtype]

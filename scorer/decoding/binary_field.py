@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import binary_fields, field_sources
-from model_registry.package.dtypes import held
-from model_registry.package.model_inputs import of_bytes, ragged
+from model_registry.package.dtypes import array_dtype
+from model_registry.package.model_inputs import array_from_bytes, ragged
 from model_registry.package.signature import InputField
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.native.byte_columns import ByteColumn
@@ -27,14 +27,14 @@ class BinaryField:
         TypeError where one is absent."""
         field = self._field
         filled = [self._absent if row is None else row for row in rows]
-        if found := next(filter(None, (binary_fields.fault(row, field) for row in filled)), None):
+        if found := next(filter(None, (binary_fields.find_fault(row, field) for row in filled)), None):
             raise ValueError(found)
         if field.dtype == "string":
             texts = np.empty((len(filled), 1), object)
             texts[:, 0] = [row.decode() for row in filled]
             return texts
         if field.varies:
-            return ragged((of_bytes(row, field) for row in filled), len(filled))
+            return ragged((array_from_bytes(row, field) for row in filled), len(filled))
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
     def view(self, texts: ByteColumn) -> NDArray[Any] | None:
@@ -48,13 +48,13 @@ class BinaryField:
 
     def poison(self, value: Any) -> Poison | None:
         """What is wrong with a row, or None."""
-        found = binary_fields.fault(value, self._field) if isinstance(value, bytes) else None
+        found = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
-        return Poison(reason, f"field {field_sources.called(self._field)}: {found}") if found else None
+        return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {found}") if found else None
 
     def _rows(self, data: NDArray[np.uint8], count: int) -> NDArray[Any]:
         found = data.view(self._stored).reshape(count, self._field.array or 1)
-        return found.astype(held(self._field.dtype), copy=False)
+        return found.astype(array_dtype(self._field.dtype), copy=False)
 
     @cached_property
     def _absent(self) -> bytes:

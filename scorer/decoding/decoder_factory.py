@@ -27,7 +27,7 @@ def create_decoder(settings: Settings, signature: Signature) -> Decoder:
         FormatMismatch: the format cannot hold the fields of the signature.
         Fatal: the format's library or its schema is missing.
     """
-    inside = field_sources.inside(signature)
+    inside = field_sources.only_value_fields(signature)
     _check_parsed(settings, signature)
     plain = _decoder(settings, inside)
     if inside is not signature:
@@ -50,7 +50,11 @@ def _marks(settings: Settings) -> Sequence[bytes]:
 def _check_parsed(settings: Settings, signature: Signature) -> None:
     """Raises FormatMismatch where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
     whole = next(
-        (f for f in field_sources.elsewhere(signature) if f.source == field_sources.VALUE and f.raw and f.dtype != "string"),
+        (
+            f
+            for f in field_sources.fields_outside_value(signature)
+            if f.source == field_sources.VALUE and f.raw and f.dtype != "string"
+        ),
         None,
     )
     if whole and not INPUT_FORMATS[settings.input.format].is_binary:

@@ -61,7 +61,7 @@ class Float32Decoder:
     def _row(self, value: bytes) -> Row:
         """The numbers of an array whose length varies, as a buffer of float64. Raises Poison."""
         assert self._varying is not None
-        most, step = self._varying.array or 0, shapes.step(self._varying.shape or ())
+        most, step = self._varying.array or 0, shapes.step_size(self._varying.shape or ())
         if len(value) % (SIZE * step) or len(value) > SIZE * most:
             expected = f"a multiple of {SIZE * step}, and {SIZE * most} at most, were expected: numbers of float32"
             raise Poison(Reason.MALFORMED, f"{len(value)} bytes; {expected}")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import field_sources
-from model_registry.package.dtypes import INTEGER_LIMITS, event_fault, held
-from model_registry.package.padding import Lengths
+from model_registry.package.dtypes import INTEGER_LIMITS, array_dtype, event_fault
+from model_registry.package.padding import LengthPlan
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.array_fields import element_type
@@ -33,8 +33,8 @@ class KeyHeaderDecoder:
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
-        self._columns = [_Column(field) for field in field_sources.elsewhere(signature)]
-        self._lengths = Lengths(signature) if signature.varies else None
+        self._columns = [_Column(field) for field in field_sources.fields_outside_value(signature)]
+        self._lengths = LengthPlan(signature) if signature.varies else None
         self._mixed = [tensor for tensor in signature.fed if any(field.source for field in tensor.fields)]
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
@@ -52,7 +52,7 @@ class KeyHeaderDecoder:
         columns = {name: _at(one.tensors[name], one.rows, decoded.rows) for name, one in found.items()}
         for tensor in self._mixed:
             decoded.tensors[tensor.tensor] = _joined(tensor, decoded.tensors, columns)
-        if self._lengths is None or not (unequal := self._lengths.unequal(decoded.tensors)):
+        if self._lengths is None or not (unequal := self._lengths.mismatches(decoded.tensors)):
             return decoded
         decoded.rejected |= {decoded.rows[at]: Poison(Reason.WRONG_TYPE, said) for at, said in unequal.items()}
         return select(decoded, [at for at in range(len(decoded.rows)) if at not in unequal])
@@ -114,7 +114,7 @@ class _Column:
         """One value. Raises Poison where a text is none."""
         if not isinstance(one, bytes) or self._field.raw:
             return one
-        field, called = self._field, field_sources.called(self._field)
+        field, called = self._field, field_sources.qualified_name(self._field)
         try:
             text = one.decode()
             value = text if field.dtype == "string" else lenient.loads(text)
@@ -140,7 +140,7 @@ def _joined(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[A
     first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
     if len(tensor.fields) == 1:
         return first
-    found = np.empty((len(first), len(tensor.fields)), held(tensor.dtype))
+    found = np.empty((len(first), len(tensor.fields)), array_dtype(tensor.dtype))
     read = [at for at, field in enumerate(tensor.fields) if not field.source]
     if read:
         found[:, read] = inside[tensor.tensor]

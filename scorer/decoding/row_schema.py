@@ -14,7 +14,7 @@ import msgspec
 from numpy.typing import NDArray
 
 from model_registry.package import field_sources, json_path
-from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
+from model_registry.package.event_tree import Tree, WrongStep, build_tree, look_up
 from model_registry.package.signature import InputField, Signature
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding import decimals
@@ -68,7 +68,7 @@ class RowSchema:
         self.by_name = {field.name: field for field in signature.fields}
         self.names = list(self.by_name)
         self._steps = {field.name: field.steps for field in signature.fields}
-        id_steps = json_path.of_object(id_field) if id_field else ()
+        id_steps = json_path.parse_object_path(id_field) if id_field else ()
         self.id_name = str(id_steps[0]) if len(id_steps) == 1 else id_field
         self.nested = any(field.path for field in signature.fields) or (len(id_steps) > 1 and not id_apart)
         self._id_at = -1 if id_field and id_apart else self._id_place(id_steps) if id_steps else None
@@ -91,7 +91,7 @@ class RowSchema:
 
     def _nest(self, id_field: str | None) -> None:
         try:
-            self.tree = tree(self._steps.items())
+            self.tree = build_tree(self._steps.items())
         except ValueError as error:
             raise FormatMismatch(f"input.id {id_field!r} does not go with the signature: {error}") from None
         rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
@@ -210,8 +210,8 @@ class RowSchema:
     def _called(self, name: str) -> str:
         """A field as errors name it."""
         if name in self.by_name:
-            return field_sources.called(self.by_name[name])
-        return repr(name) if name else f"'input.id' ({json_path.written(self._steps[name])})"
+            return field_sources.qualified_name(self.by_name[name])
+        return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _checked(self, name: str, value: Any) -> Any:
         """One field of an event, or the Poison that names it."""
@@ -275,7 +275,7 @@ def require_no_paths(signature: Signature, format_: str) -> Signature:
     """The signature, if its fields have no paths. Raises FormatMismatch: the format has no names that a path could follow."""
     for field in signature.fields:
         if field.path:
-            told = f"the path {json_path.written(field.path)} of field {field.name!r} leads"
+            told = f"the path {json_path.format_path(field.path)} of field {field.name!r} leads"
             raise FormatMismatch(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
     return signature
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import field_sources
-from model_registry.package.dtypes import held
-from model_registry.package.padding import Lengths
+from model_registry.package.dtypes import array_dtype
+from model_registry.package.padding import LengthPlan
 from model_registry.package.signature import Signature, TensorInput
 from scorer.dead_letters.reasons import NotFinite, Poison, Reason
 from scorer.decoding.array_fields import SHOWN, ShapedArrays, VariableLengthArrays, array_poison, not_finite_arrays
@@ -30,7 +30,7 @@ class TensorBuilder:
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
         self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
-        self._lengths = Lengths(signature) if signature.varies else None
+        self._lengths = LengthPlan(signature) if signature.varies else None
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
         """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
@@ -58,7 +58,7 @@ class TensorBuilder:
         arrays do not have one length where they should."""
         bad: dict[int, Poison] = {}
         if self._lengths is not None:
-            bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.unequal(decoded.tensors).items()}
+            bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.mismatches(decoded.tensors).items()}
         for name, build in self._builders.items():
             tensor = decoded.tensors[name]
             bad |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
@@ -123,7 +123,7 @@ class _Builder:
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
         self._fields = tensor.fields
-        self._dtype = np.dtype(held(tensor.dtype))
+        self._dtype = np.dtype(array_dtype(tensor.dtype))
         self._raw = BinaryField(tensor.fields[0]) if tensor.fields[0].raw else None
         self._array = tensor.fields[0].array is not None or self._raw is not None
         self._shaped = ShapedArrays(tensor.fields[0]) if tensor.fields[0].shape else None
@@ -193,8 +193,10 @@ class _Builder:
         elif len(self._fields) > 1:
             field = self._fields[at]
         if np.isnan(flat[at]):
-            return NotFinite(Reason.NOT_FINITE, f"field {field_sources.called(field)}{place} is nan")
-        return Poison(Reason.NOT_FINITE, f"field {field_sources.called(field)}{place}: a number is not finite in {field.dtype}")
+            return NotFinite(Reason.NOT_FINITE, f"field {field_sources.qualified_name(field)}{place} is nan")
+        return Poison(
+            Reason.NOT_FINITE, f"field {field_sources.qualified_name(field)}{place}: a number is not finite in {field.dtype}"
+        )
 
     def poison(self, row: Row) -> Poison | None:
         """What is wrong with a row's array, its bytes or its integers, or None."""
@@ -205,7 +207,7 @@ class _Builder:
             return array_poison(self._fields[0], picked)
         for field, value in zip(self._fields, picked, strict=True):
             if value is not None and (found := fault(value, field.dtype)):
-                return Poison(found[0], f"field {field_sources.called(field)}: {found[1]:.{SHOWN}}")
+                return Poison(found[0], f"field {field_sources.qualified_name(field)}: {found[1]:.{SHOWN}}")
         return None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:

@@ -77,7 +77,7 @@ def key_of(template: str | None, event: Any, number: int) -> bytes | None:
 @lru_cache(256)
 def _steps(path: str) -> tuple[str | int, ...]:
     """Return the steps of a path. Raises ValueError."""
-    return tuple(json_path.of_object(path))
+    return tuple(json_path.parse_object_path(path))
 
 
 class _Formatter(string.Formatter):

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from model_registry.package.padding import MOST_STEPS, Lengths, Tensors, together
-from model_registry.package.shapes import written
+from model_registry.package.padding import MAX_STEPS, LengthPlan, Tensors, run_all
+from model_registry.package.shapes import format_shape
 from model_registry.package.signature import Signature
 from scorer.backends.base import InferenceFailed, Model
 from scorer.models.latency_model import LatencyModel
@@ -14,7 +14,7 @@ class LengthBucketedRuns:
     """The runs of one model. No run is expected to take more than `deadline` seconds, unless one event does."""
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._lengths = Lengths(signature)
+        self._lengths = LengthPlan(signature)
         self._alone = signature.alone
         self._deadline = deadline
         self._clock = clock
@@ -24,7 +24,7 @@ class LengthBucketedRuns:
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], None]) -> Tensors:
         """The outputs in the order of the events, whichever were run together. `alive` is called before each run. Raises
         InferenceFailed and Away."""
-        runs = self._lengths.runs(tensors, self._cost.within(self._deadline, MOST_STEPS))
+        runs = self._lengths.plan(tensors, self._cost.within(self._deadline, MAX_STEPS))
 
         def one(part: Tensors, steps: int) -> Tensors:
             alive()
@@ -36,14 +36,16 @@ class LengthBucketedRuns:
             return found
 
         try:
-            return together(runs, tensors, one, alone=self._alone)
+            return run_all(runs, tensors, one, alone=self._alone)
         except ValueError as error:
             raise InferenceFailed(str(error)) from error
 
     def _check(self, outputs: Tensors) -> None:
         """Raises InferenceFailed where an output has another shape than before: it has the events' lengths."""
         for name, output in outputs.items():
-            if (known := self._shapes.setdefault(name, output.shape[1:])) != output.shape[1:]:
-                said = f"output {name!r} has the shape {written((None, *output.shape[1:]))}, and had {written((None, *known))}"
+            shape = output.shape[1:]
+            if (previous := self._shapes.setdefault(name, shape)) != shape:
+                shapes = f"{format_shape((None, *shape))}, and had {format_shape((None, *previous))}"
+                said = f"output {name!r} has the shape {shapes}"
                 hint = 'a score has one shape, unless "batch": false feeds one event at a time'
                 raise InferenceFailed(f"{said} for events of another length; {hint}")

@@ -11,9 +11,9 @@ import orjson
 
 from model_registry.errors import Refused
 from model_registry.package import Package, batch_probe, field_sources
-from model_registry.package.golden import Golden, agrees, check_shown
+from model_registry.package.golden import GoldenExample, agrees, check_has_example
 from model_registry.package.model_inputs import Tensors, neutral_rows
-from model_registry.package.model_outputs import Unreadable
+from model_registry.package.model_outputs import OutputMismatch
 from model_registry.package.padding import is_ragged
 from model_registry.package.signature import Output, Signature
 from publisher.errors import Fatal
@@ -57,7 +57,7 @@ class LoadedModel:
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
-        except Unreadable as error:
+        except OutputMismatch as error:
             raise InferenceFailed(str(error)) from error
 
     def vouch(self) -> None:
@@ -96,7 +96,7 @@ def open_with_decoder(backend: Backend, package: Package, settings: Settings) ->
 def prepare_model(
     model: Model,
     decoder: Decoder,
-    golden: Sequence[Golden],
+    golden: Sequence[GoldenExample],
     settings: Settings,
     broken: Callable[[InferenceFailed], Fatal] = ModelBroken,
     *,
@@ -108,7 +108,7 @@ def prepare_model(
     runs = LengthBucketedRuns(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
     loaded = LoadedModel(model, decoder, LatencyModel(), LatencyModel(), runs, broken)
     try:
-        check_shown(signature, golden)
+        check_has_example(signature, golden)
         if probe:
             check_batches(model, golden, settings)
         check_golden(loaded, golden)
@@ -125,7 +125,7 @@ def prepare_model(
     return replace(loaded, control={name: tensor[:1] for name, tensor in rows.items()})
 
 
-def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
+def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
     """Every golden example must be answered as the package says. Raises ModelRefused."""
     if not golden:
         return
@@ -146,20 +146,20 @@ def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
             )
 
 
-def check_batches(model: Model, golden: Sequence[Golden], settings: Settings) -> None:
+def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
     """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
         on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
         most, rows = settings.batching.max_events, decoded.tensors if decoded else None
-        batch_probe.check(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
+        batch_probe.check_batch_independence(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
 
 
-def decode_golden(signature: Signature, golden: Sequence[Golden]) -> Decoded:
+def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:
     """Golden events, which are JSON objects whatever format the topics have."""
     values = [orjson.dumps(example.event) for example in golden]
-    return JsonDecoder(field_sources.by_name(signature), None, max(map(len, values))).decode(values)
+    return JsonDecoder(field_sources.read_by_name(signature), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:

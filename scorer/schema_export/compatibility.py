@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from model_registry.package import field_sources
-from model_registry.package.compatibility import kind
+from model_registry.package.compatibility import describe_type
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
-from model_registry.package.dynamic_shapes import apart, takes
-from model_registry.package.event_tree import Tree, crossing, tree
-from model_registry.package.json_path import written
+from model_registry.package.dynamic_shapes import accepts_arrays_of, find_unequal_lengths
+from model_registry.package.event_tree import Tree, build_tree, path_conflict
+from model_registry.package.json_path import format_path
 from model_registry.package.signature import InputField, Signature
 
 
@@ -26,9 +26,9 @@ def find_incompatible_changes(old: Signature, new: Signature, *, positional: boo
     `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
     """
     was = field_sources.predecessors(old)
-    events = tree((field.name, field.steps) for field in field_sources.inside(old).fields)
+    events = build_tree((field.name, field.steps) for field in field_sources.only_value_fields(old).fields)
     found = [IncompatibleChange(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
-    if pair := apart(old, new):
+    if pair := find_unequal_lengths(old, new):
         found.append(IncompatibleChange(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
     return found + (_moved(old, new) if positional else [])
 
@@ -38,19 +38,19 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
     if old is None:
         if new.required:
             yield "is required now, and was no field before"
-        elif not new.source and (fault := crossing(events, new.steps)):
-            yield f"is read at {written(new.steps)} now{fault} before"
+        elif not new.source and (fault := path_conflict(events, new.steps)):
+            yield f"is read at {format_path(new.steps)} now{fault} before"
         return
     if old.source != new.source:
-        came, comes = (one.source or f"the event ({written(one.steps)})" for one in (old, new))
+        came, comes = (one.source or f"the event ({format_path(one.steps)})" for one in (old, new))
         yield f"comes from {comes} now, and came from {came} before"
         return
     if not new.source and old.steps != new.steps:
-        yield f"is read at {written(new.steps)} now, and was read at {written(old.steps)} before"
+        yield f"is read at {format_path(new.steps)} now, and was read at {format_path(old.steps)} before"
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
-    if old.raw != new.raw or not takes(new, old):
+    if old.raw != new.raw or not accepts_arrays_of(new, old):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
     if change := _type_change(old.dtype, new.dtype, raw=new.raw):
         yield change
@@ -77,10 +77,10 @@ def _type_change(old: str, new: str, *, raw: bool) -> str | None:
 
 
 def _moved(old: Signature, new: Signature) -> list[IncompatibleChange]:
-    before = [field.name for field in field_sources.inside(old).fields]
-    after = [field.name for field in field_sources.inside(new).fields]
+    before = [field.name for field in field_sources.only_value_fields(old).fields]
+    after = [field.name for field in field_sources.only_value_fields(new).fields]
     moved = [
-        IncompatibleChange(field.name, f"has the path {written(field.path)} now: there are no names")
+        IncompatibleChange(field.name, f"has the path {format_path(field.path)} now: there are no names")
         for field in new.fields
         if field.path
     ]
@@ -97,7 +97,7 @@ def _moved(old: Signature, new: Signature) -> list[IncompatibleChange]:
 def _shape(field: InputField) -> str:
     if field.raw:
         fixed = f"bytes of {field.array} elements" if field.array else "the bytes of a text"
-        return kind(field) if field.varies else fixed
+        return describe_type(field) if field.varies else fixed
     if field.varies:
         return f"an array of shape {list(field.shape or ())} with a length of at most {field.max_length}"
     if field.shape:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from model_registry.package import binary_fields, field_sources
-from model_registry.package.event_tree import look_up, placed
+from model_registry.package.event_tree import build_event, look_up
 from model_registry.package.json_path import Step
 from model_registry.package.signature import InputField, Signature
 
@@ -26,8 +26,8 @@ def create_example_record(signature: Signature, event: Mapping[str, Any]) -> Exa
     """The record of one event: a JSON object with what comes from elsewhere put there. Where nothing is read of the object, the
     value is what a field takes it for."""
     found = ExampleRecord(orjson.dumps(event))
-    alone = not field_sources.inside(signature).fields
-    for one in field_sources.elsewhere(signature):
+    alone = not field_sources.only_value_fields(signature).fields
+    for one in field_sources.fields_outside_value(signature):
         value = look_up(event, one.steps)
         if value is None:
             continue
@@ -57,7 +57,7 @@ def example_event(signature: Signature) -> dict[str, Any]:
     for tensor in signature.fed:
         value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
         fields |= {field.steps: _example_value(field, value) for field in tensor.fields}
-    return placed(fields.items())
+    return build_event(fields.items())
 
 
 def _example_value(field: InputField, value: Any) -> Any:

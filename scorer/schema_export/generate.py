@@ -15,8 +15,8 @@ from typing import Any
 
 from model_registry.package import binary_fields, field_sources
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
-from model_registry.package.event_tree import Tree, is_array, length, tree
-from model_registry.package.json_path import Step, of_object
+from model_registry.package.event_tree import Tree, build_tree, is_array, length
+from model_registry.package.json_path import Step, parse_object_path
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import InputField, Signature
 from scorer.decoding.types import FormatMismatch
@@ -63,13 +63,13 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
     """The fields in an event, and the id (a field without a name) before them or behind them."""
-    inside = field_sources.inside(signature).fields
+    inside = field_sources.only_value_fields(signature).fields
     fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
-        id_steps = of_object(id_field) if id_field else ()
+        id_steps = parse_object_path(id_field) if id_field else ()
         if id_steps and id_steps not in {steps for _, steps in fields}:
             fields.insert(0 if first else len(fields), ("", id_steps))
-        return tree(fields)
+        return build_tree(fields)
     except ValueError as error:
         raise FormatMismatch(f"id {id_field!r}: {error}") from None
 
@@ -77,8 +77,8 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 def _documented(key: str, signature: Signature) -> dict[str, str]:
     """What stands elsewhere than in the event, under this key; nothing where nothing does."""
     told = [
-        f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.told(field)}"
-        for field in field_sources.elsewhere(signature)
+        f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
+        for field in field_sources.fields_outside_value(signature)
     ]
     text = "".join(one if one.isprintable() else "?" for one in f"Elsewhere in the record: {', '.join(told)}")
     return {key: text} if told else {}

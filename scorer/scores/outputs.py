@@ -29,7 +29,7 @@ def score_column(scores: NDArray[Any]) -> list[bytes]:
 
 def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
     """The `count` largest of each row of a (B, n) array as JSON: `[{"label": ..., "score": ...}, ...]`."""
-    places = model_outputs.largest(scores, count)
+    places = model_outputs.largest_indices(scores, count)
     heads = np.array([b'{"label":%b,"score":' % orjson.dumps(label) for label in labels], object)
     numbers = score_column(np.take_along_axis(scores, places, axis=1).ravel())
     pairs = list(map(add, heads[places.ravel()].tolist(), numbers))
@@ -48,7 +48,7 @@ class Scores:
     def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:
         """Raises Unreadable."""
         self._signature = signature
-        self.columns = model_outputs.columns(signature, outputs)
+        self.columns = model_outputs.read_outputs(signature, outputs)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

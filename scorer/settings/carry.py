@@ -51,24 +51,28 @@ class CarriedField:
             raise ValueError(f"this is not a carried field; {WRITTEN}")  # noqa: TRY004 - pydantic reports ValueError
         if unknown := [str(key) for key in entry if key not in KEYS]:
             raise ValueError(f"{unknown[0]!r} is not a key of a carried field; {WRITTEN}")
-        path, type_ = json_path.of_object(entry["path"]), entry.get("type")
+        path, type_ = json_path.parse_object_path(entry["path"]), entry.get("type")
         if type_ is not None and type_ not in TYPES:
             raise ValueError(f"type {type_!r} is not one of {', '.join(TYPES)}")
         name = entry.get("as")
         if name is None:
-            name = path[0] if len(path) == 1 else json_path.written(path)
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not (name + json_path.written(path)).isprintable():
+            name = path[0] if len(path) == 1 else json_path.format_path(path)
+        if (
+            not isinstance(name, str)
+            or not 0 < len(name) <= LONGEST_NAME
+            or not (name + json_path.format_path(path)).isprintable()
+        ):
             raise ValueError(f"{name!r:.100} is not a name; give one of 1 to {LONGEST_NAME} printable characters with `as`")
         return cls(path, name, type_)
 
     def written(self) -> dict[str, str | None]:
         """Return the field in the form that `read` parses."""
-        return {"path": json_path.written(self.path), "as": self.name, "type": self.type}
+        return {"path": json_path.format_path(self.path), "as": self.name, "type": self.type}
 
     @property
     def words(self) -> str:
         """The path and the expected type, for messages."""
-        return f"{json_path.written(self.path)!r} ({self.type or 'string, number or boolean'})"
+        return f"{json_path.format_path(self.path)!r} ({self.type or 'string, number or boolean'})"
 
     def fitted(self, value: Any) -> Scalar:
         """Return the value to carry; None if it is not a scalar of the type, or is too long."""
@@ -101,11 +105,13 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
     """Raise ValueError if one record of this format cannot hold the fields."""
     seen: dict[str, CarriedField] = {}
     for one in fields:
-        where = f"{json_path.written(one.path)!r}"
+        where = f"{json_path.format_path(one.path)!r}"
         key = one.name if format_ == "json" else one.name.replace("_", "").lower()
         if key in seen:
             alike = "" if one.name == seen[key].name else ", except for case and underscores"
-            raise ValueError(f"{where} has the name of {json_path.written(seen[key].path)!r}{alike}; give another with `as`")
+            raise ValueError(
+                f"{where} has the name of {json_path.format_path(seen[key].path)!r}{alike}; give another with `as`"
+            )
         seen[key] = one
         if format_ == "json":
             continue

@@ -153,7 +153,7 @@ def test_nested_answers_survive_every_record(found: list[Any]) -> None:
     alone = len(found) == 1
     read = {"tensor": "o0"} if alone else [{"name": name, "tensor": name} for name in names]
     scores = Scores(signature(read), outputs)
-    expected = model_outputs.values(signature(read), outputs)
+    expected = model_outputs.read_scores(signature(read), outputs)
     rows = len(scores)
     columns = (
         [f"e{row}" for row in range(rows)],

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import BackendMissing, ModelRefused
 from scorer.dead_letters.reasons import Reason
@@ -186,13 +186,13 @@ def test_a_bad_event_says_what_was_expected(text: LoadedModel, event: Event, rea
 def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
     encoder(tmp_path / "model.onnx", 1, 16, VOCABULARY, LONGEST, types=True)
     events = [{"ids": [n % VOCABULARY] * n, "types": [0] * n} for n in (3, 170, 5, 40)]
-    golden = [Golden(event, alone(session, event), 1e-5) for event in events]
+    golden = [GoldenExample(event, alone(session, event), 1e-5) for event in events]
     lines = [{"event": one.event, "score": one.score, "tolerance": 1e-5} for one in golden]
     (tmp_path / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     signature = loaded(tmp_path).model.signature()
     assert run_golden.run(tmp_path / "model.onnx", signature, golden)
     with pytest.raises(Refused, match="golden example 2 must score"):
-        run_golden.run(tmp_path / "model.onnx", signature, [golden[0], Golden(events[1], 7.0, 1e-5)])
+        run_golden.run(tmp_path / "model.onnx", signature, [golden[0], GoldenExample(events[1], 7.0, 1e-5)])
 
 
 def per_token(path: Path) -> None:

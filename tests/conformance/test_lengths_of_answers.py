@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden, safety
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.signature import SignatureError
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused
@@ -60,8 +60,8 @@ def values(events: Any) -> list[bytes]:
     return [json.dumps({"x": event}).encode() for event in events]
 
 
-def goldens(events: Any, wanted: Any) -> list[Golden]:
-    return [Golden({"x": event}, score, 0.0) for event, score in zip(events, wanted, strict=True)]
+def goldens(events: Any, wanted: Any) -> list[GoldenExample]:
+    return [GoldenExample({"x": event}, score, 0.0) for event, score in zip(events, wanted, strict=True)]
 
 
 @pytest.mark.parametrize("signature", [ANY, UNSTATED], ids=["stated", "not stated"])

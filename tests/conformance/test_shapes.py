@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from model_registry import package
 from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.model_inputs import neutral_rows
 from model_registry.package.signature import Signature
 from scorer.backends import select
@@ -159,11 +159,11 @@ def test_push_scores_the_golden_examples_of_shapes_and_constants(tmp_path: Path)
     x = images(2)
     y = directly(tmp_path, {"x": x})
     nested, flat = {"image": x[0].tolist()}, {"image": x[1].ravel().tolist()}
-    examples = [Golden(event, row.tolist(), 1e-5) for event, row in zip((nested, flat), y, strict=True)]
+    examples = [GoldenExample(event, row.tolist(), 1e-5) for event, row in zip((nested, flat), y, strict=True)]
     run_golden.run(tmp_path / "model.onnx", opened(tmp_path, [IMAGE]).signature(), examples)
     stateful(tmp_path / "model.onnx")
     signature = opened(tmp_path, STATEFUL).signature()
-    run_golden.run(tmp_path / "model.onnx", signature, [Golden({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
+    run_golden.run(tmp_path / "model.onnx", signature, [GoldenExample({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
 
 
 KINDS: dict[str, tuple[int, list[Any]]] = {

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden import parse_lines
-from model_registry.package.padding import MOST_STEPS, bucket
+from model_registry.package.padding import MAX_STEPS, bucket
 from model_registry.package.signature_schema import parse_signature
 from publisher.audit.event_audit import EventReport
 from publisher.audit.region_audit import RegionsReport
@@ -106,7 +106,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     page = (ROOT / LENGTHS).read_text()
     buckets = sorted({bucket(length, 512) for length in range(65)})
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page
-    assert f"at most {MOST_STEPS:,} tokens" in page
+    assert f"at most {MAX_STEPS:,} tokens" in page
     assert set(example) == {"event", "score", "tolerance"}
     (file,) = parse_signature(blocks["files"]).fields
     assert (file.source, file.raw, file.max_length) == ("value", True, 2_000_000)

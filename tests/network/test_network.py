@@ -12,8 +12,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model_registry.onnx_tools.prepare_package import answered, prepare
-from model_registry.onnx_tools.run_golden import Loaded
+from model_registry.onnx_tools.prepare_package import golden_lines, prepare
+from model_registry.onnx_tools.run_golden import LoadedOnnxModel
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -215,7 +215,7 @@ def test_push_takes_it(tmp_path: Path, model: Perceptron) -> None:
     (tmp_path / "signature.json").write_text(SIGNATURE.to_json())
     events = [{"delay": None, "distance": 100.0, "hour": 7, "carrier": "carrier-1", "dest": name} for name in ("dest-1", "?")]
     events.append({"delay": 60.5, "distance": 2_000.0, "hour": 23, "carrier": "", "dest": "dest-2"})
-    (tmp_path / "golden.jsonl").write_text(answered(Loaded(tmp_path / "model.onnx", SIGNATURE), events))
+    (tmp_path / "golden.jsonl").write_text(golden_lines(LoadedOnnxModel(tmp_path / "model.onnx", SIGNATURE), events))
     ready = prepare(tmp_path)
     assert len(ready.package.golden) == 3
     assert ready.ran

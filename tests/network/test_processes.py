@@ -92,7 +92,7 @@ def test_what_a_kill_leaves_is_gone_on_from_and_no_worker_outlives_it(tmp_path: 
 def test_two_in_one_folder_train_one_after_the_other(tmp_path: Path, expected: str) -> None:
     both = [started(tmp_path), started(tmp_path)]
     assert [ended(training) for training in both] == [expected, expected]
-    with atomic_files.locked_if_free(tmp_path / LOCK) as free:
+    with atomic_files.try_lock(tmp_path / LOCK) as free:
         assert free
 
 

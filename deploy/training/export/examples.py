@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from model_registry.package.event_tree import placed
+from model_registry.package.event_tree import build_event
 from model_registry.package.signature import InputField, Signature
 from scorer.scores.outputs import Scores
 from training.snapshot.rows import Rows
@@ -40,7 +40,7 @@ def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature)
     """Yield a line of golden.jsonl for each row with these outputs."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
-        event = placed(_values(rows.tensors, signature, at))
+        event = build_event(_values(rows.tensors, signature, at))
         yield msgspec.json.encode({"event": event, "score": orjson.loads(answer), "tolerance": TOLERANCE}) + b"\n"
 
 

@@ -57,7 +57,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
             (part / GOLDEN).write_bytes(b"".join(examples.lines(few, model.run(dict(few.tensors)), signature)))
             (part / README).write_text(card.text(told, difference, (part / MODEL).stat().st_size), encoding="utf-8")
             package = read(part)
-            decoder = JsonDecoder(field_sources.by_name(signature), None, settings.input.max_event_bytes)
+            decoder = JsonDecoder(field_sources.read_by_name(signature), None, settings.input.max_event_bytes)
             prepare_model(model, decoder, package.golden, settings).model.close()
     except (Refused, ModelRefused) as error:
         hint = getattr(error, "hint", "") or "a scorer would not take this version"

@@ -18,7 +18,7 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Fatal(f"{folder} cannot be made: {error.strerror}", "name another: folder", REFUSED) from None
-    with atomic_files.locked_if_free(folder / LOCK) as free:
+    with atomic_files.try_lock(folder / LOCK) as free:
         if not free:
             raise Fatal(f"another run is under way in {folder}", "wait for its end, or set folder", REFUSED)
         yield

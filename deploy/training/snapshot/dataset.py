@@ -43,7 +43,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         Conflict: The artifact is stored but not listed.
         Unreachable: The store is unreachable.
     """
-    with atomic_files.reported(f"the snapshot {folder}"):
+    with atomic_files.report_os_errors(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
         if manifest.decode(described, Copied, str(folder / MANIFEST)) != copied:
             raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
@@ -97,7 +97,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
     if (total := sum(layer.size for layer in layers.values())) > max_bytes:
         raise Refused(f"the dataset {digest} has {total} bytes, and at most {max_bytes} are read")
     copied = _described(b"".join(store.blob(layers[MANIFEST])), layers, digest)
-    with atomic_files.reported(f"the folder {folder}"), _whole(folder) as part:
+    with atomic_files.report_os_errors(f"the folder {folder}"), _whole(folder) as part:
         for path in layers:
             (part / path).parent.mkdir(parents=True, exist_ok=True)
         parallel_transfer.download(store, [(layer, part / path) for path, layer in layers.items()])

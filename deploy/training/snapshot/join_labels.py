@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.field_sources import elsewhere
+from model_registry.package.field_sources import fields_outside_value
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
@@ -102,7 +102,7 @@ def join(
     """
     classes = known(settings, signature)
     copied = verified(folder, frozen)
-    events = _Events(settings, frozen, training, decoder, any(map(elsewhere, (signature, *others))))
+    events = _Events(settings, frozen, training, decoder, any(map(fields_outside_value, (signature, *others))))
     for partition, columns in batches(folder, copied, "events"):
         events.add(partition, columns)
     events.check()

@@ -59,7 +59,12 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
 def _check(name: str, signature: Signature, rows: Rows) -> None:
     """Raise Fatal (3) if the signature cannot be evaluated on these rows."""
     beside = next(
-        (one for one in field_sources.elsewhere(signature) if one.source not in (field_sources.TIME, field_sources.VALUE)), None
+        (
+            one
+            for one in field_sources.fields_outside_value(signature)
+            if one.source not in (field_sources.TIME, field_sources.VALUE)
+        ),
+        None,
     )
     if beside is not None and rows.beside is None:
         told = f"{name} reads field {beside.name!r} from {beside.source}, which the rows were joined without"

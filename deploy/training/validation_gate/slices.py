@@ -28,7 +28,7 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
     if not fields:
         return {}
     if settings.input.format in NAMED_FIELD_FORMATS:
-        reader = decoder_factory.create_path_reader(settings, [json_path.of_object(field) for field in fields])
+        reader = decoder_factory.create_path_reader(settings, [json_path.parse_object_path(field) for field in fields])
         found = [reader.values(value) for value in rows.values]
         columns = {field: np.array([_text(row[at]) for row in found], np.str_) for at, field in enumerate(fields)}
     else:

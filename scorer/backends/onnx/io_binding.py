@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
@@ -32,7 +32,7 @@ class BufferDevice:
     unpin: Callable[[NDArray[Any]], object] = lambda _: None
 
 
-def has_fixed_shapes(tensors: Iterable[Tensor]) -> bool:
+def has_fixed_shapes(tensors: Iterable[ModelTensor]) -> bool:
     """Whether each tensor holds numbers in a shape that only the batch size leaves open: then it can be bound to buffers."""
     return all(
         one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
@@ -51,8 +51,8 @@ class BindableSession:
     """
 
     session: Any
-    inputs: Sequence[Tensor]
-    outputs: Sequence[Tensor]
+    inputs: Sequence[ModelTensor]
+    outputs: Sequence[ModelTensor]
     constants: Tensors = field(default_factory=dict)
 
 
@@ -137,10 +137,10 @@ class _Bucket:
             self._device.unpin(buffer)
 
 
-def _on_device(tensor: Tensor, size: int, device: BufferDevice) -> Any:
+def _on_device(tensor: ModelTensor, size: int, device: BufferDevice) -> Any:
     kind = np.dtype(tensor.dtype).type
     return ort.OrtValue.ortvalue_from_shape_and_type(_shape(tensor, size), kind, device.name, 0)
 
 
-def _shape(tensor: Tensor, size: int) -> tuple[int, ...]:
+def _shape(tensor: ModelTensor, size: int) -> tuple[int, ...]:
     return (size, *(int(length or 0) for length in tensor.shape[1:]))

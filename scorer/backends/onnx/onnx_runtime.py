@@ -20,10 +20,10 @@ from model_registry.extras import install_command
 from model_registry.oci.digests import hex_digits
 from model_registry.onnx_tools import locales, ort_extensions, runtime_requirements, safety, tensors
 from model_registry.onnx_tools.derive_signature import derive
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import Package
-from model_registry.package.model_inputs import Feeding, neutral_rows
-from model_registry.package.padding import as_row
+from model_registry.package.model_inputs import InputAssembler, neutral_rows
+from model_registry.package.padding import add_batch_dimension
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends.base import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measure_cost_curve
@@ -175,9 +175,9 @@ class OnnxModel:
         self._session = session
         inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
         self._signature = package.signature or _derived(inputs, outputs)
-        if fault := tensors.fault(self._signature, inputs, outputs):
+        if fault := tensors.find_fault(self._signature, inputs, outputs):
             raise ModelRefused(fault)
-        self._feeding = Feeding(self._signature)
+        self._assembler = InputAssembler(self._signature)
         self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))
         self._read = [one for one in outputs if one.name in self._outputs]
         self._watch = watch
@@ -198,7 +198,7 @@ class OnnxModel:
     def bind(self, device: BufferDevice, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
         """Run in buckets from now on: in these, or (`choose`) in those of them that find room and are worth it. Each is run
         beforehand, which may take `seconds`. Raises InferenceFailed."""
-        model = BindableSession(self._session, self._batched(), self._read, self._feeding.fixed)
+        model = BindableSession(self._session, self._batched(), self._read, self._assembler.constants)
         bound = self._bound = _roomy("its constants", lambda: BucketBinding(model, device))
         patience, self._watch.seconds = self._watch.seconds, seconds
         row = neutral_rows(self._signature)
@@ -223,8 +223,8 @@ class OnnxModel:
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         try:
             if self._bound is not None:
-                return self._bound.run(self._feeding.rows(tensors), self._watch)
-            given = self._feeding.all(tensors)
+                return self._bound.run(self._assembler.batch_tensors(tensors), self._watch)
+            given = self._assembler.all_tensors(tensors)
             outputs = self._watch(self._options, lambda: self._session.run(self._outputs, given, self._options))
         except InferenceFailed:
             raise
@@ -232,7 +232,7 @@ class OnnxModel:
             raise InferenceFailed(_first_line(error)) from error
         found = dict(zip(self._outputs, outputs, strict=True))
         if self._signature.alone:
-            found = as_row(self._signature, found)
+            found = add_batch_dimension(self._signature, found)
         check_rows(found, len(next(iter(tensors.values()))))
         return found
 
@@ -241,16 +241,16 @@ class OnnxModel:
             self._bound.free()
         self._bound = self._session = None
 
-    def _batched(self) -> list[Tensor]:
+    def _batched(self) -> list[ModelTensor]:
         """The inputs that have a batch dimension."""
-        return [Tensor(one.tensor, one.dtype, one.given) for one in self._signature.inputs if one.batch]
+        return [ModelTensor(one.tensor, one.dtype, one.given) for one in self._signature.inputs if one.batch]
 
 
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> str | None:
     """Settle what can be settled before anything of the model is loaded; the library of operators that it needs, if any.
     Raises ModelRefused."""
     try:
-        if lack := runtime_requirements.missing(package.annotations, onnxruntime=ort.__version__, device=device):
+        if lack := runtime_requirements.missing_requirement(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
         library = ort_extensions.library(found)
@@ -258,7 +258,9 @@ def _checked(package: Package, device: str, op_domains: Collection[str]) -> str 
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
-    if lack := runtime_requirements.missing(runtime_requirements.of(found), onnxruntime=ort.__version__, device=device):
+    if lack := runtime_requirements.missing_requirement(
+        runtime_requirements.derive_requirements(found), onnxruntime=ort.__version__, device=device
+    ):
         raise ModelRefused(lack)
     return library
 
@@ -271,11 +273,11 @@ def _roomy(what: str, make: Callable[[], Made]) -> Made:
         raise InferenceFailed(f"no buffers for {what}: {_first_line(error)}") from error
 
 
-def _tensors(stated: Iterable[Any]) -> list[Tensor]:
-    return [Tensor(one.name, NUMPY_TYPES.get(one.type, one.type), tuple(one.shape)) for one in stated]
+def _tensors(stated: Iterable[Any]) -> list[ModelTensor]:
+    return [ModelTensor(one.name, NUMPY_TYPES.get(one.type, one.type), tuple(one.shape)) for one in stated]
 
 
-def _derived(inputs: list[Tensor], outputs: list[Tensor]) -> Signature:
+def _derived(inputs: list[ModelTensor], outputs: list[ModelTensor]) -> Signature:
     try:
         signature = derive(inputs, outputs)
     except SignatureError as error:

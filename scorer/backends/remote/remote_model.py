@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeVar
 
 import grpc
 
-from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, input_fault, output_fault
+from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, input_fault, output_fault
 from model_registry.package import Package
-from model_registry.package.model_inputs import Feeding, neutral_rows
+from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.signature import Signature
 from scorer.backends.base import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.remote.model_repository import RemoteModelName, copy_folder, read_remote
@@ -104,11 +104,11 @@ class RemoteBackend(ABC):
         version = self.version(package, named, folder if files.is_dir() else None, outputs)
         if version.target is not None:
             copy_folder(files, version.target)
-        feeding = Feeding(signature)
-        control = feeding.rows(neutral_rows(signature))
-        flight = BatchDispatcher(version, settings.endpoints, settings.deadline_ms / 1_000, control, feeding.fixed)
+        assembler = InputAssembler(signature)
+        control = assembler.batch_tensors(neutral_rows(signature))
+        flight = BatchDispatcher(version, settings.endpoints, settings.deadline_ms / 1_000, control, assembler.constants)
         open_on_all(flight, settings.load_seconds, signature)
-        return RemoteModel(signature, flight, feeding)
+        return RemoteModel(signature, flight, assembler)
 
     @abstractmethod
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
@@ -133,16 +133,16 @@ def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
 class RemoteModel:
     """A version that is ready on at least one server."""
 
-    def __init__(self, signature: Signature, flight: BatchDispatcher, feeding: Feeding) -> None:
+    def __init__(self, signature: Signature, flight: BatchDispatcher, assembler: InputAssembler) -> None:
         self._signature = signature
-        self._feeding = feeding
+        self._assembler = assembler
         self.flight = flight
 
     def signature(self) -> Signature:
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
-        return self.flight.run(self._feeding.rows(tensors))
+        return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
         """Unload the version where it was loaded by us. A server that does not answer keeps it."""
@@ -195,14 +195,14 @@ def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: Declar
         raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
     for name, (dtype, shape) in inputs.items():
         given = declared[name]
-        if fault := input_fault(given, Tensor(name, dtype, given.given if shape is None else tuple(shape))):
+        if fault := input_fault(given, ModelTensor(name, dtype, given.given if shape is None else tuple(shape))):
             raise ModelRefused(fault)
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:
             raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
         dtype, stated = outputs.get(output.tensor, (UNKNOWN, None))
         if output.index is None and (
-            fault := output_fault(signature, output, Tensor(output.tensor, dtype, tuple(stated or ())))
+            fault := output_fault(signature, output, ModelTensor(output.tensor, dtype, tuple(stated or ())))
         ):
             raise ModelRefused(fault)
 

@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper
 
-from model_registry.package.event_tree import placed
+from model_registry.package.event_tree import build_event
 from model_registry.package.json_path import parse
 from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
@@ -183,7 +183,7 @@ def nested_package(folder: Path, **paths: str) -> Path:
     """Score = 2 * (a + b), the fields at these paths, with a golden example."""
     fields = [{"name": name, "path": path} for name, path in paths.items()]
     signature = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}], "output": {"tensor": "y"}}
-    event = placed((parse(path), value) for path, value in zip(paths.values(), (1.0, 2.0), strict=True))
+    event = build_event((parse(path), value) for path, value in zip(paths.values(), (1.0, 2.0), strict=True))
     made = models.package(folder, lambda path: models.linear(path, 2.0), signature)
     (made / "golden.jsonl").write_text(json.dumps({"event": event, "score": 6.0, "tolerance": 0}))
     return made

@@ -161,7 +161,7 @@ def test_a_run_needs_a_key(stage: Stage) -> None:
 def test_two_at_a_time_are_refused(stage: Stage) -> None:
     stage.write(COUNT)
     (stage.folder / "runs").mkdir()
-    with atomic_files.locked(stage.folder / "runs" / ".lock"):
+    with atomic_files.hold_lock(stage.folder / "runs" / ".lock"):
         assert "another run is under way" in stage.run(code=3).stderr
     assert stage.found()["rows"]["labelled"] > 0
 

@@ -64,7 +64,7 @@ def root(folder: Path, files: Files) -> Path:
 def test_the_container_s_memory_is_that_of_the_tightest_group_or_of_the_machine(
     tmp_path: Path, files: Files, container: Memory
 ) -> None:
-    assert memory_limits.of_container(root(tmp_path, files)) == container
+    assert memory_limits.container_memory(root(tmp_path, files)) == container
     assert memory_limits.container_limit(tmp_path) == container.limit
 
 

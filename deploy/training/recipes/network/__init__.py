@@ -138,7 +138,7 @@ def _parameters(params: Params) -> Parameters:
 
 def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int) -> None:
     if processes == 1 and not found.gpus:
-        with atomic_files.locked(folder / job_files.LOCK):
+        with atomic_files.hold_lock(folder / job_files.LOCK):
             train_loop.train(folder, found, rows, job_files.begun(folder, found, budget), budget, Share())
         return
     job_files.write(folder, found, rows)

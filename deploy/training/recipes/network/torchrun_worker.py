@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     if found.gpus:
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if found.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
-    with atomic_files.locked(folder / job_files.LOCK) if share.rank == 0 else nullcontext():
+    with atomic_files.hold_lock(folder / job_files.LOCK) if share.rank == 0 else nullcontext():
         state = _sent(torch, job_files.begun(folder, found, wanted), device)
         train_loop.train(folder, found, rows, state, wanted, share, device)
     distributed.destroy_process_group()

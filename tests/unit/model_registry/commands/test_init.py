@@ -371,7 +371,7 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     answer("init", "odd.onnx", "--example", "events.jsonl")
     made = folder / "odd-1.0.0"
     signature = made / "signature.json"
-    (gap,) = [text for _, text in placeholders.in_document(json.loads(signature.read_text()))]
+    (gap,) = [text for _, text in placeholders.find_in_document(json.loads(signature.read_text()))]
     signature.write_text(completed(signature.read_text(), (json.dumps(gap), "16")))
     (made / "README.md").write_text("# odd\n")
     push = ["push", "odd-1.0.0", "oci:./registry/odd:1.0.0"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import draft, draft_events, draft_outputs
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature_schema import parse_signature
@@ -24,20 +24,20 @@ FLIGHTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("tensor", "fields", "more"),
     [
-        (Tensor("a", "float32", (B, 1)), ["a"], {}),
-        (Tensor("a", "float32", (B,)), ["a"], {"shape": []}),
-        (Tensor("b", "int64", (B, 1)), ["b"], {}),
-        (Tensor("A", "float32", (B, 1)), ["a"], {}),
-        (Tensor("price", "float32", (B, 1)), [{"name": "price", "path": "list[0].price"}], {}),
-        (Tensor("v", "float32", (B, 3)), [{"name": "v", "array": True, "length": 3}], {}),
-        (Tensor("v", "float32", (B, "n")), [{"name": "v", "array": True, "length": 3}], {}),
-        (Tensor("pixels", "int8", (B, 3)), [{"name": "v", "array": True, "length": 3}], {}),
-        (Tensor("v", "float32", (B, 3, 1)), [{"name": "v", "array": True}], {"shape": [3, 1]}),
-        (Tensor("words", "string", (B, 2)), [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}], {}),
+        (ModelTensor("a", "float32", (B, 1)), ["a"], {}),
+        (ModelTensor("a", "float32", (B,)), ["a"], {"shape": []}),
+        (ModelTensor("b", "int64", (B, 1)), ["b"], {}),
+        (ModelTensor("A", "float32", (B, 1)), ["a"], {}),
+        (ModelTensor("price", "float32", (B, 1)), [{"name": "price", "path": "list[0].price"}], {}),
+        (ModelTensor("v", "float32", (B, 3)), [{"name": "v", "array": True, "length": 3}], {}),
+        (ModelTensor("v", "float32", (B, "n")), [{"name": "v", "array": True, "length": 3}], {}),
+        (ModelTensor("pixels", "int8", (B, 3)), [{"name": "v", "array": True, "length": 3}], {}),
+        (ModelTensor("v", "float32", (B, 3, 1)), [{"name": "v", "array": True}], {"shape": [3, 1]}),
+        (ModelTensor("words", "string", (B, 2)), [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}], {}),
     ],
-    ids=lambda one: f"{one.name} {one.dtype}{list(one.shape)}" if isinstance(one, Tensor) else "",
+    ids=lambda one: f"{one.name} {one.dtype}{list(one.shape)}" if isinstance(one, ModelTensor) else "",
 )
-def test_fields_are_found_by_name_or_shape(tensor: Tensor, fields: list[Any], more: dict[str, Any]) -> None:
+def test_fields_are_found_by_name_or_shape(tensor: ModelTensor, fields: list[Any], more: dict[str, Any]) -> None:
     (found,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
     assert found == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
     parse_signature(json.dumps({"inputs": [found], "output": {"tensor": "y"}}))
@@ -46,15 +46,15 @@ def test_fields_are_found_by_name_or_shape(tensor: Tensor, fields: list[Any], mo
 def test_lengths_that_differ_are_lengths_that_vary() -> None:
     events = [{"ids": [1, 2, 3], "frames": [[0.5, 1.5]]}, {"ids": [4], "frames": [[0.5, 1.5], [2.5, 3.5]]}]
     tensors = [
-        Tensor("ids", "int64", (B, "S")),
-        Tensor("attention_mask", "int64", (B, "S")),
-        Tensor("frames", "float32", (B, "T", 2)),
+        ModelTensor("ids", "int64", (B, "S")),
+        ModelTensor("attention_mask", "int64", (B, "S")),
+        ModelTensor("frames", "float32", (B, "T", 2)),
     ]
     found, _ = draft.inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the longest that may come; the examples have up to "
     pad, marks = found[0]["pad"], found[1]["marks"]
-    assert placeholders.is_gap(pad)
-    assert placeholders.is_gap(marks)
+    assert placeholders.is_placeholder(pad)
+    assert placeholders.is_placeholder(marks)
     assert found == [
         {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": pad,
          "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}]},
@@ -71,7 +71,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
 
 def test_bytes_are_found_in_base64() -> None:
     events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
-    tensors = [Tensor("image", "uint8", (B, 2, 3)), Tensor("sound", "uint8", ("n",))]
+    tensors = [ModelTensor("image", "uint8", (B, 2, 3)), ModelTensor("sound", "uint8", ("n",))]
     found, notes = draft.inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the most bytes of an event"
     assert found == [
@@ -87,7 +87,7 @@ def test_bytes_are_found_in_base64() -> None:
 
 
 def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
-    tensors = [Tensor("file", "uint8", (None,)), Tensor("ids", "int64", (B, "S"))]
+    tensors = [ModelTensor("file", "uint8", (None,)), ModelTensor("ids", "int64", (B, "S"))]
     (file, ids), _ = draft.inputs(tensors, {})
     gap = {"name": "file", "bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}
     assert file == {"tensor": "file", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [gap]}
@@ -98,37 +98,40 @@ def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
 @pytest.mark.parametrize(
     ("tensor", "gap"),
     [
-        (Tensor("carrier", "int64", (B, 1)), "fields[0] FILL IN: the field of events that feeds it, one int64; the examples"),
         (
-            Tensor("other", "float32", (B, 2, "w")),
+            ModelTensor("carrier", "int64", (B, 1)),
+            "fields[0] FILL IN: the field of events that feeds it, one int64; the examples",
+        ),
+        (
+            ModelTensor("other", "float32", (B, 2, "w")),
             "fields[0] FILL IN: the field of events that feeds it, an array of shape [2, -1]",
         ),
-        (Tensor("x", "float32", (B, 2)), "fields[0] FILL IN: leave here the 2 fields of a row, in the order in which"),
-        (Tensor("state", "float32", (2, 4)), "value FILL IN"),
-        (Tensor("x", "bfloat16", (B, 4)), "dtype FILL IN"),
+        (ModelTensor("x", "float32", (B, 2)), "fields[0] FILL IN: leave here the 2 fields of a row, in the order in which"),
+        (ModelTensor("state", "float32", (2, 4)), "value FILL IN"),
+        (ModelTensor("x", "bfloat16", (B, 4)), "dtype FILL IN"),
     ],
-    ids=lambda one: f"{one.name} {one.dtype}" if isinstance(one, Tensor) else "",
+    ids=lambda one: f"{one.name} {one.dtype}" if isinstance(one, ModelTensor) else "",
 )
-def test_what_no_event_tells_is_a_gap(tensor: Tensor, gap: str) -> None:
+def test_what_no_event_tells_is_a_gap(tensor: ModelTensor, gap: str) -> None:
     (found,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
-    said = [f"{place} {text}" for place, text in placeholders.in_document(found)]
+    said = [f"{place} {text}" for place, text in placeholders.find_in_document(found)]
     assert [one for one in said if one.startswith(gap)]
 
 
 def test_the_fields_that_a_row_may_have_are_listed_but_for_those_of_others() -> None:
-    tensors = [Tensor("x", "float32", (B, 3)), Tensor("b", "float32", (B, 1)), Tensor("c", "string", (B, 2))]
+    tensors = [ModelTensor("x", "float32", (B, 3)), ModelTensor("b", "float32", (B, 1)), ModelTensor("c", "string", (B, 2))]
     found, _ = draft.inputs(tensors, draft_events.values([{**one, "v": None} for one in FLIGHTS]))
     assert found[0]["fields"][1:] == ["a", {"name": "deep.a", "path": "deep.a"}, {"name": "price", "path": "list[0].price"}]
     assert found[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
 
 
 def test_what_may_feed_two_tensors_is_given_to_none() -> None:
-    tensors = [Tensor("one", "float32", (B, 3)), Tensor("two", "float32", (B, 3))]
+    tensors = [ModelTensor("one", "float32", (B, 3)), ModelTensor("two", "float32", (B, 3))]
     found, notes = draft.inputs(tensors, draft_events.values(FLIGHTS))
     assert notes == []
     for document in found:
         gap, *candidates = document["fields"]
-        assert placeholders.is_gap(gap)
+        assert placeholders.is_placeholder(gap)
         assert candidates[:2] == ["a", "b"]
 
 
@@ -138,7 +141,7 @@ json_values = st.recursive(
     max_leaves=20,
 )
 tensors = st.builds(
-    Tensor,
+    ModelTensor,
     st.sampled_from(["a", "b", 'a"b', "a.b"]),
     st.sampled_from(["float32", "int64", "string", "bool", "bfloat16"]),
     st.sampled_from([(), (B,), (B, 1), (B, 2), (B, "n"), (B, 2, 2), (B, 2, "n"), (2, 3), (B, 0)]),
@@ -149,10 +152,10 @@ tensors = st.builds(
     st.lists(tensors, min_size=1, max_size=3, unique_by=lambda one: one.name),
     st.lists(st.dictionaries(st.text('ab."', max_size=3), json_values, max_size=4), min_size=1, max_size=3),
 )
-def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[dict[str, Any]]) -> None:
+def test_any_events_make_a_signature_or_gaps(found: list[ModelTensor], events: list[dict[str, Any]]) -> None:
     document, _ = draft.inputs(found, draft_events.values(events))
-    whole = {"inputs": document, **draft_outputs.answers([Tensor("y", "float32", (B, 1))], [])}
-    if not any(placeholders.in_document(whole)):
+    whole = {"inputs": document, **draft_outputs.answers([ModelTensor("y", "float32", (B, 1))], [])}
+    if not any(placeholders.find_in_document(whole)):
         parsed = parse_signature(json.dumps(whole))
         assert {one.tensor for one in parsed.inputs} == {one.name for one in found}
 
@@ -160,25 +163,25 @@ def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[d
 @pytest.mark.parametrize(
     ("outputs", "labels", "expected"),
     [
-        ([Tensor("y", "string", (B,))], [], {"output": {"tensor": "y"}}),
-        ([Tensor("y", "float32", (1, 4))], [], {"output": {"tensor": "y"}}),
-        ([Tensor("state", "float32", (1, 4)), Tensor("y", "float32", (B, 1))], [], {"output": {"tensor": "y"}}),
-        ([Tensor("y", "float32", (B, 3, "n"))], [], {"output": {"tensor": "y", "shape": [3, -1]}}),
-        ([Tensor("label", "int64", (B,)), Tensor("p", "float32", (B, 1))], [], {"output": {"tensor": "p"}}),
-        ([Tensor("p", "float32", (B, 3))], [], {"output": {"tensor": "p"}}),
+        ([ModelTensor("y", "string", (B,))], [], {"output": {"tensor": "y"}}),
+        ([ModelTensor("y", "float32", (1, 4))], [], {"output": {"tensor": "y"}}),
+        ([ModelTensor("state", "float32", (1, 4)), ModelTensor("y", "float32", (B, 1))], [], {"output": {"tensor": "y"}}),
+        ([ModelTensor("y", "float32", (B, 3, "n"))], [], {"output": {"tensor": "y", "shape": [3, -1]}}),
+        ([ModelTensor("label", "int64", (B,)), ModelTensor("p", "float32", (B, 1))], [], {"output": {"tensor": "p"}}),
+        ([ModelTensor("p", "float32", (B, 3))], [], {"output": {"tensor": "p"}}),
         (
-            [Tensor("u", "float32", (B, 2)), Tensor("v", "float32", (B, 2, 2))],
+            [ModelTensor("u", "float32", (B, 2)), ModelTensor("v", "float32", (B, 2, 2))],
             [],
             {"output": [{"name": "u", "tensor": "u"}, {"name": "v", "tensor": "v", "shape": [2, 2]}]},
         ),
         (
-            [Tensor("p", "float32", (B, "c"))],
+            [ModelTensor("p", "float32", (B, "c"))],
             ["a", "b"],
             {"output": {"tensor": "p", "top": 2}, "labels": ["a", "b"], "decision": {"argmax": True}},
         ),
     ],
 )
-def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected: dict[str, Any]) -> None:
+def test_outputs_are_drafted(outputs: list[ModelTensor], labels: list[str], expected: dict[str, Any]) -> None:
     found = draft_outputs.answers(outputs, labels)
     assert found == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
@@ -187,18 +190,21 @@ def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected:
 
 @pytest.mark.parametrize("label", [(B,), (1,)])
 def test_which_probability_is_the_score_beside_a_label_is_a_gap(label: Any) -> None:
-    outputs = [Tensor("label", "int64", label), Tensor("p", "float32", (B, 2))]  # onnxmltools states one label for a batch
-    ((where, _),) = placeholders.in_document(draft_outputs.answers(outputs, []))
+    outputs = [
+        ModelTensor("label", "int64", label),
+        ModelTensor("p", "float32", (B, 2)),
+    ]  # onnxmltools states one label for a batch
+    ((where, _),) = placeholders.find_in_document(draft_outputs.answers(outputs, []))
     assert where == "output.index"
 
 
 def test_a_model_without_an_output_that_can_be_read_is_refused() -> None:
-    outputs = [Tensor("zipped", "a sequence", ()), Tensor("anchors", "float32", (2, 4))]
+    outputs = [ModelTensor("zipped", "a sequence", ()), ModelTensor("anchors", "float32", (2, 4))]
     with pytest.raises(Refused, match=r"no output .* \(zipped: a sequence \(\), anchors: float32 \(2, 4\)\)"):
         draft_outputs.answers(outputs, [])
 
 
 def test_labels_that_fit_no_output_or_two_are_a_gap() -> None:
-    for outputs in ([Tensor("p", "float32", (B, 3))], [Tensor(name, "float32", (B, 2)) for name in "pq"]):
-        (gap,) = placeholders.in_document(draft_outputs.answers(outputs, ["a", "b"]))
+    for outputs in ([ModelTensor("p", "float32", (B, 3))], [ModelTensor(name, "float32", (B, 2)) for name in "pq"]):
+        (gap,) = placeholders.find_in_document(draft_outputs.answers(outputs, ["a", "b"]))
         assert gap == ("output.tensor", f"{BLANK}: the tensor of (B, 2) numbers, one a label")

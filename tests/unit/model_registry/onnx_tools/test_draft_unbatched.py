@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from model_registry.onnx_tools import draft, draft_events, draft_unbatched
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import placeholders
 from model_registry.package.signature_schema import parse_signature
 
-Y = Tensor("y", "float32", ("n", 1))
+Y = ModelTensor("y", "float32", ("n", 1))
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ Y = Tensor("y", "float32", ("n", 1))
     ],
 )
 def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, why: str) -> None:
-    tensors = [Tensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
-    found = draft_unbatched.reason(tensors, [Tensor("y", "float32", output)])
+    tensors = [ModelTensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
+    found = draft_unbatched.reason(tensors, [ModelTensor("y", "float32", output)])
     assert found == why or (why and why in found)
 
 
 def test_a_file_of_bytes_is_no_batch() -> None:
-    assert not draft_unbatched.reason([Tensor("file", "uint8", (None,))], [Tensor("y", "float32", (1, 4))])
+    assert not draft_unbatched.reason([ModelTensor("file", "uint8", (None,))], [ModelTensor("y", "float32", (1, 4))])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_file_of_bytes_is_no_batch() -> None:
     ],
 )
 def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
-    tensor = Tensor("x", "float32", shape)
+    tensor = ModelTensor("x", "float32", shape)
     drafted = draft_unbatched.opened(tensor, alone=True)
     (found,), _ = draft.inputs([drafted], draft_events.values(events))
     whole = draft_unbatched.single(found, tensor, drafted)
@@ -69,12 +69,12 @@ def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any],
     for field in whole["fields"]:
         if isinstance(field, dict) and "max_length" in field:
             field["max_length"] = 64
-    whole["fields"] = [one for one in whole["fields"] if not placeholders.is_gap(one)]
+    whole["fields"] = [one for one in whole["fields"] if not placeholders.is_placeholder(one)]
     assert parse_signature(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
 
 
 def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
-    tensors = [Tensor("ids", "int64", (1, "len")), Tensor("ids_mask", "bool", (1, "len"))]
+    tensors = [ModelTensor("ids", "int64", (1, "len")), ModelTensor("ids_mask", "bool", (1, "len"))]
     opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
     found, _ = draft.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
     ids, mask = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
@@ -86,16 +86,16 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
 
 
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:
-    tensors = [Tensor("x", "float32", (1, 2)), Tensor("state", "float32", (1, 1, 8))]
+    tensors = [ModelTensor("x", "float32", (1, 2)), ModelTensor("state", "float32", (1, 1, 8))]
     opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
     found, _ = draft.inputs(opened, draft_events.values([{"x": [1, 2]}]))
     _, state = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
-    assert placeholders.is_gap(state["value"])
+    assert placeholders.is_placeholder(state["value"])
     assert state["batch"] is False
 
 
 def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
-    tensor = Tensor("x", "float32", (1, 3, 2, 2))
+    tensor = ModelTensor("x", "float32", (1, 3, 2, 2))
     drafted = draft_unbatched.opened(tensor, alone=True)
     (found,), _ = draft.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
     document = draft_unbatched.single(found, tensor, drafted)
@@ -105,7 +105,7 @@ def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> No
 
 
 def test_the_only_input_is_no_constant() -> None:
-    tensor = Tensor("x", "float32", (1, 1, 8))
+    tensor = ModelTensor("x", "float32", (1, 1, 8))
     drafted = draft_unbatched.opened(tensor, alone=True)
     (found,), _ = draft.inputs([drafted], draft_events.values([{"a": "text"}]))
     assert "fields" in draft_unbatched.single(found, tensor, drafted, only=True)
@@ -113,7 +113,7 @@ def test_the_only_input_is_no_constant() -> None:
 
 def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
     (x,), (y,) = draft_unbatched.of_one(
-        [Tensor("x", "float32", ("time", "batch", 3))], [Tensor("y", "float32", ("batch", 1))], lengths=False
+        [ModelTensor("x", "float32", ("time", "batch", 3))], [ModelTensor("y", "float32", ("batch", 1))], lengths=False
     )
     assert (x.shape, y.shape) == (("time", 1, 3), (1, 1))
 
@@ -129,8 +129,8 @@ def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> No
     ],
 )
 def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], why: str) -> None:
-    ids = Tensor("ids", "int64", ("n", "seq"))
-    tensors = [Tensor(f"y{at}", "float32", one) for at, one in enumerate(outputs)]
+    ids = ModelTensor("ids", "int64", ("n", "seq"))
+    tensors = [ModelTensor(f"y{at}", "float32", one) for at, one in enumerate(outputs)]
     assert draft_unbatched.reason_of_lengths([ids], tensors, [{"shape": shape}]) == why
     if why:
         (ids,), (y,) = draft_unbatched.of_one([ids], tensors, lengths=True)
@@ -139,21 +139,21 @@ def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], 
 
 @pytest.mark.parametrize("size", [1, 8])
 def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> None:
-    x, y = Tensor("x", "float32", ("batch_size", 4)), Tensor("y", "float32", (size, 2))
+    x, y = ModelTensor("x", "float32", ("batch_size", 4)), ModelTensor("y", "float32", (size, 2))
     outputs = draft_unbatched.batched([x], [y])
     assert [one.shape for one in outputs] == [(None, 2)]
     assert draft_unbatched.reason([x], outputs) == ""
 
 
 def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
-    y = Tensor("y", "float32", (1, 1))
-    assert draft_unbatched.batched([Tensor("x", "float32", ("t", 4))], [y]) == [y]
-    assert draft_unbatched.batched([Tensor("x", "float32", (1, 4))], [y]) == [y]
+    y = ModelTensor("y", "float32", (1, 1))
+    assert draft_unbatched.batched([ModelTensor("x", "float32", ("t", 4))], [y]) == [y]
+    assert draft_unbatched.batched([ModelTensor("x", "float32", (1, 4))], [y]) == [y]
 
 
 def test_an_event_feeds_what_has_a_batch_of_one_or_an_open_axis_and_everything_where_nothing_has() -> None:
-    image, anchors = Tensor("image", "float32", (1, 4)), Tensor("anchors", "float32", (9, 2))
+    image, anchors = ModelTensor("image", "float32", (1, 4)), ModelTensor("anchors", "float32", (9, 2))
     assert draft_unbatched.are_fed([image, anchors]) == [image]
-    series, state = Tensor("series", "float32", (10, "batch", 4)), Tensor("state", "float32", (1, 1, 3))
+    series, state = ModelTensor("series", "float32", (10, "batch", 4)), ModelTensor("state", "float32", (1, 1, 3))
     assert draft_unbatched.are_fed([series, state]) == [series, state]
-    assert draft_unbatched.are_fed([anchors, Tensor("scale", "float32", ())]) == [anchors]
+    assert draft_unbatched.are_fed([anchors, ModelTensor("scale", "float32", ())]) == [anchors]

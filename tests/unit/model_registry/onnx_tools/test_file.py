@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from model_registry.errors import Corrupt, Unreachable
 from model_registry.onnx_tools import file, protobuf_reader
 from model_registry.onnx_tools.file import External
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from tests.unit.model_registry.conftest import onnx_bytes
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("org.example", 1)]
@@ -45,8 +45,8 @@ def test_inputs_outputs_opsets_and_operators() -> None:
         )
     )
     assert (found.ir_version, found.opsets) == (8, {"": 17, "ai.onnx.ml": 3, "org.example": 1})
-    assert found.inputs == [Tensor("x", "float32", ("N", 2)), Tensor("c", "string", (None, 1))]  # w is a constant
-    assert found.outputs == [Tensor("y", "float32", ("N", 1)), Tensor("z", "int64", ("N",))]
+    assert found.inputs == [ModelTensor("x", "float32", ("N", 2)), ModelTensor("c", "string", (None, 1))]  # w is a constant
+    assert found.outputs == [ModelTensor("y", "float32", ("N", 1)), ModelTensor("z", "int64", ("N",))]
     assert found.operators == {("", "MatMul"), ("org.example", "Own")}
     assert found.external == []
 
@@ -93,7 +93,7 @@ def test_a_sequence_is_no_tensor_and_a_type_may_be_missing() -> None:
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(onnx_bytes())
-    assert file.read(path).inputs == [Tensor("x", "float32", ("N", 2))]
+    assert file.read(path).inputs == [ModelTensor("x", "float32", ("N", 2))]
     for bad in (b"", b"weights", b"\x08\x08"):
         path.write_bytes(bad)
         with pytest.raises(Corrupt, match=r"model\.onnx is"):

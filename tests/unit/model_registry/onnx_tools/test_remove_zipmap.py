@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import draft_outputs, file, remove_zipmap
-from model_registry.onnx_tools.tensors import MAPS, Tensor
+from model_registry.onnx_tools.tensors import MAPS, ModelTensor
 from tests.support import models
 
-LABEL = Tensor("label", "int64", ("N",))
+LABEL = ModelTensor("label", "int64", ("N",))
 
 
 def zipped(path: Path, classes: dict[str, Any], rows: int | str = "N") -> None:
@@ -46,7 +46,7 @@ def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: 
     assert found is not None
     assert remove_zipmap.compare(path, found) == ""
     stated = file.parse(found.data)
-    assert stated.outputs[1] == Tensor("probability", "float32", (None, 2))
+    assert stated.outputs[1] == ModelTensor("probability", "float32", (None, 2))
     assert not remove_zipmap.is_in(stated)
     x = np.array([[0, 0], [0, 9]], np.float32)
     (rows,) = ort.InferenceSession(found.data).run(["probability"], {"x": x})
@@ -68,7 +68,7 @@ def test_a_fixed_batch_of_one_stays_in_the_output(tmp_path: Path) -> None:
     found = remove_zipmap.without(tmp_path / "model.onnx")
     assert found is not None
     assert remove_zipmap.compare(tmp_path / "model.onnx", found) == ""
-    assert file.parse(found.data).outputs[1] == Tensor("probability", "float32", (1, 2))
+    assert file.parse(found.data).outputs[1] == ModelTensor("probability", "float32", (1, 2))
 
 
 def test_other_numbers_are_rejected(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_labels_are_no_scores_beside_what_is_no_tensor() -> None:
     with pytest.raises(
         Refused, match=r"output 'p' is a sequence of maps, not a tensor, and the others have no score"
     ) as caught:
-        draft_outputs.answers([LABEL, Tensor("p", MAPS, ())], [])
+        draft_outputs.answers([LABEL, ModelTensor("p", MAPS, ())], [])
     assert "options={id(model): {'zipmap': False}}" in caught.value.hint
     assert "`model-registry init` remove it, as for CatBoost" in caught.value.hint
     with pytest.raises(Refused, match="output 'p' is a sequence, not a tensor") as caught:
-        draft_outputs.answers([LABEL, Tensor("p", "a sequence", ())], [])
+        draft_outputs.answers([LABEL, ModelTensor("p", "a sequence", ())], [])
     assert "(MultiOutputClassifier) export each as a model" in caught.value.hint

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden
-from model_registry.onnx_tools.prepare_package import Unanswered, prepare
+from model_registry.onnx_tools.prepare_package import MissingScores, prepare
 from model_registry.package.placeholders import BLANK
 from tests.support import batch_models, models
 from tests.support.batch_models import ALONE, FOUR, GOLDEN
@@ -78,7 +78,7 @@ def alone_and_tolerant(folder: Path) -> None:
     batch_models.quantised(folder / "model.onnx")
     events = [{"event": {"a": a, "b": 0.213, "c": 0.387, "d": 0.271}, "score": BLANK, "tolerance": 1e-4} for a in (0.5, 9.0)]
     batch_models.complete(folder, FOUR | {"batch_tolerance": 0.5}, events)
-    with pytest.raises(Unanswered) as found:
+    with pytest.raises(MissingScores) as found:
         prepare(folder)
     (folder / "golden.jsonl").write_text(found.value.lines)
 
@@ -103,7 +103,7 @@ def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_
 def test_the_answers_that_push_prints_are_those_to_each_event_alone(tmp_path: Path) -> None:
     batch_models.running_sum(tmp_path / "model.onnx")
     batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": BLANK}] * 2)
-    with pytest.raises(Unanswered) as found:
+    with pytest.raises(MissingScores) as found:
         prepare(tmp_path)
     assert found.value.lines.count('"score":20.0') == 2
 

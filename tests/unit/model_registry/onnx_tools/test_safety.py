@@ -14,14 +14,14 @@ from model_registry.onnx_tools import run_golden, runtime_requirements, safety
 from model_registry.onnx_tools.derive_signature import Underivable, derive
 from model_registry.onnx_tools.file import OnnxFile
 from model_registry.onnx_tools.runtime_requirements import DEVICE, IR, OPSET, RUNTIME
-from model_registry.onnx_tools.tensors import UNKNOWN, Tensor, fault
+from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, find_fault
 from model_registry.package import placeholders
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from model_registry.package.signature_schema import parse_signature
 
-X, Y = Tensor("x", "float32", ("N", 2)), Tensor("y", "float32", ("N", 1))
+X, Y = ModelTensor("x", "float32", ("N", 2)), ModelTensor("y", "float32", ("N", 1))
 
 
 def write(path: Path, location: str = "", domain: str = "", opset: int = 17, offset: int = 0, length: int = 8) -> Path:
@@ -59,7 +59,7 @@ def test_weights_inside_the_package_are_fine(folder: Path) -> None:
         found = safety.check(write(folder / "model.onnx", location), None)
         assert [external.location for external in found.external] == [location][: bool(location)]
     signature = derive(found.inputs, found.outputs)
-    answers = (Golden({"x": [1.0, 2.0]}, 3.0, 1e-6), Golden({"x": [0.5, 0.5]}, 1.0, 1e-6))
+    answers = (GoldenExample({"x": [1.0, 2.0]}, 3.0, 1e-6), GoldenExample({"x": [0.5, 0.5]}, 1.0, 1e-6))
     assert run_golden.run(folder / "model.onnx", signature, answers)
 
 
@@ -117,27 +117,27 @@ def shaped(*shape: int) -> Signature:
     ("signature", "inputs", "outputs", "message"),
     [
         (signed(tensor="z"), [X], [Y], "the signature feeds ['z'], the model's inputs are ['x']"),
-        (signed(), [X, Tensor("more", "bool", ("N", 1))], [Y], "the model's inputs are ['more', 'x']"),
+        (signed(), [X, ModelTensor("more", "bool", ("N", 1))], [Y], "the model's inputs are ['more', 'x']"),
         (signed(names=("a",)), [X], [Y], "the signature gives (B, 1), the model wants ['N', 2]"),
-        (signed(), [Tensor("x", "float32", (1, 2))], [Y], "fixed batch size 1"),
-        (signed(), [Tensor("x", "float32", ("N",))], [Y], "the model wants ['N']"),
-        (signed(), [X], [Tensor("z", "float32", ())], "reads output 'y', the model's outputs are ['z']"),
-        (signed(), [X], [Tensor("y", "a sequence", ())], "export it without ZipMap"),
+        (signed(), [ModelTensor("x", "float32", (1, 2))], [Y], "fixed batch size 1"),
+        (signed(), [ModelTensor("x", "float32", ("N",))], [Y], "the model wants ['N']"),
+        (signed(), [X], [ModelTensor("z", "float32", ())], "reads output 'y', the model's outputs are ['z']"),
+        (signed(), [X], [ModelTensor("y", "a sequence", ())], "export it without ZipMap"),
         (signed(index=1), [X], [Y], "reads column 1, the model gives 1"),
-        (signed(), [Tensor("x", "float32", (None, "n"))], [Tensor("y", UNKNOWN, ())], None),
-        (signed(index=1), [X], [Tensor("y", "float32", ("N", "k"))], None),
-        (signed(), [Tensor("x", "float32", (-1, 2))], [Y], None),
-        (signed(), [Tensor("x", "float32", ("N", 3, "H"))], [Y], "the model wants ['N', 3, 'H']; write \"shape\": [3, ?]"),
+        (signed(), [ModelTensor("x", "float32", (None, "n"))], [ModelTensor("y", UNKNOWN, ())], None),
+        (signed(index=1), [X], [ModelTensor("y", "float32", ("N", "k"))], None),
+        (signed(), [ModelTensor("x", "float32", (-1, 2))], [Y], None),
+        (signed(), [ModelTensor("x", "float32", ("N", 3, "H"))], [Y], "the model wants ['N', 3, 'H']; write \"shape\": [3, ?]"),
         (
             signed(),
-            [Tensor("x", "float32", ())],
+            [ModelTensor("x", "float32", ())],
             [Y],
             "input 'x' has the shape [] (or states none), without a batch",
         ),
-        (shaped(2, 1), [Tensor("x", "float32", ("N", 2, "W"))], [Y], None),
+        (shaped(2, 1), [ModelTensor("x", "float32", ("N", 2, "W"))], [Y], None),
         (
             shaped(2, 1),
-            [Tensor("x", "float32", ("N", 1, 2))],
+            [ModelTensor("x", "float32", ("N", 1, 2))],
             [Y],
             "signature gives (B, 2, 1), the model wants ['N', 1, 2]",
         ),
@@ -145,31 +145,31 @@ def shaped(*shape: int) -> Signature:
     ],
 )
 def test_why_a_signature_does_not_fit(
-    signature: Signature, inputs: list[Tensor], outputs: list[Tensor], message: str | None
+    signature: Signature, inputs: list[ModelTensor], outputs: list[ModelTensor], message: str | None
 ) -> None:
-    found = fault(signature, inputs, outputs)
+    found = find_fault(signature, inputs, outputs)
     assert (found is None) if message is None else (found is not None and message in found)
 
 
 def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
-    pixels = derive([Tensor("pixels", "float32", ("N", 784))], [Tensor("scores", "float32", (None, 10))])
+    pixels = derive([ModelTensor("pixels", "float32", ("N", 784))], [ModelTensor("scores", "float32", (None, 10))])
     assert pixels.inputs == (TensorInput("pixels", "float32", (InputField("pixels", "float32", array=784),)),)
     assert pixels.outputs == (Output(None, "scores", None),)
-    columns = derive([Tensor("carrier", "string", (None, 1)), Tensor("numbers", "float32", (None, 6))], [Y])
+    columns = derive([ModelTensor("carrier", "string", (None, 1)), ModelTensor("numbers", "float32", (None, 6))], [Y])
     assert [(field.name, field.dtype, field.array) for field in columns.fields] == [
         ("carrier", "string", None),
         ("numbers", "float32", 6),
     ]
-    image = derive([Tensor("image", "float32", ("N", 3, 8, 8)), Tensor("age", "int64", (None,))], [Y])
+    image = derive([ModelTensor("image", "float32", ("N", 3, 8, 8)), ModelTensor("age", "int64", (None,))], [Y])
     assert [(one.given, one.fields) for one in image.inputs] == [
         ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
         ((None,), (InputField("age", "int64"),)),
     ]
-    boxes = derive([X], [Tensor("boxes", "float32", ("N", "found", 4))])
+    boxes = derive([X], [ModelTensor("boxes", "float32", ("N", "found", 4))])
     assert boxes.outputs == (Output(None, "boxes", shape=(-1, 4)),)
     shapes: list[tuple[int | str | None, ...]] = [("N", 0, 4), ("N", 2048, 2048), ("N", *([1] * 9))]
     for shape in shapes:
-        assert derive([X], [Tensor("y", "float32", shape)]).outputs == (Output(None, "y"),)
+        assert derive([X], [ModelTensor("y", "float32", shape)]).outputs == (Output(None, "y"),)
     for signature in (pixels, columns, image, boxes):
         assert parse_signature(signature.to_json()) == signature
 
@@ -177,20 +177,20 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
 @pytest.mark.parametrize(
     ("inputs", "outputs", "todo"),
     [
-        ([X], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))], "which output is the score"),
-        ([X], [Tensor("p", "int64", (None,))], "which output is the score"),
+        ([X], [ModelTensor("label", "int64", (None,)), ModelTensor("p", "float32", (None, 2))], "which output is the score"),
+        ([X], [ModelTensor("p", "int64", (None,))], "which output is the score"),
         ([X], [], "which output is the score"),
-        ([Tensor("x", "float32", (None, None))], [Y], "name its fields"),
-        ([Tensor("x", "float32", (None, 0))], [Y], "name its fields"),
-        ([Tensor("x", "float32", ("N", 3, "H", -1))], [Y], "['N', 3, 'H', -1]: write the open dimensions in \"shape\""),
-        ([Tensor("x", "float32", ("N", 1 << 10, 1 << 11))], [Y], "at most 1048576 elements in 8 dimensions"),
-        ([Tensor("rate", "int64", ())], [Y], '"value": ..., "batch": false'),
-        ([Tensor("x", "float32", (8, 3))], [Y], "fixed batch size 8"),
-        ([Tensor("x", "bfloat16", (None, 3))], [Y], "is bfloat16"),
+        ([ModelTensor("x", "float32", (None, None))], [Y], "name its fields"),
+        ([ModelTensor("x", "float32", (None, 0))], [Y], "name its fields"),
+        ([ModelTensor("x", "float32", ("N", 3, "H", -1))], [Y], "['N', 3, 'H', -1]: write the open dimensions in \"shape\""),
+        ([ModelTensor("x", "float32", ("N", 1 << 10, 1 << 11))], [Y], "at most 1048576 elements in 8 dimensions"),
+        ([ModelTensor("rate", "int64", ())], [Y], '"value": ..., "batch": false'),
+        ([ModelTensor("x", "float32", (8, 3))], [Y], "fixed batch size 8"),
+        ([ModelTensor("x", "bfloat16", (None, 3))], [Y], "is bfloat16"),
         ([], [Y], "no inputs"),
     ],
 )
-def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[Tensor], outputs: list[Tensor], todo: str) -> None:
+def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[ModelTensor], outputs: list[ModelTensor], todo: str) -> None:
     with pytest.raises(Underivable) as caught:
         derive(inputs, outputs)
     assert any(todo in one for one in caught.value.todo)
@@ -200,7 +200,7 @@ def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[Tensor], outp
 def test_a_skeleton_of_shapes_and_constants() -> None:
     image, rate, state = ("N", 3, "H", 8), (), (2, "K")
     with pytest.raises(Underivable) as caught:
-        derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
+        derive([ModelTensor("x", "float32", image), ModelTensor("r", "int64", rate), ModelTensor("s", "float32", state)], [Y])
     signature = parse_signature(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
         ("x", (None, 3, -1, 8), None),
@@ -211,13 +211,17 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
 
 def test_a_skeleton_of_lengths_that_vary() -> None:
     names = ("input_ids", "attention_mask", "token_type_ids")
-    inputs = [Tensor(name, "int64", ("batch", "sequence")) for name in names]
+    inputs = [ModelTensor(name, "int64", ("batch", "sequence")) for name in names]
     with pytest.raises(Underivable) as caught:
-        derive([*inputs, Tensor("frames", "float32", ("batch", "time", 80))], [Y])
+        derive([*inputs, ModelTensor("frames", "float32", ("batch", "time", 80))], [Y])
     assert not any("attention_mask" in doubt for doubt in caught.value.todo)
     assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.todo)
     document = json.loads(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
-    assert [place for place, _ in placeholders.in_document(document)] == ["inputs[0].pad", "inputs[1].marks", "inputs[2].pad"]
+    assert [place for place, _ in placeholders.find_in_document(document)] == [
+        "inputs[0].pad",
+        "inputs[1].marks",
+        "inputs[2].pad",
+    ]
     document["inputs"][3]["axis"] = "time"
     document["inputs"][0]["pad"] = document["inputs"][2]["pad"] = 0
     document["inputs"][1]["marks"] = "values"
@@ -232,7 +236,10 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
 
 def test_a_skeleton_holds_what_is_known() -> None:
     with pytest.raises(Underivable) as caught:
-        derive([X, Tensor("c", "string", (None, 1))], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))])
+        derive(
+            [X, ModelTensor("c", "string", (None, 1))],
+            [ModelTensor("label", "int64", (None,)), ModelTensor("p", "float32", (None, 2))],
+        )
     filled = caught.value.skeleton.replace(f'"{BLANK}"', "1")
     signature = parse_signature(filled)
     assert [tensor.tensor for tensor in signature.inputs] == ["x", "c"]
@@ -240,17 +247,17 @@ def test_a_skeleton_holds_what_is_known() -> None:
 
 
 def test_needs_survive_a_manifest() -> None:
-    found = runtime_requirements.of(OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu"))
+    found = runtime_requirements.derive_requirements(OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu"))
     assert list(found.values()) == ["ai.onnx=25,ai.onnx.ml=5", "13", "1.24", "cpu,cuda"]
-    assert runtime_requirements.missing(found, onnxruntime="1.24", device="cpu") is None
-    assert RUNTIME not in runtime_requirements.of(OnnxFile(ir_version=99, opsets={"": 99}))
+    assert runtime_requirements.missing_requirement(found, onnxruntime="1.24", device="cpu") is None
+    assert RUNTIME not in runtime_requirements.derive_requirements(OnnxFile(ir_version=99, opsets={"": 99}))
 
 
 @pytest.mark.parametrize(
     ("opset", "ir", "first"), [(7, 3, "1.23"), (23, 11, "1.23"), (24, 11, "1.24"), (23, 12, "1.24"), (26, 13, "1.25")]
 )
 def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None:
-    assert runtime_requirements.of(OnnxFile(ir_version=ir, opsets={"": opset}))[RUNTIME] == first
+    assert runtime_requirements.derive_requirements(OnnxFile(ir_version=ir, opsets={"": opset}))[RUNTIME] == first
 
 
 @pytest.mark.parametrize(
@@ -266,24 +273,24 @@ def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(stated: dict[str, str], version: str, device: str, message: str | None) -> None:
-    found = runtime_requirements.missing(stated, onnxruntime=version, device=device)
+    found = runtime_requirements.missing_requirement(stated, onnxruntime=version, device=device)
     assert (found is None) if message is None else (found is not None and message in found)
 
 
 @pytest.mark.parametrize("key", [OPSET, IR, RUNTIME, DEVICE])
 def test_an_annotation_that_says_nothing_is_corrupt(key: str) -> None:
     with pytest.raises(Corrupt, match=f"{key} is"):
-        runtime_requirements.missing({key: "!"}, onnxruntime="1.23", device="cpu")
+        runtime_requirements.missing_requirement({key: "!"}, onnxruntime="1.23", device="cpu")
 
 
 def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) -> None:
     model = write(tmp_path / "model.onnx")
     defaults = (InputField("a", "float32"), InputField("b", "float32", required=False, default=0.5))
     signature = Signature((TensorInput("x", "float32", defaults),), (Output("sum", "y", 0), Output("row", "y")))
-    good = Golden({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
+    good = GoldenExample({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
     assert run_golden.run(model, signature, [good])
     with pytest.raises(Refused, match=r"golden example 2 must score .*, but scores"):
-        run_golden.run(model, signature, [good, Golden({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
+        run_golden.run(model, signature, [good, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
     with pytest.raises(Refused, match="no column 1"):
         run_golden.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [good])
     assert run_golden.run(model, signature, [])

@@ -9,7 +9,7 @@ import pytest
 
 from model_registry.errors import Refused
 from model_registry.package import batch_probe
-from model_registry.package.model_inputs import Feeding, Tensors, ragged
+from model_registry.package.model_inputs import InputAssembler, Tensors, ragged
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 
@@ -52,11 +52,11 @@ def probe(
     sizes = []
 
     def run(tensors: Tensors) -> dict[str, Any]:
-        given = Feeding(stated).all(tensors)
+        given = InputAssembler(stated).all_tensors(tensors)
         sizes.append(len(next(iter(tensors.values()))))
         return {"y": np.asarray(model(given))}
 
-    batch_probe.check(stated, golden, run, Fails, clock=clock, **more)
+    batch_probe.check_batch_independence(stated, golden, run, Fails, clock=clock, **more)
     return sizes
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model_registry.package.compatibility import told
+from model_registry.package.compatibility import describe_tensor
 from model_registry.package.dtypes import value_fault
-from model_registry.package.dynamic_shapes import apart, takes
+from model_registry.package.dynamic_shapes import accepts_arrays_of, find_unequal_lengths
 from model_registry.package.golden import parse_lines
 from model_registry.package.shapes import array_fault
 from model_registry.package.signature import Signature, SignatureError
@@ -38,9 +38,9 @@ def test_what_a_signature_says_of_lengths() -> None:
     assert found.varies
     frames = signature(IDS | {"dtype": "float32", "shape": [80, -1], "pad": "nan", "axis": "time"}).inputs[0]
     assert (frames.width, frames.fields[0].max_length, frames.axis) == (80 * 512, 512, "time")
-    assert told(found.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
-    assert told(found.inputs[2]) == "int64 (B, -1), mask of ids"
-    assert told(signature(IDS, MASK | {"marks": "padding"}).inputs[1]) == "int64 (B, -1), mask of the padding of ids"
+    assert describe_tensor(found.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
+    assert describe_tensor(found.inputs[2]) == "int64 (B, -1), mask of ids"
+    assert describe_tensor(signature(IDS, MASK | {"marks": "padding"}).inputs[1]) == "int64 (B, -1), mask of the padding of ids"
 
 
 @pytest.mark.parametrize(
@@ -146,23 +146,23 @@ def field(shape: list[int], length: int, **more: Any) -> Any:
 
 
 def test_which_arrays_are_good_for_another_field() -> None:
-    assert takes(field([-1], 5), field([-1], 4))
-    assert not takes(field([-1], 4), field([-1], 5))
-    assert takes(field([-1], 5), field([5], 5))
-    assert not takes(field([-1], 4), field([5], 5))
-    assert not takes(field([5], 5), field([-1], 5))
-    assert takes(field([-1, 2], 5), field([3, 2], 6))
-    assert not takes(field([-1, 2], 5), field([2, 3], 6))
-    assert not takes(field([-1, 2], 5), field([2, -1], 5))
-    assert not takes(field([-1], 5), signature({"tensor": "x", "dtype": "int64", "fields": ["x"]}).fields[0])
+    assert accepts_arrays_of(field([-1], 5), field([-1], 4))
+    assert not accepts_arrays_of(field([-1], 4), field([-1], 5))
+    assert accepts_arrays_of(field([-1], 5), field([5], 5))
+    assert not accepts_arrays_of(field([-1], 4), field([5], 5))
+    assert not accepts_arrays_of(field([5], 5), field([-1], 5))
+    assert accepts_arrays_of(field([-1, 2], 5), field([3, 2], 6))
+    assert not accepts_arrays_of(field([-1, 2], 5), field([2, 3], 6))
+    assert not accepts_arrays_of(field([-1, 2], 5), field([2, -1], 5))
+    assert not accepts_arrays_of(field([-1], 5), signature({"tensor": "x", "dtype": "int64", "fields": ["x"]}).fields[0])
 
 
 def test_fields_that_come_to_share_a_length() -> None:
     other = TYPES | {"axis": "other"}
-    assert apart(signature(IDS, TYPES), signature(IDS, TYPES)) is None
-    assert apart(signature(IDS, other), signature(IDS, TYPES)) == ("ids", "types")
-    assert apart(signature(IDS, TYPES), signature(IDS, other)) is None
-    assert apart(signature(IDS), signature(IDS, TYPES)) is None  # it is a new field: that is said of it already
+    assert find_unequal_lengths(signature(IDS, TYPES), signature(IDS, TYPES)) is None
+    assert find_unequal_lengths(signature(IDS, other), signature(IDS, TYPES)) == ("ids", "types")
+    assert find_unequal_lengths(signature(IDS, TYPES), signature(IDS, other)) is None
+    assert find_unequal_lengths(signature(IDS), signature(IDS, TYPES)) is None  # it is a new field: that is said of it already
 
 
 def test_golden_examples_have_lengths_of_their_own() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.event_tree import MOST_PARTS, WrongStep, crossing, look_up, placed, tree
+from model_registry.package.event_tree import MOST_PARTS, WrongStep, build_event, build_tree, look_up, path_conflict
 from model_registry.package.json_path import Step, parse
 
 EVENT = {"after": {"amount": 5, "none": None, "list": [1, {"x": 2}]}, "a.b": 3, "text": "t", "yes": True, "bytes": b""}
@@ -51,7 +51,7 @@ def of(*paths: str) -> list[tuple[str, tuple[Step, ...]]]:
 
 
 def test_the_tree_of_fields() -> None:
-    assert tree(of("a.b", "c", "a.d[1].e", "a.d[0]")) == {"a": {"b": "f0", "d": {1: {"e": "f2"}, 0: "f3"}}, "c": "f1"}
+    assert build_tree(of("a.b", "c", "a.d[1].e", "a.d[0]")) == {"a": {"b": "f0", "d": {1: {"e": "f2"}, 0: "f3"}}, "c": "f1"}
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_the_tree_of_fields() -> None:
 )  # fmt: skip
 def test_fields_that_no_event_has_together(paths: tuple[str, ...], said: str) -> None:
     with pytest.raises(ValueError, match=r"the paths|read at") as caught:
-        tree(of(*paths))
+        build_tree(of(*paths))
     assert str(caught.value).startswith(said)
 
 
 def test_a_field_beside_others() -> None:
-    root = tree(of("a.b", "l[2]"))
-    assert [crossing(root, parse(path)) for path in ("a.c", "l[0].x", "b.c[0]")] == ["", "", ""]
-    assert crossing(root, parse("a.b.c")) == ", and field 'f0' at a.b"
+    root = build_tree(of("a.b", "l[2]"))
+    assert [path_conflict(root, parse(path)) for path in ("a.c", "l[0].x", "b.c[0]")] == ["", "", ""]
+    assert path_conflict(root, parse("a.b.c")) == ", and field 'f0' at a.b"
 
 
 steps = st.sampled_from(["a", "b", ""]) | st.integers(0, 3)
@@ -87,9 +87,9 @@ def test_what_is_placed_is_found(drawn: list[tuple[str, list[Step]]]) -> None:
     for number, (first, more) in enumerate(drawn):
         field = (str(number), (first, *more))
         try:
-            tree([*fields, field])
+            build_tree([*fields, field])
         except ValueError:
             continue
         fields.append(field)
-    event = placed((path, name) for name, path in fields)
+    event = build_event((path, name) for name, path in fields)
     assert [look_up(event, path) for _, path in fields] == [name for name, _ in fields]

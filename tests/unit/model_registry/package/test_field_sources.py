@@ -53,13 +53,13 @@ def test_a_length_says_it_where_there_is_no_shape() -> None:
 
 
 def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
-    inside = field_sources.inside(MIXED)
+    inside = field_sources.only_value_fields(MIXED)
     assert [(one.tensor, [field.name for field in one.fields]) for one in inside.inputs] == [("image", ["image"]), ("x", ["a"])]
-    assert [field.name for field in field_sources.elsewhere(MIXED)] == ["b", "c", "t", "s"]
-    assert {field.source for field in field_sources.by_name(MIXED).fields} == {None}
+    assert [field.name for field in field_sources.fields_outside_value(MIXED)] == ["b", "c", "t", "s"]
+    assert {field.source for field in field_sources.read_by_name(MIXED).fields} == {None}
     plain = one("float32", "a", "b")
-    assert field_sources.inside(plain) is plain
-    assert field_sources.by_name(plain) is plain
+    assert field_sources.only_value_fields(plain) is plain
+    assert field_sources.read_by_name(plain) is plain
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unre
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.onnx_tools import prepare_package as prepare
-from model_registry.package.golden import Golden
+from model_registry.package.golden import GoldenExample
 from model_registry.package.signature import SignatureError
 from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put, put_manifest
@@ -68,7 +68,7 @@ def test_what_was_pushed_comes_back(store: LayoutStore, make_package: MakePackag
     assert pulled.model_path.read_bytes() == b"weights"
     assert pulled.signature is not None
     assert [field.name for field in pulled.signature.fields] == ["a", "b"]
-    assert pulled.golden == (Golden({"a": 1.5}, 0.25, 1e-4),)
+    assert pulled.golden == (GoldenExample({"a": 1.5}, 0.25, 1e-4),)
     assert contents(tmp_path / "out") == contents(folder)
 
 

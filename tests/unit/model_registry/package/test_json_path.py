@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.json_path import MOST_STEPS, canonical, of_object, parse, written
+from model_registry.package.json_path import MOST_STEPS, canonical, format_path, parse, parse_object_path
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_a_path_has_so_many_steps_at_most() -> None:
 
 
 def test_a_path_into_an_object_begins_with_a_name() -> None:
-    assert of_object("a[0]") == ("a", 0)
+    assert parse_object_path("a[0]") == ("a", 0)
     assert [canonical(text) for text in ('"a"."b.c"', "a[00]", "header:ce_id")] == ['a."b.c"', "a[0]", "header:ce_id"]
     with pytest.raises(ValueError, match="begins with a name"):
-        of_object("[0].a")
+        parse_object_path("[0].a")
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")) | st.integers(0, 999_999), min_size=1, max_size=MOST_STEPS))
 def test_what_is_written_is_read(steps: list[str | int]) -> None:
-    assert parse(written(steps)) == tuple(steps)
+    assert parse(format_path(steps)) == tuple(steps)

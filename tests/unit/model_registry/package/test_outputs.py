@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from model_registry.package import model_outputs
-from model_registry.package.compatibility import told_decision, told_output
+from model_registry.package.compatibility import describe_decision, describe_output
 from model_registry.package.golden import agrees
-from model_registry.package.model_outputs import MOST_ELEMENTS, Unreadable
+from model_registry.package.model_outputs import MAX_ELEMENTS, OutputMismatch
 from model_registry.package.signature import Argmax, Decision, Output, Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
 
@@ -34,19 +34,19 @@ def test_what_outputs_mean() -> None:
     )
     assert found.decision == Argmax(output="breed")
     assert found.decided == found.outputs[1]
-    assert [told_output(found, one) for one in found.outputs] == [
+    assert [describe_output(found, one) for one in found.outputs] == [
         "(B, -1, 4) of boxes",
         "the 2 largest of p, of cat, dog, eel",
     ]
     unsure = signature(output={"tensor": "p"}, labels=LABELS, decision={"argmax": True, "threshold": 0.5, "below": "unsure"})
     assert unsure.decision == Argmax(0.5, "unsure")
-    assert told_decision(unsure) == "the label of the largest, unsure below 0.5"
+    assert describe_decision(unsure) == "the label of the largest, unsure below 0.5"
     several = signature(
         output=[BOXES, {"name": "risk", "tensor": "r"}],
         decision={"threshold": 0.5, "at_or_above": "high", "below": "low", "output": "risk"},
     )
     assert several.decision == Decision(0.5, "high", "low", "risk")
-    assert told_decision(several) == "high (score of risk 0.5 or more), else low"
+    assert describe_decision(several) == "high (score of risk 0.5 or more), else low"
     for one in (found, unsure, several):
         assert parse_signature(one.to_json()) == one
 
@@ -137,12 +137,12 @@ def test_the_largest_are_those_of_a_sort(data: st.DataObject, dtype: Any) -> Non
     rows = data.draw(arrays.arrays(dtype, shape, elements=elements))
     count = data.draw(st.integers(1, shape[1]))
     plain = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
-    assert model_outputs.largest(rows, count).tolist() == [[at for _, at in row] for row in plain]
+    assert model_outputs.largest_indices(rows, count).tolist() == [[at for _, at in row] for row in plain]
 
 
 def test_the_largest_of_rows_with_nan_are_some_of_them() -> None:
     rows = np.array([[1, np.nan, 2, 3], [1, 2, 3, 4]], np.float32)
-    places = model_outputs.largest(rows, 2)
+    places = model_outputs.largest_indices(rows, 2)
     assert places.shape == (2, 2)
     assert places[1].tolist() == [3, 2]
 
@@ -161,7 +161,7 @@ def test_what_is_read_of_a_batch() -> None:
     named = [BOXES, BREED, *({"name": name, "tensor": name} for name in ("words", "good", "one"))]
     named.append({"name": "row", "tensor": "one", "shape": [1]})
     named.append({"name": "number", "tensor": "one", "shape": []})
-    first, second = model_outputs.values(signature(output=named), outputs)
+    first, second = model_outputs.read_scores(signature(output=named), outputs)
     assert first == {
         "boxes": [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]],
         "breed": [{"label": "dog", "score": 0.5}, {"label": "cat", "score": 0.25}],
@@ -172,7 +172,7 @@ def test_what_is_read_of_a_batch() -> None:
         "number": 1.0,
     }
     assert second["breed"] == [{"label": "eel", "score": 0.75}, {"label": "cat", "score": 0.125}]
-    assert model_outputs.values(signature(output=ONE), outputs) == P.tolist()
+    assert model_outputs.read_scores(signature(output=ONE), outputs) == P.tolist()
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_what_is_read_of_a_batch() -> None:
         ({"output": ONE | {"top": 1}, "labels": ["a", "b"]}, P, r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a"),
         ({"output": ONE | {"top": 1}, "labels": LABELS}, P.astype(str).astype(object), "output 'p' is string of shape"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),
-        ({"output": ONE}, np.zeros((1, MOST_ELEMENTS // 16), bool), "the answer to one event has 2097152 elements; at most"),
+        ({"output": ONE}, np.zeros((1, MAX_ELEMENTS // 16), bool), "the answer to one event has 2097152 elements; at most"),
         ({"output": ONE}, np.zeros((1024, 65536), bool), "the answers to 1024 events have 67108864 elements; at most 33554432"),
     ],
 )  # fmt: skip
 def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], found: Any, message: str) -> None:
-    with pytest.raises(Unreadable, match=message):
-        model_outputs.columns(signature(**parts), {"p": found})
+    with pytest.raises(OutputMismatch, match=message):
+        model_outputs.read_outputs(signature(**parts), {"p": found})
 
 
 def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:

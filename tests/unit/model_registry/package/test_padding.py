@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model_registry.package.model_inputs import Feeding, neutral_rows, ragged
-from model_registry.package.padding import LEAST, MOST_ELEMENTS, MOST_STEPS, RUN, Lengths, bucket, joined, together
+from model_registry.package.model_inputs import InputAssembler, neutral_rows, ragged
+from model_registry.package.padding import (
+    MAX_ELEMENTS,
+    MAX_STEPS,
+    SMALLEST_BUCKET,
+    STEPS_PER_RUN,
+    LengthPlan,
+    bucket,
+    merge_buckets,
+    run_all,
+)
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 
@@ -39,28 +48,28 @@ def test_a_bucket_holds_its_lengths_and_wastes_a_third_at_most(length: int, long
     length = min(length, longest)
     found = bucket(length, longest)
     assert length <= found <= longest
-    assert found <= max(LEAST, 1.5 * length)
+    assert found <= max(SMALLEST_BUCKET, 1.5 * length)
     assert bucket(found, longest) == found
 
 
 @given(st.dictionaries(st.integers(1, 600), st.integers(1, 50), min_size=1))
 def test_few_events_join_the_next_longer_ones_where_a_run_costs_more(counts: dict[int, int]) -> None:
-    target = joined(counts)
+    target = merge_buckets(counts)
     assert target.keys() == counts.keys()
     assert all(length <= target[length] for length in counts)
     runs = set(target.values())
     assert max(counts) in runs
     padding = sum((target[length] - length) * count for length, count in counts.items())
-    assert padding <= RUN * (len(counts) - len(runs)) * max(1, len(counts) - len(runs))
-    assert joined({16: 3, 24: 1}) == {16: 16, 24: 24}
-    assert joined({16: 1, 24: 1}) == {16: 24, 24: 24}
-    assert joined({16: 1, 24: 1, 512: 1}) == {16: 24, 24: 24, 512: 512}
+    assert padding <= STEPS_PER_RUN * (len(counts) - len(runs)) * max(1, len(counts) - len(runs))
+    assert merge_buckets({16: 3, 24: 1}) == {16: 16, 24: 24}
+    assert merge_buckets({16: 1, 24: 1}) == {16: 24, 24: 24}
+    assert merge_buckets({16: 1, 24: 1, 512: 1}) == {16: 24, 24: 24, 512: 512}
 
 
 @given(lengths, st.booleans())
 def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
-    found = Lengths(signature(X | {"pad": -1 if padded else None}, *MADE))
-    groups = [run.rows for run in found.runs(rows(sizes))]
+    found = LengthPlan(signature(X | {"pad": -1 if padded else None}, *MADE))
+    groups = [run.rows for run in found.plan(rows(sizes))]
     assert sorted(int(row) for group in groups for row in group) == list(range(len(sizes)))
     for group in groups:
         assert list(group) == sorted(group)
@@ -71,10 +80,10 @@ def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
 @given(lengths, st.booleans())
 def test_what_the_model_is_given(sizes: list[int], padded: bool) -> None:
     stated = signature(X | {"pad": -1 if padded else None}, *MADE, {"tensor": "k", "dtype": "int64", "value": 7})
-    tensors, feeding = rows(sizes), Feeding(stated)
-    for run in Lengths(stated).runs(tensors):
+    tensors, assembler = rows(sizes), InputAssembler(stated)
+    for run in LengthPlan(stated).plan(tensors):
         group = run.rows
-        given_ = feeding.all({"x": tensors["x"][group]})
+        given_ = assembler.all_tensors({"x": tensors["x"][group]})
         longest = max(sizes[row] for row in group)
         assert given_["x"].shape == (len(group), bucket(longest, 600) if padded else longest)
         assert given_["x"].dtype == np.float32
@@ -91,36 +100,37 @@ def test_what_the_model_is_given(sizes: list[int], padded: bool) -> None:
 def test_answers_come_in_the_order_of_the_events(sizes: list[int]) -> None:
     """A model that sums what its mask shows gives each event the answer that it has alone."""
     stated = signature(X, *MADE)
-    feeding = Feeding(stated)
+    assembler = InputAssembler(stated)
     shapes = []
 
     def run(tensors: dict[str, NDArray[Any]], steps: int) -> dict[str, NDArray[Any]]:
-        fed = feeding.all(tensors)
+        fed = assembler.all_tensors(tensors)
         assert fed["x"].size == steps or not fed["x"].size
         shapes.append(fed["x"].shape)
         return {"y": (fed["x"] * fed["m"]).sum(axis=1)}
 
-    found = together(Lengths(stated).runs(rows(sizes)), rows(sizes), run)["y"]
+    found = run_all(LengthPlan(stated).plan(rows(sizes)), rows(sizes), run)["y"]
     assert found.tolist() == [size * (at + 1) for at, size in enumerate(sizes)]
-    assert len({length for _, length in shapes}) == len(shapes) or sum(b * n for b, n in shapes) > MOST_STEPS // 2
+    assert len({length for _, length in shapes}) == len(shapes) or sum(b * n for b, n in shapes) > MAX_STEPS // 2
 
 
 def test_a_run_has_a_bound() -> None:
-    found = Lengths(signature(X)).runs(rows([512] * 100))
-    assert [len(run.rows) for run in found] == [MOST_STEPS // 512] * 3 + [4]
+    found = LengthPlan(signature(X)).plan(rows([512] * 100))
+    assert [len(run.rows) for run in found] == [MAX_STEPS // 512] * 3 + [4]
     wide = signature(X | {"shape": [-1, 1_000], "fields": [FIELD | {"max_length": 1_000}]})
     tensors = {"x": ragged((np.zeros((100, 1_000), np.float32) for _ in range(100)), 100)}
-    most = MOST_ELEMENTS // (bucket(100, 1_000) * 1_000)
-    assert Counter(len(run.rows) for run in Lengths(wide).runs(tensors))[most] == 100 // most
+    most = MAX_ELEMENTS // (bucket(100, 1_000) * 1_000)
+    assert Counter(len(run.rows) for run in LengthPlan(wide).plan(tensors))[most] == 100 // most
     image = {"tensor": "i", "dtype": "uint8", "shape": [1_000, 1_000], "fields": [{"name": "i", "array": True}]}
-    assert [len(run.rows) for run in Lengths(signature(X, image)).runs(rows([5] * 5))] == [4, 1]
+    assert [len(run.rows) for run in LengthPlan(signature(X, image)).plan(rows([5] * 5))] == [4, 1]
     assert [
-        len(run.rows) for run in Lengths(signature(X | {"fields": [FIELD | {"max_length": 1 << 20}]})).runs(rows([1 << 20] * 2))
+        len(run.rows)
+        for run in LengthPlan(signature(X | {"fields": [FIELD | {"max_length": 1 << 20}]})).plan(rows([1 << 20] * 2))
     ] == [1, 1]
 
 
 def test_a_run_may_have_a_smaller_bound() -> None:
-    found = Lengths(signature(X)).runs(rows([512, 5, 512, 6]), 1_000)
+    found = LengthPlan(signature(X)).plan(rows([512, 5, 512, 6]), 1_000)
     assert [(run.rows.tolist(), run.steps) for run in found] == [([1, 3], 16), ([0], 512), ([2], 512)]
 
 
@@ -131,11 +141,11 @@ def test_any_axis_and_any_dtype() -> None:
         {"tensor": "n", "dtype": "uint16", "length_of": "x", "shape": [1]},
     )
     one = np.array(list("abcdef"), object).reshape(2, 1, 3)
-    found = Feeding(stated).all({"x": ragged([one, np.empty((2, 0, 3), object)], 2)})
-    assert found["x"].shape == (2, 2, LEAST, 3)
+    found = InputAssembler(stated).all_tensors({"x": ragged([one, np.empty((2, 0, 3), object)], 2)})
+    assert found["x"].shape == (2, 2, SMALLEST_BUCKET, 3)
     assert found["x"][0, :, 0].tolist() == [["a", "b", "c"], ["d", "e", "f"]]
     assert set(found["x"][1].ravel()) | set(found["x"][0, :, 1:].ravel()) == {"-"}
-    assert (found["m"].dtype.name, found["m"].shape) == ("float16", (2, 1, 1, LEAST))
+    assert (found["m"].dtype.name, found["m"].shape) == ("float16", (2, 1, 1, SMALLEST_BUCKET))
     assert (found["n"].dtype.name, found["n"].tolist()) == ("uint16", [[1], [0]])
 
 
@@ -143,29 +153,29 @@ def test_two_axes_have_lengths_of_their_own() -> None:
     other = X | {"tensor": "z", "axis": "other", "fields": [FIELD | {"name": "z"}]}
     stated = signature(X, other, {"tensor": "m", "dtype": "bool", "mask_of": "z"})
     tensors = rows([3, 300, 3]) | {"z": ragged((np.ones(size, np.float32) for size in (100, 4, 97)), 3)}
-    found = Lengths(stated)
-    assert found.unequal(tensors) == {}
-    assert [run.rows.tolist() for run in found.runs(tensors)] == [[0, 2], [1]]
-    dense = found.dense({name: tensor[[0, 2]] for name, tensor in tensors.items()})
+    found = LengthPlan(stated)
+    assert found.mismatches(tensors) == {}
+    assert [run.rows.tolist() for run in found.plan(tensors)] == [[0, 2], [1]]
+    dense = found.pad({name: tensor[[0, 2]] for name, tensor in tensors.items()})
     assert (dense["x"].shape, dense["z"].shape, dense["m"].sum(axis=1).tolist()) == ((2, 8), (2, 128), [100, 97])
 
 
 def test_rows_that_should_have_one_length() -> None:
     stated = signature(X, X | {"tensor": "z", "fields": [FIELD | {"name": "z"}]})
     tensors = rows([3, 4]) | {"z": ragged([np.zeros(3), np.zeros(5)], 2)}
-    assert Lengths(stated).unequal(tensors) == {
+    assert LengthPlan(stated).mismatches(tensors) == {
         1: "fields 'x' and 'z' have the lengths 4 and 5; one length for both was expected"
     }
 
 
 def test_neutral_rows_have_the_largest_length() -> None:
     stated = signature(X, *MADE)
-    assert Feeding(stated).all(neutral_rows(stated))["x"].shape == (1, 600)
+    assert InputAssembler(stated).all_tensors(neutral_rows(stated))["x"].shape == (1, 600)
 
 
 def test_outputs_of_two_shapes_are_refused() -> None:
-    runs = Lengths(signature(X)).runs(rows([3, 100]))
+    runs = LengthPlan(signature(X)).plan(rows([3, 100]))
     with pytest.raises(ValueError, match=r"output 'y' has the shapes \(B, 8\) and \(B, 128\) for two events"):
-        together(runs, rows([3, 100]), lambda fed, _: {"y": Feeding(signature(X)).all(fed)["x"]})
+        run_all(runs, rows([3, 100]), lambda fed, _: {"y": InputAssembler(signature(X)).all_tensors(fed)["x"]})
     with pytest.raises(ValueError, match=r"output 'y' has shape \(2,\), not one row for each of 1 events"):
-        together(runs, rows([3, 100]), lambda *_: {"y": np.zeros(2)})
+        run_all(runs, rows([3, 100]), lambda *_: {"y": np.zeros(2)})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry import package
-from model_registry.onnx_tools.tensors import Tensor
+from model_registry.onnx_tools.tensors import ModelTensor
 from scorer.backends import select
 from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
@@ -78,10 +78,12 @@ def bound(tmp_path_factory: pytest.TempPathFactory) -> BucketBinding:
     """Buckets 1, 4 and 16, on the CPU."""
     path = tmp_path_factory.mktemp("bound") / "model.onnx"
     doubling(path)
-    casts = [Tensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
-    outputs = [Tensor("y", "float32", ("N", 1)), *casts]
+    casts = [ModelTensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
+    outputs = [ModelTensor("y", "float32", ("N", 1)), *casts]
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return BucketBinding(BindableSession(session, [Tensor("x", "float32", (None, 2))], outputs), BufferDevice(), (1, 4, 16))
+    return BucketBinding(
+        BindableSession(session, [ModelTensor("x", "float32", (None, 2))], outputs), BufferDevice(), (1, 4, 16)
+    )
 
 
 @settings(max_examples=30)
@@ -101,7 +103,7 @@ def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> Non
     models.linear(tmp_path / "m.onnx", 1.0)
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     device = BufferDevice(pin=lambda b: pinned.add(b.ctypes.data), unpin=lambda b: pinned.discard(b.ctypes.data))
-    model = BindableSession(session, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))])
+    model = BindableSession(session, [ModelTensor("x", "float32", (None, 2))], [ModelTensor("y", "float32", (None, 1))])
     bound = BucketBinding(model, device, (1, 8))
     assert len(pinned) == 2
     bound.keep((8,))
@@ -111,10 +113,10 @@ def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> Non
 
 
 def test_strings_and_free_shapes_are_not_bound() -> None:
-    assert has_fixed_shapes([Tensor("x", "float32", ("N", 3)), Tensor("y", "int64", ("N",))])
-    assert not has_fixed_shapes([Tensor("s", "string", ("N", 1))])
-    assert not has_fixed_shapes([Tensor("x", "float32", ("N", "M"))])
-    assert not has_fixed_shapes([Tensor("x", "float32", ())])
+    assert has_fixed_shapes([ModelTensor("x", "float32", ("N", 3)), ModelTensor("y", "int64", ("N",))])
+    assert not has_fixed_shapes([ModelTensor("s", "string", ("N", 1))])
+    assert not has_fixed_shapes([ModelTensor("x", "float32", ("N", "M"))])
+    assert not has_fixed_shapes([ModelTensor("x", "float32", ())])
 
 
 def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from model_registry.package.event_tree import placed
+from model_registry.package.event_tree import build_event
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
@@ -146,7 +146,7 @@ def test_where_nothing_breaks_every_event_of_the_old_is_valid_for_the_new(
     old: Signature, new: Signature, data: st.DataObject
 ) -> None:
     event = {field.name: data.draw(VALUES[field.dtype]) for field in old.fields if field.required or data.draw(st.booleans())}
-    value = json.dumps(placed((field.steps, event[field.name]) for field in old.fields if field.name in event)).encode()
+    value = json.dumps(build_event((field.steps, event[field.name]) for field in old.fields if field.name in event)).encode()
     assert JsonDecoder(old, None, 10_000).decode([value]).rows == [0]
     if not find_incompatible_changes(old, new):
         assert JsonDecoder(new, None, 10_000).decode([value]).rows == [0]
@@ -187,7 +187,7 @@ def test_nested_events_of_the_generated_schemas_are_read(
     generated_nested: tuple[Encode, SchemaDecoder], events: list[dict[str, Any]]
 ) -> None:
     encode, decoder = generated_nested
-    given_ = [placed((parse(DEEP_PATHS.get(k, k)), v) for k, v in event.items() if v is not None) for event in events]
+    given_ = [build_event((parse(DEEP_PATHS.get(k, k)), v) for k, v in event.items() if v is not None) for event in events]
     decoded = decoder.decode([encode(event) for event in given_])
     assert_plain(decoded, DEEP, events)
     assert decoded.ids == [event["id"] for event in events]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from model_registry.package.event_tree import placed
+from model_registry.package.event_tree import build_event
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
@@ -67,7 +67,7 @@ def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
 
 def nested(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event for MIXED as one for NESTED."""
-    return placed((parse(PATHS.get(name, name)), value) for name, value in event.items())
+    return build_event((parse(PATHS.get(name, name)), value) for name, value in event.items())
 
 
 NESTED = by_path(MIXED, PATHS)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.event_tree import WrongStep, look_up, placed
+from model_registry.package.event_tree import WrongStep, build_event, look_up
 from model_registry.package.json_path import parse
 from model_registry.package.signature import Signature
 from scorer.dead_letters.reasons import Reason
@@ -271,5 +271,5 @@ def test_formats_without_names_refuse_paths() -> None:
 
 
 def test_what_is_placed_is_decoded() -> None:
-    event = placed((field.steps, 1) for field in SIGNATURE.fields)
+    event = build_event((field.steps, 1) for field in SIGNATURE.fields)
     assert of(JsonDecoder(SIGNATURE, None, 1_000).decode([json.dumps(event).encode()])) == [1, 1, 1]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_registry.package.model_inputs import Feeding, ragged
+from model_registry.package.model_inputs import InputAssembler, ragged
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import InferenceFailed
@@ -29,7 +29,7 @@ class Summing:
         return SIGNATURE
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        x = Feeding(SIGNATURE).all(tensors)["x"]
+        x = InputAssembler(SIGNATURE).all_tensors(tensors)["x"]
         self.shapes.append(x.shape)
         self.now += 0.01 * x.size
         return {"y": np.tile(x.sum(axis=1, keepdims=True), (self.rows, self.width))}
