@@ -64,7 +64,7 @@ def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> It
     written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
     name = f"{settings.transactional_prefix}check"
     checked = TransactionSession(
-        partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, patience=ANSWER_SECONDS
+        partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, producer_wait_seconds=ANSWER_SECONDS
     )
     for check, attempt in (
         ("cluster", lambda: source.allowed(acls.to_read(*names))),

@@ -55,7 +55,9 @@ def session_of(
         return kafka.warm_up(near_writer(settings, name, batch_bytes), settings.checkpoint_topic)
 
     seconds = settings.destination.transaction_timeout_ms / 1_000
-    return TransactionSession(producer, ids, transaction_seconds=seconds, patience=seconds + ANSWER_SECONDS, **more)
+    return TransactionSession(
+        producer, ids, transaction_seconds=seconds, producer_wait_seconds=seconds + ANSWER_SECONDS, **more
+    )
 
 
 def now_ms() -> int:

@@ -33,6 +33,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.status import LaneState
 from publisher.relay.transform import Route, Rules, copy
+from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import Produce, TransactionSession
 from publisher.transactions.protocol import Record
 
@@ -60,14 +61,14 @@ def rest_after(commit_seconds: float) -> float:
 @dataclass(frozen=True)
 class Shared:
     """What the lanes of one life share. `checkpoint` gives the record of a route's position; `seen()` is when the topics' ids
-    were last found unchanged (monotonic seconds); `waiting` and `decided` as TransactionSession takes them; `batch_bytes`: what
-    every topic takes at once. A lane ends when `stopping` is set, and sets `ended`."""
+    were last found unchanged (monotonic seconds); `context` and `wait_until_decided` as TransactionSession takes them;
+    `batch_bytes`: what every topic takes at once. A lane ends when `stopping` is set, and sets `ended`."""
 
     settings: RelaySettings
     checkpoint: Callable[[Route], Record]
     seen: Callable[[], float]
-    waiting: Callable[[], None]
-    decided: Callable[[Callable[[], None]], None]
+    context: Context
+    wait_until_decided: Callable[[Context], None]
     batch_bytes: int
     budget: Budget
     stopping: threading.Event
@@ -106,9 +107,9 @@ class Lane:
             self._settings.transactional_ids(self.state.number),
             shared.batch_bytes,
             counters=self.state.counters,
-            proof=self._proof,
-            waiting=self._waiting,
-            decided=shared.decided,
+            ownership_record=self._proof,
+            context=Context(beat=self._beat, raise_if_cancelled=self._raise_if_ending),
+            wait_until_decided=shared.wait_until_decided,
         )
         self._session.open()
 
@@ -119,9 +120,11 @@ class Lane:
         assert self._registered is not None
         return self._registered
 
-    def _waiting(self) -> None:
+    def _beat(self) -> None:
         self.state.heartbeat = time.monotonic()
-        self._shared.waiting()
+
+    def _raise_if_ending(self) -> None:
+        self._shared.context.check()
         if self._stopping.is_set():
             raise Aborted(f"lane {self.state.number} is to end")
 
@@ -224,7 +227,7 @@ class Lane:
             routes = self._added.get()
             for name in {route.topic for route in routes}:  # a client that knows no leader yet looks again only a second later
                 consumer.list_topics(name, CALL_SECONDS)
-            self._writing.learn({route.destination for route in routes})
+            self._writing.refresh_metadata({route.destination for route in routes})
             added = {(route.topic, route.partition): route for route in routes}
             self._refusing.active |= added
             self.state.routes |= added

@@ -15,6 +15,7 @@ from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import CheckpointLog, Registration
 from publisher.relay.clusters import now_ms, session_of
 from publisher.relay.settings import RelaySettings
+from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 
@@ -22,13 +23,13 @@ Opening = Callable[[Record], None]
 """Takes the transactional ids of a lane over; each of its producers commits this record."""
 
 
-def control_of(settings: RelaySettings, waiting: Callable[[], None] = lambda: None) -> TransactionSession:
+def control_of(settings: RelaySettings, context: Context | None = None) -> TransactionSession:
     """The session of a relay's registrations, and of all checkpoints that no lane writes.
 
     It has one producer, so nobody could prove a successor, and it gets none. Its transactions are a second apart: an EndTxn
     that the client sends twice finds none of them open.
     """
-    return session_of(settings, [f"{settings.transactional_prefix}checkpoints"], waiting=waiting, slow_commit_seconds=inf)
+    return session_of(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
 
 
 def fence(
@@ -57,7 +58,7 @@ def fence(
     control.publish([registered])
 
     def take(lane: int) -> None:
-        taken = session_of(settings, settings.transactional_ids(lane), proof=lambda: registered)
+        taken = session_of(settings, settings.transactional_ids(lane), ownership_record=lambda: registered)
         try:
             taken.open()
         finally:

@@ -30,6 +30,7 @@ from publisher.relay.topic_ids_watch import ABSENT_SECONDS, Watch
 from publisher.relay.topic_mapping import Pair, ensure_own_topics, has_patterns, pairs, selected, smallest_limit
 from publisher.relay.transform import Route
 from publisher.relay.verify_tail import Expected
+from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 from publisher.transactions.wait_for_decided import OpenTransactions
@@ -59,6 +60,7 @@ class Life:
         self._watches: list[Watch] = []
         self._sightings: Sightings | None = None
         self._discovered_at = time.monotonic()
+        self._context = Context(raise_if_cancelled=self._raise_if_stopped)
 
     def survey(self) -> None:
         """What is to be copied, and what is known of it."""
@@ -81,9 +83,9 @@ class Life:
         written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
         left = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
         writing = self._batch_bytes, Budget(settings.bytes_per_second)
-        shared = Shared(settings, self._checkpoint, self._seen, self._waiting, left.wait, *writing, self._stopping, self._ended)
+        shared = Shared(settings, self._checkpoint, self._seen, self._context, left.wait, *writing, self._stopping, self._ended)
         self._lanes = [Lane(shared, state) for state in self._state.lanes]
-        self._control = control_of(settings, self._waiting)
+        self._control = control_of(settings, self._context)
         fence(settings, self._control, self.checkpoints, registration, [lane.open for lane in self._lanes], on_look)
 
     def begin(self, registration: Registration) -> None:
@@ -132,7 +134,7 @@ class Life:
         if self._control is not None:
             self._control.close()
 
-    def _waiting(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._told_to_stop.is_set():
             raise Aborted("asked to stop")
 

@@ -1,9 +1,19 @@
-"""Things outside this process that it waits for: which of them are away just now, and why."""
+"""The dependencies of a process: the error for an unavailable one, the current outages, and the wait for its return.
+
+A process that waits stays alive, stops when asked to, and retries for as long as it takes: one that ended would be restarted
+later and later by its supervisor. The module knows no client; the caller passes the probe of the brokers.
+"""
 
 import logging
-from typing import Any
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
-from publisher.errors import UNREACHABLE, Fatal
+from publisher.errors import UNREACHABLE, Aborted, Fatal
+from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -11,10 +21,20 @@ BROKERS, COMMITS = "brokers", "commits"
 MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY = "model", "model-registry", "model-servers", "schema-registry"
 KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
 
+PROBE_INTERVAL_SECONDS = 5.0  # between probes of the brokers during a wait
+RETRY_SECONDS = 1.0
+STOP_SECONDS = 0.1  # the delay of a stop
+
+T = TypeVar("T")
+
 
 class DependencyUnavailable(Fatal):
-    """Something does not answer. A command ends with code 4; a scorer that runs waits, and does the same again later. `what` is
-    one of KINDS. Asking again makes no sense for `retry_seconds`."""
+    """A dependency does not answer. A command ends with code 4; a running scorer waits and retries.
+
+    Attributes:
+        what: the dependency, one of KINDS.
+        retry_seconds: the time before a retry makes sense.
+    """
 
     def __init__(self, what: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:
         super().__init__(message, hint, UNREACHABLE)
@@ -22,40 +42,126 @@ class DependencyUnavailable(Fatal):
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it travels from one process to another."""
+        """Return the arguments to pickle, for the way from one process to another."""
         return DependencyUnavailable, (self.what, str(self), self.hint, self.retry_seconds)
 
 
 def schema_registry_unavailable(url: str | None, error: Exception) -> DependencyUnavailable:
-    """Nobody answers there, or nobody who is a schema registry."""
-    return DependencyUnavailable(
-        SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url"
-    )
+    """Return the error for a URL at which no schema registry answers."""
+    message = f"schema registry {url} does not answer: {error}"
+    return DependencyUnavailable(SCHEMA_REGISTRY, message, "check schema_registry.url")
 
 
 class Outages:
-    """For one scorer; any thread may tell. A line in the log when something goes away, and one when it is back."""
+    """The current outages of one scorer, by dependency. Any thread may report them.
+
+    The log has a line when an outage begins and when it ends.
+    """
 
     def __init__(self) -> None:
-        self.away: dict[str, str] = {}
-        self._goes_on: set[str] = set()
+        self.active: dict[str, str] = {}
+        self._optional: set[str] = set()
 
-    def begin(self, what: str, error: Exception | str, *, goes_on: bool = False) -> None:
-        """`what` is away. `goes_on`: the scorer can do its work without it."""
-        if what not in self.away or goes_on > (what in self._goes_on):
+    def begin(self, what: str, error: Exception | str, *, optional: bool = False) -> None:
+        """Record an outage of `what`. If it is `optional`, the scorer scores without it."""
+        if what not in self.active or optional > (what in self._optional):
             hint = f" ({error.hint})" if isinstance(error, Fatal) and error.hint else ""
-            log.warning("%s: %s%s; %s", what, error, hint, "scoring goes on without it" if goes_on else "waiting")
-        (self._goes_on.add if goes_on else self._goes_on.discard)(what)
-        self.away[what] = str(error)
+            log.warning("%s: %s%s; %s", what, error, hint, "scoring continues without it" if optional else "waiting")
+        if optional:
+            self._optional.add(what)
+        else:
+            self._optional.discard(what)
+        self.active[what] = str(error)
 
     def end(self, what: str) -> None:
-        """It is there, as far as is known."""
-        if self.away.pop(what, None) is not None:
-            log.info("%s: back again", what)
+        """Record that `what` is available, as far as is known."""
+        if self.active.pop(what, None) is not None:
+            log.info("%s: available again", what)
 
-    def is_away(self, what: str) -> bool:
-        return what in self.away
+    def is_unavailable(self, what: str) -> bool:
+        """Return whether `what` has an outage."""
+        return what in self.active
 
-    def told(self) -> str | None:
-        """What the scorer waits for, in one line; None where nothing holds it up."""
-        return "; ".join(f"{what}: {why}" for what, why in list(self.away.items()) if what not in self._goes_on) or None
+    def summary(self) -> str | None:
+        """Return the outages that the scorer waits for in one line, or None if it waits for none."""
+        waited_for = [f"{what}: {error}" for what, error in list(self.active.items()) if what not in self._optional]
+        return "; ".join(waited_for) or None
+
+
+class DependencyWaiter:
+    """The waits of one scorer. Its `context` is for work of the owner thread that may have to wait for brokers.
+
+    While the context is checked, a thread of its own probes the brokers. It reports to `outages` whether any answers, and to
+    the owner thread an error that no waiting cures, such as a login that a broker rejects.
+
+    Args:
+        probe_brokers: connects to a broker. Raises Fatal, with the code UNREACHABLE if none answers.
+        beat: reports that the owner thread moves.
+        outages: the outages to update.
+        stopping: set when the scorer is to stop.
+    """
+
+    def __init__(
+        self, probe_brokers: Callable[[], object], beat: Callable[[], object], outages: Outages, stopping: threading.Event
+    ) -> None:
+        self.context = Context(beat=beat, raise_if_cancelled=self._raise_if_cancelled)
+        self._probe_brokers = probe_brokers
+        self._outages = outages
+        self._stopping = stopping
+        self._next_probe = time.monotonic() + PROBE_INTERVAL_SECONDS
+        self._probe: Future[None] | None = None
+        self._rejected: Fatal | None = None
+
+    def start_probe(self) -> None:
+        """Start a background probe of the brokers unless one is running. It retries until a broker answers."""
+        if self._probe is None or self._probe.done():
+            self._probe = call_in_thread("brokers", self._probe_until_available)
+
+    def retry_until_available(self, step: Callable[[], T]) -> T:
+        """Run a step of the start-up, and repeat it while a dependency is unavailable. Returns its result.
+
+        Raises:
+            Aborted: if a stop is requested.
+            Fatal: for every error that a person has to correct.
+        """
+        while True:
+            future = call_in_thread("start", step)
+            while not wait([future], STOP_SECONDS).done:
+                self.context.check()
+            try:
+                result = future.result()
+            except Fatal as error:
+                if error.exit_code != UNREACHABLE:
+                    raise
+                what = error.what if isinstance(error, DependencyUnavailable) else BROKERS
+                self._outages.begin(what, error)
+                self._stopping.wait(RETRY_SECONDS)
+                self.context.check()
+            else:
+                for what in list(self._outages.active):
+                    self._outages.end(what)
+                return result
+
+    def _raise_if_cancelled(self) -> None:
+        if self._stopping.is_set():
+            raise Aborted("a stop was requested while brokers are unavailable; the next owner decides the open transaction")
+        if self._rejected is not None:
+            raise self._rejected
+        now = time.monotonic()
+        if now >= self._next_probe:
+            self._next_probe = now + PROBE_INTERVAL_SECONDS
+            self.start_probe()
+
+    def _probe_until_available(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._probe_brokers()
+            except Fatal as error:
+                if error.exit_code != UNREACHABLE:
+                    self._rejected = error
+                    return
+                self._outages.begin(BROKERS, error)
+                self._stopping.wait(RETRY_SECONDS)
+            else:
+                self._outages.end(BROKERS)
+                return

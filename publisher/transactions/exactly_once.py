@@ -1,12 +1,22 @@
-"""The transaction session: what is written in a transaction becomes visible together, consumed offsets included, or not at all.
+"""The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
-Transactional producers are used in turn, one transaction each. Scorers and relay workers publish through it. The decisions are
-in `state_machine.py`. `publisher/README.md` explains why there are several producers and why a slow commit retires one.
+Transactional producers are used in turn, one transaction each (`producer_pool.py` gives the reason). Scorers and relay workers
+publish through it. The decisions are the tables of `state_machine.py`.
+
+A transaction whose outcome is unknown is decided by a successor: `init_transactions` with the same id returns only when the old
+transaction is committed or aborted, and then the committed offsets show which. After any error but a rejection by the group,
+and after partitions were lost, the idle producers are replaced too. A hanging call returns when a connection changes; a client
+that lost all connections would forget the broker that the call waits for (librdkafka #5511), so transactional producers set
+`metadata.recovery.strategy: none`, and their successors ask the bootstrap servers. Half-open connections cost 7 s each time
+before, and a producer that was never freed; now nothing.
+
+A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
+100 ms, which no caller waits for because a commit flushes. Otherwise librdkafka's thread spins while a second request of the
+partition waits for the first (librdkafka #3692): for milliseconds, after a broker's restart for seconds.
 """
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from math import inf
@@ -14,40 +24,51 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from publisher.errors import Aborted, Evicted, Fenced, RecordFailed, RecordRejected
+from publisher.errors import Aborted, Fenced, RecordFailed
 from publisher.kafka.clients import RETRY_BACKOFF_MS, unwrap_kafka_errors
 from publisher.runtime.abandonable_call import CallThread
+from publisher.runtime.context import Context
 from publisher.transactions.ownership_check import OwnershipCheck
-from publisher.transactions.producer_pool import LOOK_SECONDS, PooledProducer, ProducerPool
+from publisher.transactions.producer_pool import CHECK_SECONDS, PooledProducer, ProducerPool
 from publisher.transactions.protocol import Counters, Record
 from publisher.transactions.rejected_records import RecordSender
-from publisher.transactions.retrying_calls import CommitTiming, RetryingCalls, reason
-from publisher.transactions.state_machine import SessionState, SessionStep, advance
+from publisher.transactions.retrying_calls import CommitTiming, RetryingCalls, error_for
+from publisher.transactions.state_machine import RECOVERIES, SessionState, SessionStep, advance, failure_step
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
 
-HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets does not heed its own timeout (librdkafka #5456)
+HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets ignores its own timeout (librdkafka #5456)
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
-ABORT_SECONDS = 1.0  # where a record was refused, an abort may wait in vain for others: a successor is made in any case
+ABORT_SECONDS = 1.0  # after a rejected record an abort may wait in vain for others; a successor is made in any case
 
 Produce = Callable[..., None]  # as `Producer.produce`
 Write = Callable[[Produce], bool]
-"""Writes the records of a transaction; whether there are any."""
+"""Writes the records of a transaction. Returns whether there are any."""
 Failure = TypeVar("Failure", bound=Exception)
+
+
+def _return_at_once(_: Context) -> None:
+    pass
 
 
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.protocol.Session`. One thread owns it.
 
-    `make_producer(transactional_id)` gives a producer that is not initialised, for each of `ids`. `transaction_seconds`: how
-    long one step may repeat its call; `patience`: how long a producer is waited for. A commit of `slow_commit_seconds` costs
-    its producer its place; a call that has not returned after `hang_seconds` is given up. `waiting` is called now and then
-    while brokers are away, and may raise. `decided(waiting)` returns when no transaction is open any more where this one writes
-    (`wait_for_decided.py`). `clock` is monotonic, in seconds.
+    Offsets are fenced by their group. A session that sends none passes an `ownership_record`, which its producers commit to
+    check that no other process has the ids (`ownership_check.py`). Such a session cannot recover from an unknown outcome.
 
-    Offsets are fenced by their group. Who sends none gives a `proof`: a record by which producers show that their ids are still
-    the session's own (`ownership_check.py`). Such a session is over when nobody knows what became of a transaction.
+    Args:
+        make_producer: returns a producer for a transactional id, not yet initialised.
+        ids: the transactional ids, one for each producer.
+        transaction_seconds: how long one step may repeat its call.
+        counters: the counters to continue; new ones by default.
+        ownership_record: returns the record for the ownership check.
+        producer_wait_seconds: how long a producer is waited for before Retriable is raised.
+        slow_commit_seconds: a commit that takes so long costs its producer its place in the pool.
+        hang_seconds: a call that has not returned after so long is abandoned.
+        context: the clock, and the check that is made while brokers are unavailable.
+        wait_until_decided: returns when no transaction is open where this session writes (`wait_for_decided.py`).
     """
 
     sends_group = True
@@ -59,38 +80,43 @@ class TransactionSession:
         *,
         transaction_seconds: float,
         counters: Counters | None = None,
-        proof: Callable[[], Record] | None = None,
-        patience: float = inf,
+        ownership_record: Callable[[], Record] | None = None,
+        producer_wait_seconds: float = inf,
         slow_commit_seconds: float = SLOW_COMMIT_SECONDS,
         hang_seconds: float = HANG_SECONDS,
-        waiting: Callable[[], None] = lambda: None,
-        decided: Callable[[Callable[[], None]], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        context: Context | None = None,
+        wait_until_decided: Callable[[Context], None] = _return_at_once,
     ) -> None:
         self.counters = counters or Counters()
         self.state = SessionState.IDLE
         self._slow_commit_seconds = slow_commit_seconds
         self._hang_seconds = hang_seconds
-        self._waiting = waiting
-        self._decided = decided
-        self._clock = clock
-        self._pool = ProducerPool(make_producer, ids, waiting, patience, clock)
+        self._context = context or Context()
+        self._wait_for_others = wait_until_decided
+        self._clock = self._context.clock.monotonic
+        self._pool = ProducerPool(make_producer, ids, self._context, producer_wait_seconds)
         self._active: PooledProducer | None = None
-        self._sealer = CallThread("seal")
-        self._sealed: Future[CommitTiming] | None = None
-        self._calls = RetryingCalls(transaction_seconds, clock)
-        self._proof = OwnershipCheck(self._pool, self._calls, proof, slow_commit_seconds) if proof else None
-        self._producing = RecordSender(clock)
-        self._hung = self._doubtful = self._unfit = False
+        self._commit_thread = CallThread("commit")
+        self._pending_commit: Future[CommitTiming] | None = None
+        self._calls = RetryingCalls(transaction_seconds, self._clock)
+        self._ownership: OwnershipCheck | None = None
+        if ownership_record is not None:
+            self._ownership = OwnershipCheck(self._pool, self._calls, ownership_record, slow_commit_seconds)
+        self._sender = RecordSender(self._clock)
 
     def open(self) -> None:
-        """Wait until every id is taken over, which began with the construction: what a predecessor left open is decided then.
-        Raises Fatal where the broker refuses, Retriable after `patience`, Aborted where another process has an id, and what
-        `waiting` does."""
+        """Wait until every id is taken over, which began with the construction: then a predecessor's transactions are decided.
+
+        Raises:
+            Fatal: if the broker does not let a producer begin.
+            Retriable: after `producer_wait_seconds`.
+            Aborted: if another process has an id.
+            Exception: what the context raises.
+        """
         self._pool.all_ready()
         self._wait_until_decided()
-        if self._proof is not None:
-            self._prove(self._proof.begin)
+        if self._ownership is not None:
+            self._check_ownership(self._ownership.check_all)
 
     def publish(
         self,
@@ -100,194 +126,220 @@ class TransactionSession:
         *,
         overlap: bool = False,
     ) -> None:
-        """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
+        """Publish the records and the group's `offsets` (next offset to read, with metadata) in one transaction.
 
-        Either may be empty. Returns once the broker has confirmed the commit, or, with `overlap`, while another thread waits
-        for that. Raises Aborted, of any kind, where the transaction must not commit or nobody knows whether it did; then only
-        `recover` is allowed. Raises NotAllowed where the broker does not let it."""
-        self.settle()
+        Either may be empty. Returns once the broker has confirmed the commit or, with `overlap`, while another thread waits
+        for the confirmation.
+
+        Raises:
+            Aborted: of any kind, if the transaction must not commit or its outcome is unknown. Then only `recover` is allowed.
+            NotAllowed: if the broker's access control does not allow it.
+        """
+        self.wait_for_publish()
         producer = self._begin()
         try:
-            self._producing.produce(producer, records)
+            self._sender.send(producer, records)
         except Aborted as error:
             raise self._failed(error) from error.__cause__
-        self._commit(producer, list(offsets), group_metadata)
+        self._start_commit(producer, list(offsets), group_metadata)
         if not overlap:
-            self.settle()
+            self.wait_for_publish()
 
     def write(self, write: Write) -> bool:
-        """One atomic step: what `write(produce)` writes; False where that is nothing. Raises as `publish` does, and what
-        `write` raises: then only `recover` is allowed."""
-        self.settle()
+        """Publish the records that `write(produce)` writes in one transaction. Returns whether there were any.
+
+        Raises as `publish` does, and what `write` raises. Then only `recover` is allowed.
+        """
+        self.wait_for_publish()
         producer = self._begin()
         try:
             with unwrap_kafka_errors():
                 written = write(producer.produce)
             if not written:
-                self._calls.make(SessionStep.ABANDON, lambda: producer.abort_transaction(CALL_SECONDS))
+                self._calls.run(SessionStep.ABANDON, lambda: producer.abort_transaction(CALL_SECONDS))
         except KafkaException as exception:
-            raise self._failed(reason(SessionStep.PRODUCE, exception.args[0])) from exception
+            raise self._failed(error_for(SessionStep.PRODUCE, exception.args[0])) from exception
         except Exception as error:
             self._failed(error)
             raise
         if not written:
             self.state = advance(self.state, SessionStep.ABANDON)
-            self._rest()
+            self._release_producer()
             return False
-        self._commit(producer, [], None)
-        self.settle()
+        self._start_commit(producer, [], None)
+        self.wait_for_publish()
         return True
 
-    def settle(self) -> None:
+    def wait_for_publish(self) -> None:
         """Wait for a commit that `publish` left to the other thread. Raises as `publish` does."""
-        if self._sealed is None:
+        if self._pending_commit is None:
             return
         began = self._clock()
-        self.decide()
-        sealed, self._sealed = self._sealed, None
-        if not sealed.done():
-            self._sealer.close()  # its thread ends, and lets go of the producer, should the call return
-            self._sealer = CallThread("seal")
-            self._hung = True
-            raise self._failed(Aborted(f"a call to the broker has not returned for {self._hang_seconds:g} s"))
+        self.wait_for_commit()
+        pending = self._pending_commit
+        self._pending_commit = None
+        if not pending.done():
+            self._commit_thread.close()  # its thread ends, and releases the producer, if the call returns after all
+            self._commit_thread = CallThread("commit")
+            error = Aborted(f"a call to the broker has not returned for {self._hang_seconds:g} s")
+            raise self._failed(error, SessionStep.HANG)
         try:
-            took = sealed.result()
+            timing = pending.result()
         except Aborted as error:
             raise self._failed(error)  # noqa: B904 - the same error: a cause of itself would keep its producer alive
         finally:
-            del sealed
-        self._finish(self._clock() - began, took)
+            del pending
+        self._committed(self._clock() - began, timing)
 
-    def decide(self) -> None:
-        """Wait until that commit is decided, or is given up: `settle` tells. Never raises."""
-        while self._sealed is not None and not wait([self._sealed], timeout=LOOK_SECONDS).done:
+    def wait_for_commit(self) -> None:
+        """Wait until that commit is decided or abandoned; `wait_for_publish` reports a failure. Never raises."""
+        while self._pending_commit is not None and not wait([self._pending_commit], timeout=CHECK_SECONDS).done:
             if self._clock() - self._calls.began > self._hang_seconds:
-                log.error("a call to the broker has not returned for %g s: going on without it", self._hang_seconds)
+                log.error("a call to the broker has not returned for %g s: continuing without it", self._hang_seconds)
                 return
 
     def tick(self) -> None:
-        """Nothing is due between two transactions."""
+        """Do nothing: no work is due between two transactions."""
 
     def checkpoint(self) -> None:
-        """Every publish has been one. Raises Aborted as `settle` does."""
-        self.settle()
+        """Wait for the last publish: each is a checkpoint. Raises Aborted as `wait_for_publish` does."""
+        self.wait_for_publish()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """What is being committed is decided before the partitions go. Never raises."""
-        self.decide()
+        """Wait for the pending commit before the partitions are released. Never raises."""
+        self.wait_for_commit()
         if lost:
             self._pool.renew()
 
-    def learn(self, topics: Iterable[str]) -> None:
-        """Partitions of these topics may have come: see that they are written to. Raises as `ProducerPool.learn` does."""
-        self._pool.learn(topics)
+    def refresh_metadata(self, topics: Iterable[str]) -> None:
+        """Make new partitions of these topics known to the producers. Raises as `ProducerPool.refresh_metadata` does."""
+        self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:
-        """Make sure that the open transaction is decided: aborted where the group or a record was refused, else by a successor
-        with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made,
-        and what `waiting` does; Aborted where only the ids fence this session, and nobody knows what became of it."""
+        """Make the open transaction decided, as `RECOVERIES` requires for the failed state.
+
+        A confirmed abort decides it, else a successor with the same id. Afterwards the committed offsets show what is visible.
+
+        Raises:
+            Fatal: if the broker does not let a successor begin.
+            Aborted: if only the ids fence this session and the outcome of the transaction is unknown.
+            Exception: what the context raises.
+        """
         with contextlib.suppress(Aborted):
-            self.settle()
+            self.wait_for_publish()
+        recovered = advance(self.state, SessionStep.RECOVER)
+        recovery = RECOVERIES[self.state]
+        if self._ownership is not None and not recovery.ids_stay_owned:
+            raise Aborted("the outcome of the last transaction is unknown: take the ids over again")
         decided = False
-        if self._proof is not None and not self._unfit:
-            raise Aborted("nobody knows what became of the last transaction: take the ids over anew")
         if self._active is not None:
-            turn = self._active
-            aborted = not self._hung and self._abort(turn.producer)
-            decided = aborted and self._unfit
-            if self._doubtful or self._unfit or not aborted:  # librdkafka may skip sequence numbers after a refused record
-                turn = self._pool.successor(turn.name)
-            if self._doubtful:
+            pooled = self._active
+            aborted = recovery.abort and self._abort(pooled.producer)
+            decided = aborted and recovery.abort_decides
+            if recovery.replace_producer or not aborted:
+                pooled = self._pool.successor(pooled.name)
+            if recovery.renew_pool:
                 self._pool.renew()
             if not decided:
-                self._pool.ready(turn)
-            self._pool.put(turn)
-            self._active, self._hung = None, False
+                self._pool.ready(pooled)
+            self._pool.put(pooled)
+            self._active = None
         if not decided:
             self._wait_until_decided()
-        self.state = advance(self.state, SessionStep.RECOVER)
+        self.state = recovered
 
     def close(self) -> None:
-        """Abort what is open, so that readers need not wait for its time-out; then let the producers go. Never raises."""
+        """Abort the open transaction and release the producers. Never raises.
+
+        Without the abort readers would wait for the transaction's time-out.
+        """
         with contextlib.suppress(Aborted):
-            self.settle()
-        if self._active is not None and not self._hung:
+            self.wait_for_publish()
+        if self._active is not None and self.state is not SessionState.HUNG:
             self._abort(self._active.producer)
         self._active = None
-        self._sealer.close()
-        self._pool.close(CALL_SECONDS if self._proof else 0.0)
+        self._commit_thread.close()
+        self._pool.close(CALL_SECONDS if self._ownership else 0.0)
 
     def _wait_until_decided(self) -> None:
-        """What is waited for counts as open, for those who watch its age. Raises what `waiting` does."""
+        """Wait for open transactions of others; the wait counts as open for the alert on the transaction's age."""
         self.counters.open_since = self.counters.open_since or self._clock()
-        self._decided(self._waiting)
+        self._wait_for_others(self._context)
         self.counters.open_since = None
 
     def _begin(self) -> Producer:
-        begun = advance(self.state, SessionStep.BEGIN)
-        if self._proof is not None:
-            self._prove(self._proof.renew)
+        opened = advance(self.state, SessionStep.BEGIN)
+        if self._ownership is not None:
+            self._check_ownership(self._ownership.check_successors)
         self._active = self._pool.take()
-        self.state = begun
+        self.state = opened
         producer = self._active.producer
         self.counters.open_since = self._clock()
         try:
-            self._calls.make(SessionStep.BEGIN, producer.begin_transaction)
+            self._calls.run(SessionStep.BEGIN, producer.begin_transaction)
         except Aborted as error:
-            raise self._failed(error)  # noqa: B904 - as in `settle`
+            raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
         return producer
 
-    def _prove(self, step: Callable[[], None]) -> None:
+    def _check_ownership(self, check: Callable[[], None]) -> None:
         try:
-            step()
-        except RecordFailed as error:  # it is not among the records that somebody would search
-            raise self._failed(Aborted(f"the proof was not taken: {error}")) from error
+            check()
+        except RecordFailed as error:  # the record of the check is not among those that the caller would search
+            raise self._failed(Aborted(f"the record of the ownership check was rejected: {error}")) from error
         except Aborted as error:
-            raise self._failed(error)  # noqa: B904 - as in `settle`
+            raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 
-    def _commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Leave the calls that wait for the broker to the other thread."""
+    def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
+        """Leave the calls that wait for the broker to the other thread.
+
+        The next transaction sends its offsets only after this commit is confirmed, or it could commit offsets that skip these
+        events. Decoding and scoring need not wait for it.
+        """
         if offsets:
             self.state = advance(self.state, SessionStep.SEND_OFFSETS)
         self.state = advance(self.state, SessionStep.COMMIT)
         self._calls.began = self._clock()
-        self._sealed = self._sealer.submit(lambda: self._calls.seal(producer, offsets, group_metadata))
+        self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
-    def _failed(self, error: Failure) -> Failure:
-        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused, or
-        the broker one of its records: the next transactions have each record reported on."""
-        self._unfit = isinstance(error, RecordFailed if self._proof else RecordRejected)
-        self._doubtful = not self._unfit and not isinstance(error, Evicted)
-        if self._unfit:
-            self._producing.enable_delivery_reports()
-        self.state = advance(self.state, SessionStep.FAIL)
+    def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
+        """Enter the failed state that the error, or `step`, means, and return the error."""
+        step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
+        if step is SessionStep.REJECT:
+            self._sender.enable_delivery_reports()
+        self.state = advance(self.state, step)
         self.counters.fenced += isinstance(error, Fenced)
         self.counters.aborts += 1
         return error
 
-    def _finish(self, waited: float, took: CommitTiming) -> None:
-        """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""
+    def _committed(self, waited: float, timing: CommitTiming) -> None:
+        """Record a confirmed commit. A slow one costs its producer its place.
+
+        librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first was only late, the
+        second may commit half of the same producer's next transaction. The successor has the same id and a new epoch, so the
+        broker fences what the old producer still has on the wire. The large `retry.backoff.ms` makes such a commit measurable.
+        """
         self.state = advance(self.state, SessionStep.COMMITTED)
-        if self._proof is not None:
-            self._proof.committed()
-        self.counters.committed(waited, took.seconds, took.ending)
-        if took.ending >= self._slow_commit_seconds:
+        if self._ownership is not None:
+            self._ownership.committed()
+        self.counters.committed(waited, timing.seconds, timing.ending)
+        if timing.ending >= self._slow_commit_seconds:
             assert self._active is not None
             self.counters.rotations += 1
             self._active = self._pool.successor(self._active.name)
-        self._rest()
+        self._release_producer()
 
-    def _rest(self) -> None:
+    def _release_producer(self) -> None:
         if self._active is not None:
             self._pool.put(self._active)
-        self._active = self.counters.open_since = None
+        self._active = None
+        self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
-        """Whether the broker has confirmed it, and librdkafka cannot have sent it a second time; else a successor decides."""
+        """Return whether the broker has confirmed the abort, so quickly that librdkafka cannot have sent it a second time."""
         began = self._clock()
         try:
             with unwrap_kafka_errors():
-                producer.abort_transaction(ABORT_SECONDS if self._unfit else CALL_SECONDS)
+                producer.abort_transaction(ABORT_SECONDS if self.state is SessionState.REJECTED else CALL_SECONDS)
         except KafkaException as exception:
             log.info("abort: %s", exception.args[0])
             return False

@@ -1,7 +1,8 @@
-"""The proof that the ids of a session are still its own, for sessions that no group fences.
+"""The check that a session still owns its transactional ids, for sessions that no consumer group fences.
 
-A producer that takes its id over fences whoever has it: even a process that has replaced this one, and has taken all ids. So
-after a takeover another id has to commit something before the new producer writes: it is fenced where that process has it.
+A producer that initialises its id fences the process that has it, even one that has replaced this process and has taken over
+all ids. So after a takeover a producer of another id commits a record before the new producer writes: the broker fences it if
+that process has its id.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +18,11 @@ from publisher.transactions.state_machine import SessionStep
 
 
 class OwnershipCheck:
-    """For the producers of one pool. `record()` gives what they commit. A commit of `slow_seconds` costs a producer its place.
-    Methods raise Fenced, or Aborted of another kind, where the session must not write; and as `ProducerPool.ready` does."""
+    """The check of one pool. `record()` returns the record that producers commit for it.
+
+    A producer whose commit takes `slow_seconds` is replaced. Methods raise Fenced, or another Aborted, if the session must not
+    write, and as `ProducerPool.ready` does.
+    """
 
     def __init__(self, pool: ProducerPool, calls: RetryingCalls, record: Callable[[], Record], slow_seconds: float) -> None:
         self._pool = pool
@@ -26,38 +30,37 @@ class OwnershipCheck:
         self._record = record
         self._slow_seconds = slow_seconds
 
-    def begin(self) -> None:
-        """All ids were taken over: each commits."""
+    def check_all(self) -> None:
+        """Commit with every producer, after all ids were taken over."""
         self._commit(self._pool.all_ready())
 
-    def renew(self) -> None:
-        """Where ids were taken over since, all others commit."""
+    def check_successors(self) -> None:
+        """Commit with every other producer if ids were taken over since the last check."""
         unproven = self._pool.unproven
         if not unproven:
             return
         producers = self._pool.all_ready()
         others = {name: producer for name, producer in producers.items() if name not in unproven}
         if not others and len(producers) > 1:
-            raise Aborted("all ids were taken over in turn, and nobody knows whether another process had them in between")
+            raise Aborted("all ids were taken over in turn: another process may have had them in between")
         self._commit(others)
-        self._pool.all_ready()  # the next commit proves the successors too
+        self._pool.all_ready()  # the next commit confirms the successors too
 
     def committed(self) -> None:
-        """A transaction is committed: what was taken over before it began is proven."""
+        """Record a committed transaction: it confirms the ids that were taken over before it began."""
         self._pool.unproven.clear()
 
     def _commit(self, producers: Mapping[str, Producer]) -> None:
-        slow = [name for name, producer in producers.items() if self._seconds(producer) >= self._slow_seconds]
+        slow = [name for name, producer in producers.items() if self._commit_seconds(producer) >= self._slow_seconds]
         self._pool.proven()
-        if len(slow) == len(self._pool) > 1:  # one stays as it is: the others need its commit
+        if len(slow) == len(self._pool) > 1:  # one producer stays: the successors need its commit
             slow.pop()
         for name in slow:
             self._pool.replace(name)
 
-    def _seconds(self, producer: Producer) -> float:
-        """How long a commit took."""
+    def _commit_seconds(self, producer: Producer) -> float:
         topic, value, key, *_ = self._record()
-        self._calls.make(SessionStep.BEGIN, producer.begin_transaction)
+        self._calls.run(SessionStep.BEGIN, producer.begin_transaction)
         with unwrap_kafka_errors():
             producer.produce(topic, value, key)
-        return self._calls.seal(producer, [], None).ending
+        return self._calls.commit(producer, [], None).ending

@@ -1,4 +1,9 @@
-"""The transactional producers of a session: one an id, used in turn, each initialised in a thread of its own."""
+"""The transactional producers of a session: one for each id, used in turn, each initialised in a thread of its own.
+
+There are several because a commit may take longer than `retry.backoff.ms`. librdkafka then may have sent EndTxn twice, and the
+late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with the same id, and
+the others of the pool write while the successor initialises.
+"""
 
 import threading
 from collections import deque
@@ -12,102 +17,112 @@ from confluent_kafka import Producer
 from publisher.errors import Retriable
 from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.context import Context
 from publisher.transactions.transactional_ids import CALL_SECONDS, initialised
 
-LOOK_SECONDS = 0.5  # between calls of `waiting`
+CHECK_SECONDS = 0.5  # between checks of the context
 
 
 class PooledProducer(NamedTuple):
-    """An id, and the producer that has it, or will have it."""
+    """A transactional id, and the producer that has it or will have it."""
 
     name: str
-    made: Future[Producer]
+    initialised: Future[Producer]
 
     @property
     def producer(self) -> Producer:
-        """The producer. Raises Fatal where the broker does not let it begin."""
-        return self.made.result()
+        """The producer. Raises Fatal if the broker does not let it begin."""
+        return self.initialised.result()
 
 
 class ProducerPool:
-    """See the module. `waiting` is called now and then while a producer is waited for, and may raise; after `patience` seconds
-    Retriable is raised. `unproven` are the ids taken over since the session last knew that all of them are its own."""
+    """The idle producers of one session. One thread owns it.
+
+    The context is checked while a producer is waited for; after `wait_seconds` Retriable is raised. `unproven` are the ids
+    taken over since the session last confirmed that it owns all of them.
+    """
 
     def __init__(
-        self,
-        make_producer: Callable[[str], Producer],
-        ids: Sequence[str],
-        waiting: Callable[[], None],
-        patience: float,
-        clock: Callable[[], float],
+        self, make_producer: Callable[[str], Producer], ids: Sequence[str], context: Context, wait_seconds: float
     ) -> None:
         self.unproven: set[str] = set()
         self._make_producer = make_producer
-        self._waiting = waiting
-        self._patience = patience
-        self._clock = clock
+        self._context = context
+        self._wait_seconds = wait_seconds
+        self._clock = context.clock.monotonic
         self._closing = threading.Event()
-        self._turns = deque(self.successor(name) for name in ids)
+        self._idle = deque(self.successor(name) for name in ids)
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._idle)
 
     def successor(self, name: str) -> PooledProducer:
-        """Another producer takes this id, however long that takes; a process may end meanwhile."""
+        """Start another producer for this id. It initialises for as long as it takes; the process may end meanwhile."""
         self.unproven.add(name)
-        make, clock, closing = self._make_producer, self._clock, self._closing
-        return PooledProducer(name, call_in_thread("producer-init", lambda: initialised(make, name, clock, closing, inf)))
+        make_producer = self._make_producer
+        clock = self._clock
+        closing = self._closing
+        call = call_in_thread("producer-init", lambda: initialised(make_producer, name, clock, closing, inf))
+        return PooledProducer(name, call)
 
     def take(self) -> PooledProducer:
-        """The next in turn that is initialised; the first to be so where none is. Raises as `ready` does."""
-        for _ in range(len(self._turns)):
-            if self._turns[0].made.done():
+        """Remove and return the next initialised producer, waiting for one if there is none. Raises as `ready` does."""
+        for _ in range(len(self._idle)):
+            if self._idle[0].initialised.done():
                 break
-            self._turns.rotate(-1)
-        self.ready(self._turns[0])
-        return self._turns.popleft()
+            self._idle.rotate(-1)
+        self.ready(self._idle[0])
+        return self._idle.popleft()
 
-    def put(self, turn: PooledProducer) -> None:
-        """It waits for its next turn."""
-        self._turns.append(turn)
+    def put(self, pooled: PooledProducer) -> None:
+        """Return a producer to the pool, as the last in turn."""
+        self._idle.append(pooled)
 
-    def ready(self, turn: PooledProducer) -> Producer:
-        """Its producer, initialised. Raises Fatal where it cannot be, Retriable, and what `waiting` does."""
-        deadline = self._clock() + self._patience
-        while not wait([turn.made], timeout=LOOK_SECONDS).done:
-            self._waiting()
+    def ready(self, pooled: PooledProducer) -> Producer:
+        """Return the producer once it is initialised.
+
+        Raises:
+            Fatal: if the broker does not let it begin.
+            Retriable: after `wait_seconds`.
+            Exception: what the context raises.
+        """
+        deadline = self._clock() + self._wait_seconds
+        while not wait([pooled.initialised], timeout=CHECK_SECONDS).done:
+            self._context.check()
             if self._clock() > deadline:
-                raise Retriable(f"the broker does not let {turn.name} begin")
-        return turn.producer
+                raise Retriable(f"the broker does not let {pooled.name} begin")
+        return pooled.producer
 
     def all_ready(self) -> dict[str, Producer]:
-        """Every producer that waits for its turn, initialised. Raises as `ready` does."""
-        return {turn.name: self.ready(turn) for turn in self._turns}
+        """Return every idle producer by its id, once all are initialised. Raises as `ready` does."""
+        return {pooled.name: self.ready(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """A successor for this one, which takes its turn last."""
-        self._turns = deque(turn for turn in self._turns if turn.name != name)
-        self._turns.append(self.successor(name))
+        """Replace the producer of this id by a successor, as the last in turn."""
+        self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
+        self._idle.append(self.successor(name))
 
     def renew(self) -> None:
-        """Successors for the producers that wait: one that has lived through a broker's death may hang in its next call."""
-        self._turns = deque(self.successor(turn.name) if turn.made.done() else turn for turn in self._turns)
+        """Replace all idle producers: one that has seen a broker die may hang in its next call."""
+        self._idle = deque(self.successor(each.name) if each.initialised.done() else each for each in self._idle)
 
     def proven(self) -> None:
-        """Every id is the session's own. Those taken over last are used first: the others have just committed."""
-        self._turns = deque(sorted(self._turns, key=lambda turn: turn.name not in self.unproven))
+        """Record that the session owns every id. The latest successors go first: the others have just committed."""
+        self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unproven))
         self.unproven.clear()
 
-    def learn(self, topics: Iterable[str]) -> None:
-        """Let each producer ask for these topics: a client writes only to partitions that it knows. Raises KafkaException."""
+    def refresh_metadata(self, topics: Iterable[str]) -> None:
+        """Make each producer ask for these topics: it writes only to partitions that it knows. Raises KafkaException."""
         for producer in self.all_ready().values():
             for topic in topics:
                 with unwrap_kafka_errors():
                     producer.list_topics(topic, CALL_SECONDS)
 
     def close(self, seconds: float) -> None:
-        """Let the producers go; those that are being made too. These are waited for so long: one that takes its id later
-        would take it from the next session."""
+        """Release the producers, after waiting up to `seconds` for those that initialise.
+
+        One that took its id later would take it from the next session.
+        """
         self._closing.set()
-        wait([turn.made for turn in self._turns], seconds)
-        self._turns.clear()
+        wait([pooled.initialised for pooled in self._idle], seconds)
+        self._idle.clear()

@@ -1,4 +1,16 @@
-"""Hands the records of a batch to a producer, and finds out which of them the broker refuses."""
+"""Passes the records of a batch to a producer, and finds the records that the broker rejects.
+
+A broker rejects a whole request for one record that is too large, has a time out of bounds, or has no key for a compacted
+topic. Publishing the same batch again would fail for ever, so the rejected record must be found:
+
+1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a rejection).
+   For REPORTS_SECONDS each record has a delivery report.
+2. The next rejection names records, and the batch is published in parts, in order, each with its offsets
+   (`scorer/worker/broker_rejected_records.py`). librdkafka reports names only if they are two or more and not all; otherwise
+   the first record is published alone, and a second rejection identifies it.
+3. The event becomes a dead letter. If that is rejected too, the dead letter gets the current time; at last it has neither
+   value nor headers and only names the position of the event.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -10,30 +22,33 @@ from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
 from publisher.transactions.protocol import PackedRecordBatch, Record
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
-CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
-CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
+REPORTS_SECONDS = 300.0  # after a rejection each record is reported on for so long: producers tend to repeat their mistake
+CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 
 
 class RejectedRecords:
-    """For one transaction, or for the records under way. `singly`: each travels by itself, so that each report is its own.
+    """The rejected records of one transaction, or of the records in flight.
 
-    Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
-    Kafka's brokers do for invalid ones, librdkafka (2.16) reports those as invalid and their neighbours with a code of their
-    own. Where one of them is guilty, or all are, they are reported alike.
+    Records travel in batches of a partition, and a broker rejects a batch. If it names the invalid records of the batch, as
+    Kafka's brokers do, librdkafka (2.16) reports those as invalid and their neighbours with a code of their own. If it names
+    none, all records of the batch are reported alike.
+
+    Args:
+        singly: whether each record is a request of its own, so that each report concerns its own record only.
     """
 
     def __init__(self, *, singly: bool = False) -> None:
         self._singly = singly
         self._reports: list[tuple[KafkaError, Record]] = []
-        self._told_apart: set[tuple[str, int]] = set()
+        self._with_named_records: set[tuple[str, int]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._reports)
 
     def note(self, record: Record, error: KafkaError) -> None:
-        """This record has failed."""
+        """Record that this record has failed."""
         if error in UNFIT_NEIGHBOUR:
-            self._told_apart.add((record[0], record[3]))
+            self._with_named_records.add((record[0], record[3]))
         elif error in UNFIT_RECORD:
             self._reports.append((error, record))
 
@@ -44,39 +59,51 @@ class RejectedRecords:
         report: Callable[[Record, KafkaError, Message], None] | None,
         make_room: Callable[[], object],
     ) -> None:
-        """Hand the records to the producer, which calls `report`, if there is one, for each; `make_room` is called where its
-        queue is full. Raises KafkaException, noted before, and BufferError."""
+        """Pass the records to the producer.
+
+        Args:
+            producer: the producer.
+            records: the records, in order.
+            report: the delivery report of each record, if there is one.
+            make_room: called if the producer's queue is full.
+
+        Raises:
+            KafkaException: for a record that the client rejects; it is noted before.
+            BufferError: if the queue is full after `make_room`.
+        """
         produce = producer.produce
         record: Record | None = None
         try:
-            for record in records if report else _singly(producer, records):
+            for record in records if report else _records_to_produce(producer, records):
                 topic, value, key, partition, timestamp, headers = record
-                told = partial(report, record) if report else None
+                on_delivery = partial(report, record) if report else None
                 try:
-                    produce(topic, value, key, partition, told, None, timestamp, headers)
+                    produce(topic, value, key, partition, on_delivery, None, timestamp, headers)
                 except BufferError:
                     make_room()
-                    produce(topic, value, key, partition, told, None, timestamp, headers)
+                    produce(topic, value, key, partition, on_delivery, None, timestamp, headers)
         except KafkaException as error:
             if record is not None:
                 self.note(record, error.args[0])
             raise
 
     def error(self) -> RecordRejected:
-        """The refusal, with those that it is for certain, or else with all that it may be."""
+        """Return the rejection, with the records that are certainly rejected, or else with all candidates."""
         error, (topic, _, _, partition, *_) = self._reports[0]
-        why = f"{topic}[{partition}] refuses a record: {error.str()}"
+        message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
-            return RecordRejected(why, [record for _, record in self._reports], certain=True)
+            return RecordRejected(message, [record for _, record in self._reports], certain=True)
         invalid = [record for error, record in self._reports if UNFIT_RECORD.why(error) == "invalid-record"]
-        certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
+        certain = [record for record in invalid if (record[0], record[3]) in self._with_named_records]
         records = certain or [record for _, record in self._reports]
-        return RecordRejected(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
+        return RecordRejected(message, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
 
 
-def _singly(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
-    """The records that are to be handed over one by one. Packed ones are handed over here, but for those that the producer does
-    not take so: by themselves they tell why."""
+def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the records to produce one by one.
+
+    Packed ones are written here, except those that the producer rejects: produced alone, these raise the reason.
+    """
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
         return
@@ -87,42 +114,48 @@ def _singly(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
 
 
 class RecordSender:
-    """For one transaction session. `clock` is monotonic, in seconds."""
+    """Sends the records of one transaction session. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._careful_until = float("-inf")
+        self._reports_until = float("-inf")
 
     def enable_delivery_reports(self) -> None:
-        """Have each record reported on for some time: the broker has refused one."""
-        self._careful_until = self._clock() + CAREFUL_SECONDS
+        """Request a delivery report for each record for REPORTS_SECONDS, after the broker has rejected one."""
+        self._reports_until = self._clock() + REPORTS_SECONDS
 
-    def produce(self, producer: Producer, records: Iterable[Record]) -> None:
-        """Produce them; while careful, return once the broker has taken them all. Raises RecordRejected for those that it
-        refuses, or Aborted."""
-        refused = RejectedRecords()
-        careful = self._clock() < self._careful_until
+    def send(self, producer: Producer, records: Iterable[Record]) -> None:
+        """Produce the records. With delivery reports, return once the broker has confirmed them all.
+
+        Raises:
+            RecordRejected: for the records that the broker rejects.
+            Aborted: for another failure.
+        """
+        rejected = RejectedRecords()
+        with_reports = self._clock() < self._reports_until
 
         def report(record: Record, error: KafkaError | None, _: Message) -> None:
             if error is not None:
-                refused.note(record, error)
+                rejected.note(record, error)
 
         try:
-            refused.produce(producer, records, report if careful else None, lambda: producer.poll(CALL_SECONDS))
+            rejected.produce(producer, records, report if with_reports else None, lambda: producer.poll(CALL_SECONDS))
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException) and error.args[0] in NOT_NOW:
                 self.enable_delivery_reports()
-                if careful:  # one that was sent before has failed: its report says why
+                if with_reports:  # an earlier record has failed: its report has the reason
                     producer.flush(CONFIRM_SECONDS)
-            raise refused.error() if refused else Aborted(f"could not produce: {error}") from error
-        if careful:
-            self._confirm(producer, refused)
+            raise rejected.error() if rejected else Aborted(f"could not produce: {error}") from error
+        if with_reports:
+            self._confirm(producer, rejected)
 
-    def _confirm(self, producer: Producer, refused: RejectedRecords) -> None:
-        """Return once the broker has taken every record, or does not say so in time: the commit tells then. A commit that meets
-        a refusal waits for the records behind it, which are not sent any more, until its call is over."""
+    def _confirm(self, producer: Producer, rejected: RejectedRecords) -> None:
+        """Wait until the broker has confirmed every record, or time has passed: then the commit reports the outcome.
+
+        A commit that meets a rejection waits 5 s for the records behind it, which are no longer sent.
+        """
         deadline = self._clock() + CALL_SECONDS
-        while producer.flush(CONFIRM_SECONDS) and not refused and self._clock() < deadline:
+        while producer.flush(CONFIRM_SECONDS) and not rejected and self._clock() < deadline:
             pass
-        if refused:
-            raise refused.error()
+        if rejected:
+            raise rejected.error()

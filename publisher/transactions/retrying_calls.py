@@ -1,4 +1,7 @@
-"""Calls of a producer that wait for the broker: how often each is made, and what its error is raised as."""
+"""The calls of a transactional producer that wait for the broker: their repetition, and the error each one raises.
+
+A commit is retried only while its outcome can still be learned. `state_machine.verdict` decides.
+"""
 
 import contextlib
 import logging
@@ -15,10 +18,10 @@ from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
 
-STUCK_SECONDS = 0.25  # a client sends nothing more once a record of the transaction was refused
-STUCK_CALL_SECONDS = 1.0  # a commit then waits in vain for the others; the next one tells why
+STUCK_SECONDS = 0.25  # a client sends nothing more once a record of the transaction was rejected
+STUCK_CALL_SECONDS = 1.0  # a commit then waits in vain for the other records; the next call reports the reason
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
-REASONS = {
+ERROR_TYPES: dict[ErrorVerdict, type[Aborted]] = {
     ErrorVerdict.FENCED: Fenced,
     ErrorVerdict.EVICTED: Evicted,
     ErrorVerdict.UNFIT: RecordRejected,
@@ -27,24 +30,35 @@ REASONS = {
 
 
 class CommitTiming(NamedTuple):
-    """How long a commit took, in seconds: with the way of the records to the broker, and without."""
+    """The duration of a commit in seconds.
+
+    Attributes:
+        seconds: from the flush of the records to the broker's confirmation.
+        ending: the part after the records had arrived.
+    """
 
     seconds: float
     ending: float
 
 
 class RetryingCalls:
-    """See the module. A step repeats its call for up to `transaction_seconds`; `began` is when the last call was made, by
-    `clock` (monotonic seconds)."""
+    """The calls of one session. A step repeats its call for up to `transaction_seconds`; `clock` is monotonic, in seconds.
+
+    `began` is when the last call started, so that another thread can measure how long it hangs.
+    """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:
         self.began = 0.0
         self._transaction_seconds = transaction_seconds
         self._clock = clock
 
-    def make(self, step: SessionStep, call: Callable[[], None]) -> None:
-        """Make a call, again where `verdict` says so and the transaction timeout is not over. Raises Aborted, of any kind, and
-        NotAllowed."""
+    def run(self, step: SessionStep, call: Callable[[], None]) -> None:
+        """Make a call, and repeat it while the verdict allows it and the transaction timeout has not passed.
+
+        Raises:
+            Aborted: of the type that the error means.
+            NotAllowed: if the broker's access control does not allow the call.
+        """
         deadline = self._clock() + self._transaction_seconds
         while True:
             self.began = self._clock()
@@ -53,34 +67,36 @@ class RetryingCalls:
                     return call()
             except KafkaException as exception:
                 error = exception.args[0]
-                answer = verdict(step, error)
-                log.warning("%s failed: %s (%s)", step.value, error, answer.name.lower())
-                if answer is not ErrorVerdict.REPEAT or self._clock() >= deadline:
-                    raise reason(step, error) from exception
+                required = verdict(step, error)
+                log.warning("%s failed: %s (%s)", step.value, error, required.name.lower())
+                if required is not ErrorVerdict.REPEAT or self._clock() >= deadline:
+                    raise error_for(step, error) from exception
 
-    def seal(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
-        """Send the offsets, if there are any, and commit. Raises as `make` does."""
+    def commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
+        """Send the offsets, if there are any, and commit. Raises as `run` does."""
         if offsets:
-            self.make(
-                SessionStep.SEND_OFFSETS, lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS)
+            self.run(
+                SessionStep.SEND_OFFSETS,
+                lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS),
             )
         began, left = self._clock(), inf
-        still = 1
-        with contextlib.suppress(KafkaException), unwrap_kafka_errors():  # the commit tells of what a flush may raise
-            while 0 < (still := producer.flush(STUCK_SECONDS)) < left:
-                self.began, left = self._clock(), still
-        seconds, sent = STUCK_CALL_SECONDS if still else CALL_SECONDS, self._clock()
-        self.make(SessionStep.COMMIT, lambda: producer.commit_transaction(seconds))
+        unsent = 1
+        with contextlib.suppress(KafkaException), unwrap_kafka_errors():  # the commit reports what a flush may raise
+            while 0 < (unsent := producer.flush(STUCK_SECONDS)) < left:
+                self.began, left = self._clock(), unsent
+        seconds = STUCK_CALL_SECONDS if unsent else CALL_SECONDS
+        sent = self._clock()
+        self.run(SessionStep.COMMIT, lambda: producer.commit_transaction(seconds))
         now = self._clock()
         return CommitTiming(now - began, now - sent)
 
 
-def reason(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
-    """What an error at a step is raised as."""
-    answer = verdict(step, error)
-    if answer is ErrorVerdict.REFUSED:
+def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
+    """Return the exception that an error at a step is raised as."""
+    required = verdict(step, error)
+    if required is ErrorVerdict.REFUSED:
         return NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT)
-    raised: Aborted = REASONS.get(answer, Aborted)(str(error))
+    raised = ERROR_TYPES.get(required, Aborted)(str(error))
     if isinstance(raised, RecordFailed):
         raised.code = error.code()
     return raised

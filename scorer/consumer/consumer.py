@@ -339,7 +339,7 @@ class EventConsumer:
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Where to read from: the committed offset, else where `beginnings` says. Partitions without a leader that could tell
         are left out. Raises MemberLost where another client has to read."""
-        self._session.decide()
+        self._session.wait_for_commit()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
         beginnings = self._beginnings.of(self._consumer, list(map(self.partitions.remembered, found)))
         self._member.check_topics(beginnings)

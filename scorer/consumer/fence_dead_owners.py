@@ -4,11 +4,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupReader, members
+from publisher.runtime.context import Context
 from publisher.transactions.transactional_ids import fence
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.settings import Settings
@@ -43,10 +45,8 @@ def fence_dead_owners(
     return dead
 
 
-def wait_for_foreign_transactions(
-    settings: Settings, wait: Callable[[Callable[[], None]], None], waiting: Callable[[], None]
-) -> None:
-    """`wait(waiting)` until no transaction is open, and end those of the dead meanwhile.
+def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
+    """Wait until no transaction is open, and fence dead owners meanwhile.
 
     A survivor whose own transaction was refused by the new generation of the group recovers before it is assigned anything,
     and must not wait for the one that died: that would take the transaction time-out.
@@ -54,14 +54,14 @@ def wait_for_foreign_transactions(
     due = time.monotonic()
     fenced: set[str] = set()
 
-    def meanwhile() -> None:
+    def fence_or_raise() -> None:
         nonlocal due
         if time.monotonic() >= due:
             fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced))
             due = time.monotonic() + LOOK_SECONDS
-        waiting()
+        context.raise_if_cancelled()
 
-    wait(meanwhile)
+    wait_until_decided(replace(context, raise_if_cancelled=fence_or_raise))
 
 
 def _all_partitions(settings: Settings) -> list[TopicPartition]:

@@ -271,7 +271,7 @@ class VersionManager:
                 self._follow()
                 self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
-                self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
+                self._outages.begin(MODEL_REGISTRY, error, optional=True)
             except DependencyUnavailable as error:
                 log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.champion.label, error)
             except Exception:
@@ -495,7 +495,7 @@ class VersionManager:
         try:
             found = self._tag.look()
         except RegistryError as error:
-            self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
+            self._outages.begin(MODEL_REGISTRY, error, optional=True)
             return True
         if found is None or found[0] == named:
             return True

@@ -48,4 +48,4 @@ def not_ready(
     since = counters.open_since  # the owner thread may change it meanwhile
     age = 0.0 if since is None else clock() - since
     late = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None
-    return outages.told() or late or (None if progress.joined else progress.state)
+    return outages.summary() or late or (None if progress.joined else progress.state)

@@ -157,7 +157,7 @@ class Metrics:
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
         away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
         for what in KINDS:
-            away.labels(what).set_function(partial(self.outages.is_away, what))
+            away.labels(what).set_function(partial(self.outages.is_unavailable, what))
         told = "Members of the consumer group that are not scorers."
         self.foreign_members = Gauge("scorer_foreign_members", told, registry=at)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)

@@ -135,7 +135,7 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
 
     opened = OpenTransactions(settings.kafka, name, (*settings.input.topics, settings.replayed_topic))
     ids = transactional_ids(f"{settings.name}/replay")
-    return TransactionSession(producer, ids, transaction_seconds=seconds, decided=opened.wait)
+    return TransactionSession(producer, ids, transaction_seconds=seconds, wait_until_decided=opened.wait)
 
 
 def _write(

@@ -257,4 +257,4 @@ def _session(settings: Settings, job: str, batch_bytes: int) -> TransactionSessi
 
     opened = OpenTransactions(settings.kafka, name, (settings.corrections_topic, settings.rollouts_topic))
     ids = transactional_ids(f"{settings.name}/rescore/{job}")
-    return TransactionSession(producer, ids, transaction_seconds=seconds, decided=opened.wait)
+    return TransactionSession(producer, ids, transaction_seconds=seconds, wait_until_decided=opened.wait)

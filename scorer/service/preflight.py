@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient
 from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.runtime.wait_for_brokers import ANSWER_SECONDS
 from scorer import topics
 from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
@@ -22,6 +21,7 @@ from scorer.settings import Settings
 from scorer.worker.retry_backoff import taken
 from scorer.worker.score_records import Target
 
+ANSWER_SECONDS = 3.0  # how long a check waits for a broker's answer
 log = logging.getLogger(__name__)
 
 SECOND_LOOK_SECONDS = 1.0

@@ -14,21 +14,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from model_registry.channels import roles
 from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka.connection import refused
+from publisher.kafka.connection import connect, refused
+from publisher.kafka.error_codes import NOBODY_THERE
 from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed_reads import sandboxed
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
 from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.dependencies import DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
-from publisher.runtime.wait_for_brokers import DependencyWaiter
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.offset_commits import GroupCommits, OnCommit
@@ -144,8 +145,11 @@ class Service:
         self._skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, self._skipped)
         self._watch = kafka.ErrorWatch()
-        self._waiting = DependencyWaiter(
-            settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping
+        self._waiter = DependencyWaiter(
+            partial(connect, settings.kafka, settings.owner, preflight.ANSWER_SECONDS),
+            self._progress.alive,
+            self._metrics.outages,
+            self._stopping,
         )
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
@@ -187,10 +191,11 @@ class Service:
         """The loop, ready to run, and what watches and reports it. Raises Aborted if a stop is asked for meanwhile, Fatal if it
         cannot begin."""
         settings, parts, progress = self._settings, self._parts, self._progress
-        waiting, metrics = self._waiting, self._metrics
+        waiter = self._waiter
+        metrics = self._metrics
         finding = call_in_thread("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
-        start = waiting.repeated(lambda: parts.may_begin(settings, self._stopping))
+        start = waiter.retry_until_available(lambda: parts.may_begin(settings, self._stopping))
         output, dead = start.output, start.dead_letter
         load = finding.result()
         traces = tracing(settings)
@@ -238,7 +243,7 @@ class Service:
         stop.callback(versions.close)
         metrics.channel_refused.set_function(lambda: versions.refuses_channel)
         self._progress.state = "making a version of the model ready"
-        self._waiting.repeated(versions.start)
+        self._waiter.retry_until_available(versions.start)
         return quarantine, versions
 
     def _main_loop(self, running: "_Running") -> None:
@@ -274,8 +279,14 @@ class Service:
 
     def _consumer(self, told: OnCommit) -> Consumer:
         """A consumer that joins the group when an intake subscribes it. `told` hears of its commits."""
-        settings, watch = self._settings, self._waiting.hear(self._watch)
-        return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, watch, told, plugin())
+        settings = self._settings
+        return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, self._on_client_error, told, plugin())
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        """Handle an error of the consumer; probe the brokers if it has lost them all."""
+        self._watch(error)
+        if error in NOBODY_THERE:
+            self._waiter.start_probe()
 
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:
         settings = self._settings
@@ -295,8 +306,8 @@ class Service:
             producer,
             transactional_ids(settings.transactional_prefix(settings.owner)),
             transaction_seconds=self._hang_seconds,
-            waiting=self._waiting,
-            decided=partial(wait_for_foreign_transactions, settings, opened.wait),
+            context=self._waiter.context,
+            wait_until_decided=partial(wait_for_foreign_transactions, settings, opened.wait),
         )
 
     def _intake(self, commits: GroupCommits, session: Session) -> EventConsumer:
@@ -305,10 +316,10 @@ class Service:
         return self._parts.make_intake(
             commits.consumer,
             self._settings.input.topics,
-            self._parts.make_beginnings(self._settings, self._waiting, self._skipped),
+            self._parts.make_beginnings(self._settings, self._waiter.context.check, self._skipped),
             session,
             fence=partial(fence_dead_owners, self._settings),
-            waiting=self._waiting,
+            waiting=self._waiter.context.check,
             renew=commits.renew,
             offsets_command=settings.offsets_command,
             suspects=SandboxedInputPartitions(sandbox, settings.owner),

@@ -39,7 +39,7 @@ class Absence:
         now, due = self._note(error), self._due(error)
         if due is None or now < due:
             return False
-        self._outages.begin(error.what, error, goes_on=True)
+        self._outages.begin(error.what, error, optional=True)
         self._covered_until = now + error.retry_seconds
         return True
 

@@ -253,7 +253,7 @@ class Loop:
     def _settle(self) -> None:
         """Return when the outcome of the last publish is known, and tell of it. Raises Aborted where it failed."""
         try:
-            self._session.settle()
+            self._session.wait_for_publish()
         except RecordRejected as error:
             self._bury(error)
         published, self._published = self._published, None

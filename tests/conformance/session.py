@@ -101,17 +101,17 @@ class SessionConformance(ABC):
         at = self.stage()
         for number in range(5):
             at.publish(number, overlap=True)
-        at.session.settle()
-        at.session.settle()
+        at.session.wait_for_publish()
+        at.session.wait_for_publish()
         at.publish(5, overlap=True)
         at.session.checkpoint()
         assert at.log.visible == [b"%d" % n for n in range(6)]
         assert at.log.positions == {PLACE: (6, "mark 5")}
         at.publish(6, overlap=True)
-        at.session.decide()
+        at.session.wait_for_commit()
         at.session.release([TopicPartition(*PLACE)], lost=False)
         assert at.committed() == 7
-        at.session.settle()
+        at.session.wait_for_publish()
         at.session.close()
 
     @pytest.mark.parametrize("done", [False, True])
@@ -120,7 +120,7 @@ class SessionConformance(ABC):
         broken = [True]
         at = self.stage(lambda here: (error, done) if here == "commit" and broken[0] else None)
         at.publish(0, overlap=True)
-        at.session.decide()
+        at.session.wait_for_commit()
         with pytest.raises(Aborted):
             at.session.checkpoint()
         broken[0] = False

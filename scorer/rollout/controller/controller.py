@@ -11,6 +11,7 @@ from publisher.errors import UNREACHABLE, Aborted, Fatal
 from publisher.kafka import acls, groups
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.connection import connect
+from publisher.runtime.context import Context
 from scorer import topics
 from scorer.rollout.controller.decide import ActionKind, NextAction
 from scorer.rollout.controller.leader_election import LeaderElection
@@ -70,7 +71,7 @@ class Controller:
 
     def _tenure(self) -> LeaderTerm:
         given = self._settings, self._name, self._config, self._flags
-        return LeaderTerm(*given, waiting=self._waiting, wrote=self._wrote)
+        return LeaderTerm(*given, context=Context(raise_if_cancelled=self._waiting), wrote=self._wrote)
 
     def _sit(self, seat: LeaderElection) -> None:
         """Wait for the seat, and act for as long as it is this one's."""

@@ -19,6 +19,7 @@ from model_registry.channels.history import ChannelMove
 from model_registry.errors import RegistryError
 from publisher.errors import UNREACHABLE, Fatal
 from publisher.kafka import clients as kafka
+from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
@@ -52,11 +53,11 @@ class LeaderTerm:
         flags: Sequence[str],
         *,
         to_end: bool = False,
-        waiting: Callable[[], None] = lambda: None,
+        context: Context | None = None,
         wrote: Callable[[LogEntry], None] = lambda _: None,
     ) -> None:
-        """`to_end`: each look reads the answers to their end. `waiting` is called now and then while the broker is away at the
-        beginning, and may raise. `wrote` is called with each entry that was written."""
+        """`to_end`: each look reads the answers to their end. `context` is checked while the broker is unavailable at the
+        beginning. `wrote` is called with each entry that was written."""
         self._settings, self._controller = settings, controller
         self._store, self._key = open_source(settings), move_key(settings)
         self._wrote = wrote
@@ -65,7 +66,7 @@ class LeaderTerm:
         self._move: ChannelMove | None = None
         self._unjudged, self._judge_at = "", 0.0
         with ExitStack() as undo:
-            self._session = _session(settings, waiting)
+            self._session = _session(settings, context)
             undo.callback(self._session.close)
             self._session.open()
             self._topic = RolloutLogTopic(settings)
@@ -262,7 +263,7 @@ class LeaderTerm:
         rollout.state = state
 
 
-def _session(settings: Settings, waiting: Callable[[], None]) -> TransactionSession:
+def _session(settings: Settings, context: Context | None) -> TransactionSession:
     name, seconds = f"{settings.name}.rollout", settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(transactional_id: str) -> Producer:
@@ -270,4 +271,4 @@ def _session(settings: Settings, waiting: Callable[[], None]) -> TransactionSess
 
     opened = OpenTransactions(settings.kafka, name, (settings.rollouts_topic,))
     ids = transactional_ids(f"{settings.name}/rollout")
-    return TransactionSession(producer, ids, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
+    return TransactionSession(producer, ids, transaction_seconds=seconds, context=context, wait_until_decided=opened.wait)

@@ -15,6 +15,7 @@ from publisher.relay.rate_limit import Budget
 from publisher.relay.settings import load
 from publisher.relay.status import LaneState
 from publisher.relay.transform import Route
+from publisher.runtime.context import Context
 from publisher.transactions.protocol import Record
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.integration.relay.counting import CLEAN, compare, header
@@ -171,7 +172,7 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
 
     def lane_of() -> Lane:
         ended = threading.Event()
-        shared = Shared(settings, checkpoint, seen, lambda: None, lambda _: None, 1_000_000, Budget(0), stopping, ended)
+        shared = Shared(settings, checkpoint, seen, Context(), lambda _: None, 1_000_000, Budget(0), stopping, ended)
         return Lane(shared, LaneState(0))
 
     registered = record(settings.checkpoint_topic, b"registration", b"")

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from publisher.kafka.clients import KafkaSettings
+from publisher.runtime.context import Context
 from publisher.transactions.wait_for_decided import OpenTransactions
 from tests.chaos.cluster import Cluster
 from tests.support.topics import admin, settle
@@ -81,7 +82,7 @@ def alarmed(
             raise Enough
 
     try:
-        open_.wait(waiting)
+        open_.wait(Context(raise_if_cancelled=waiting))
     except Enough:
         assert "another program" in caplog.text
         assert "kafka-transactions.sh" in caplog.text
@@ -111,7 +112,7 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer, first = member(cluster), producer(cluster, LONG_MS)
-    watch(cluster).wait()
+    watch(cluster).wait(Context())
     write(first, consumer, position=1)
     waited = 0
 
@@ -121,13 +122,13 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(
         if waited == 5:
             first.commit_transaction(10)
 
-    watch(cluster, 60.0).wait(waiting)
+    watch(cluster, 60.0).wait(Context(raise_if_cancelled=waiting))
     assert waited >= 5
 
     write(first, consumer, position=2, record=False)
     assert alarmed(caplog, watch(cluster, -1.9), rf"the position of group {GROUP} in {READ}\[1\]")
     first.abort_transaction(10)
-    watch(cluster, 60.0).wait()
+    watch(cluster, 60.0).wait(Context())
     consumer.close()
 
     second, consumer = after_one_is_forgotten(cluster, caplog)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted
+from publisher.runtime.context import Clock, Context
 from publisher.transactions.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
 from publisher.transactions.offset_commits import GroupCommits, OnCommit
 from tests.unit.publisher.transactions.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
@@ -29,7 +30,7 @@ class Surroundings:
             make,  # type: ignore[arg-type]
             self.commits,  # type: ignore[arg-type]
             confirm_seconds=10.0,
-            clock=lambda: self.log.now,
+            context=Context(Clock(monotonic=lambda: self.log.now)),
         )
 
     def publish(self, *values: bytes, offset: int = 1) -> None:
@@ -79,7 +80,7 @@ def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(
             assert not at.commits.begun
     assert at.log.committed == [6, 7, 8]
     said = [record.getMessage() for record in caplog.records]
-    assert [line.split(",")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
+    assert [line.split(";")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
 
 
 def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:

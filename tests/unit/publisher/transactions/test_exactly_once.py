@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRejected
 from publisher.kafka.error_codes import EVICTED, FENCED
+from publisher.runtime.context import Clock, Context
 from publisher.transactions import transactional_ids as transactional_ids_module
 from publisher.transactions.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
 from publisher.transactions.transactional_ids import POOL_SIZE, transactional_ids
@@ -27,7 +27,7 @@ def log() -> Log:
 
 @pytest.fixture
 def opened(log: Log) -> Iterator[Open]:
-    """`opened(fails, clock=...)`: a session over the log, open until the test ends."""
+    """`opened(fails, context=...)`: a session over the log, open until the test ends."""
     with contextlib.ExitStack() as ending:
 
         def make(fails: Fails = lambda _: None, *, start: bool = True, kind: Any = ScriptedProducer, **more: Any) -> Any:
@@ -35,7 +35,9 @@ def opened(log: Log) -> Iterator[Open]:
                 log.made.append(name)
                 return kind(name, log, fails)
 
-            made = TransactionSession(producer, IDS, **{"transaction_seconds": 0.0, "clock": lambda: log.now, **more})
+            made = TransactionSession(
+                producer, IDS, **{"transaction_seconds": 0.0, "context": Context(Clock(monotonic=lambda: log.now)), **more}
+            )
             ending.callback(made.close)
             if start:
                 made.open()
@@ -69,7 +71,9 @@ def test_records_may_go_without_offsets_and_offsets_without_records(log: Log, op
 def test_the_wait_for_transactions_of_others_has_an_age_too(log: Log, opened: Open) -> None:
     seen: list[float | None] = []
     log.now = 7.0
-    under_test: TransactionSession = opened(decided=lambda _: seen.append(under_test.counters.open_since), start=False)
+    under_test: TransactionSession = opened(
+        wait_until_decided=lambda _: seen.append(under_test.counters.open_since), start=False
+    )
     under_test.open()
     under_test.recover()
     assert seen == [7.0, 7.0]
@@ -162,7 +166,7 @@ def test_a_call_that_never_returns_is_left_to_itself(log: Log, opened: Open, cal
             hanging.clear()
             again.wait()
 
-    under_test = opened(fails, hang_seconds=0.0, clock=time.monotonic)
+    under_test = opened(fails, hang_seconds=0.0, context=Context())
     with pytest.raises(Aborted, match="not returned"):
         under_test.publish([RECORD], OFFSETS, "metadata")
     under_test.recover()
@@ -182,7 +186,7 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up(opened: O
             raise Aborted("asked to stop")
         asked.set()
 
-    under_test = opened(fails, waiting=waiting)
+    under_test = opened(fails, context=Context(raise_if_cancelled=waiting))
     away[0] = True
     with pytest.raises(Aborted):
         under_test.publish([RECORD], OFFSETS, "metadata")

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from publisher.errors import Aborted, RecordFailed
+from publisher.runtime.context import Clock, Context
 from publisher.transactions.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
 from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer
@@ -25,8 +26,8 @@ class Lane:
             lambda name: ScriptedProducer(name, self.log, self._fails),  # type: ignore[arg-type, return-value]
             IDS,
             transaction_seconds=0.0,
-            proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
-            clock=lambda: self.log.now,
+            ownership_record=lambda: ("positions", b"proof", b"key", -1, 0, None),
+            context=Context(Clock(monotonic=lambda: self.log.now)),
         )
         self.session.open()
 
@@ -95,9 +96,9 @@ def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
 def test_a_proof_that_is_refused_ends_the_session() -> None:
     lane = Lane("ok", "ok", "slow", "unfit", "ok")
     lane.copy()
-    with pytest.raises(Aborted, match="proof") as ended:
+    with pytest.raises(Aborted, match="ownership check") as ended:
         lane.copy()
     assert not isinstance(ended.value, RecordFailed)
-    with pytest.raises(Aborted, match="nobody knows"):
+    with pytest.raises(Aborted, match="outcome of the last transaction is unknown"):
         lane.session.recover()
     lane.session.close()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.runtime.abandonable_call import CallThread, call_in_thread
+from publisher.runtime.context import Clock, Context
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.state_machine import TRANSITIONS, ErrorVerdict, SessionState, SessionStep, advance, verdict
@@ -28,7 +29,7 @@ class TestTransactions(SessionConformance):
             lambda name: ScriptedProducer(name, log, fails),  # type: ignore[arg-type, return-value]
             transactional_ids("app.r"),
             transaction_seconds=0.0,
-            clock=lambda: log.now,
+            context=Context(Clock(monotonic=lambda: log.now)),
         )
         session.open()
         return Stage(session, log)
@@ -44,7 +45,7 @@ class TestCheckpoints(SessionConformance):
             lambda failed, _: ScriptedQueue(log, fails, failed),  # type: ignore[arg-type, return-value]
             commits,  # type: ignore[arg-type]
             confirm_seconds=10.0,
-            clock=lambda: log.now,
+            context=Context(Clock(monotonic=lambda: log.now)),
         )
         session.open()
         return Stage(session, log, commits.answer)

@@ -11,6 +11,7 @@ from publisher.errors import Aborted, NotAllowed
 from publisher.kafka import clients
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
+from publisher.runtime.context import Context
 from publisher.transactions import wait_for_decided
 from publisher.transactions.wait_for_decided import OpenTransactions
 
@@ -48,7 +49,9 @@ class Cluster:
             done.append(1)
             next(coming)()
 
-        OpenTransactions(SETTINGS, "x", ["out"], "n", ["in"], sweep_seconds=sweep_seconds).wait(waiting)
+        OpenTransactions(SETTINGS, "x", ["out"], "n", ["in"], sweep_seconds=sweep_seconds).wait(
+            Context(raise_if_cancelled=waiting)
+        )
         return len(done)
 
     def _offsets(self, _: Any, partitions: Any, __: Any, ___: float, isolation: Any = None) -> dict[Partition, int]:
@@ -93,7 +96,7 @@ def test_brokers_that_are_away_are_asked_again_and_a_stop_ends_the_waiting(clust
 
 def test_a_right_that_is_missing_is_told_at_once(cluster: Cluster) -> None:
     cluster.errors = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
-    with pytest.raises(NotAllowed, match="whether transactions are open"):
+    with pytest.raises(NotAllowed, match="ask for open transactions"):
         cluster.wait()
 
 

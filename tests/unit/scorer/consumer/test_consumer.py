@@ -37,7 +37,7 @@ def test_an_assignment_begins_at_the_committed_offset_under_its_mark(group: Grou
 
 
 def test_what_was_being_committed_is_decided_before_offsets_are_read(group: Group) -> None:
-    group.session.decide.side_effect = lambda: group.committed.update({HERE: (9, OffsetMetadata())})
+    group.session.wait_for_commit.side_effect = lambda: group.committed.update({HERE: (9, OffsetMetadata())})
     group.intake.rewind()
     assert group.reads == {HERE: 9}
 

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher.kafka import clients
+from publisher.runtime.context import Context
 from scorer.consumer import fence_dead_owners
 from scorer.consumer.offset_metadata import OffsetMetadata
 from tests.unit.scorer.consumer.group import TOPIC
@@ -82,15 +83,15 @@ def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, 
 
 
 def waited(between: Callable[[], None] = lambda: None) -> list[str]:
-    """Wait through three looks, with something in between; the calls of the owner's `waiting`."""
+    """Wait through three checks of the context, with an action in between. Returns the owner's own checks."""
     calls: list[str] = []
 
-    def wait(meanwhile: Callable[[], None]) -> None:
+    def wait(context: Context) -> None:
         for _ in range(3):
-            meanwhile()
+            context.check()
             between()
 
-    fence_dead_owners.wait_for_foreign_transactions(SETTINGS, wait, lambda: calls.append("waiting"))
+    fence_dead_owners.wait_for_foreign_transactions(SETTINGS, wait, Context(raise_if_cancelled=lambda: calls.append("waiting")))
     return calls
 
 

@@ -115,9 +115,9 @@ def complete_a_poll(site: Site) -> None:
     """Wait until a poll of the registry that began after this call has done all that it does."""
     away = site.registry.with_name("away")
     site.registry.rename(away)
-    until(lambda: site.outages.is_away(MODEL_REGISTRY), "a poll that fails")
+    until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "a poll that fails")
     away.rename(site.registry)
-    until(lambda: not site.outages.is_away(MODEL_REGISTRY), "the end of the next poll")
+    until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "the end of the next poll")
 
 
 def version(manager: VersionManager) -> tuple[str, int]:
@@ -222,11 +222,11 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
     away = site.registry.with_name("away")
     with site.manager() as manager:
         site.registry.rename(away)
-        until(lambda: site.outages.is_away(MODEL_REGISTRY), "the outage")
-        assert site.outages.told() is None
+        until(lambda: site.outages.is_unavailable(MODEL_REGISTRY), "the outage")
+        assert site.outages.summary() is None
         assert version(manager) == ("1.0.0", 1)
         away.rename(site.registry)
-        until(lambda: not site.outages.is_away(MODEL_REGISTRY), "its end")
+        until(lambda: not site.outages.is_unavailable(MODEL_REGISTRY), "its end")
     site.registry.rename(away)
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)

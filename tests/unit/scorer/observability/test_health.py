@@ -39,7 +39,7 @@ def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> Non
     outages, late = Outages(), Counters(open_since=NOW - 40.0)
     assert ready(Counters(), joined=False) == "not yet in the consumer group"
     assert ready(late, joined=False) == "a transaction has been open for 40 s"
-    outages.begin(MODEL_REGISTRY, "no route", goes_on=True)
+    outages.begin(MODEL_REGISTRY, "no route", optional=True)
     assert ready(Counters(), outages) is None
     outages.begin(COMMITS, "timed out")
     assert ready(late, outages) == "commits: timed out"

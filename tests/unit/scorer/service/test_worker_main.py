@@ -19,7 +19,7 @@ from model_registry.channels import channel
 from model_registry.channels.move_request import MoveRequest
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Aborted, Fatal
-from publisher.runtime import wait_for_brokers, watchdog
+from publisher.runtime import dependencies, watchdog
 from publisher.runtime.health import HealthServer
 from publisher.transactions.protocol import Counters
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -76,7 +76,7 @@ class Site:
         for name, kind in closed.items():
             self._tell(monkeypatch, kind, "close", f"{name} closed")
         self._tell(monkeypatch, VersionManager, "start", "version")
-        monkeypatch.setattr(wait_for_brokers, "LOOK_SECONDS", 3_600.0)  # nobody looks for the broker
+        monkeypatch.setattr(dependencies, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
         self.settings = settings_in(folder)
         notices = create_autospec(ChannelMoveListener, instance=True)
         notices.close.side_effect = lambda: self.step("notices closed")

@@ -26,9 +26,9 @@ def test_partitions_are_read_again_from_the_committed_offsets_when_it_makes_sens
     now[0] = 2.0
     assert not absence.lasts(0.0)
     assert group.paused() == set()
-    assert outages.told() == "model-servers: no route"
+    assert outages.summary() == "model-servers: no route"
     absence.end()
-    assert outages.told() is None
+    assert outages.summary() is None
 
 
 def test_one_absence_after_the_other_is_told() -> None:
@@ -36,7 +36,7 @@ def test_one_absence_after_the_other_is_told() -> None:
     absence = Absence(group.intake, outages, lambda: 0.0)
     absence.begin(DependencyUnavailable(MODEL_SERVERS, "no route"))
     absence.begin(DependencyUnavailable(SCHEMA_REGISTRY, "timed out"))
-    assert outages.told() == "schema-registry: timed out"
+    assert outages.summary() == "schema-registry: timed out"
 
 
 def test_a_fallback_covers_model_servers_that_have_been_away_for_so_long() -> None:
@@ -55,15 +55,15 @@ def test_a_fallback_covers_model_servers_that_have_been_away_for_so_long() -> No
     assert absence.cover(away)
     assert absence.covered()
     assert not absence.lasts(0.0)
-    assert outages.is_away(MODEL_SERVERS)
-    assert outages.told() is None  # it holds nothing up
+    assert outages.is_unavailable(MODEL_SERVERS)
+    assert outages.summary() is None  # it holds nothing up
     now[0] = 15.0
     assert not absence.covered()  # they are asked again
     assert absence.cover(away)
     assert absence.covered()
     absence.end()
     assert not absence.covered()
-    assert not outages.is_away(MODEL_SERVERS)
+    assert not outages.is_unavailable(MODEL_SERVERS)
 
 
 def test_a_fallback_covers_nothing_but_model_servers() -> None:

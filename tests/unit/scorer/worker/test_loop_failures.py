@@ -63,7 +63,7 @@ def test_after_failures_in_a_row_the_group_is_heard_until_the_next_try(monkeypat
     looped.session.tick.side_effect = Aborted("the broker gave up the transaction")
     looped.run(9)
     assert looped.session.recover.call_count == 2
-    assert looped.metrics.outages.told() == "commits: the broker gave up the transaction"
+    assert looped.metrics.outages.summary() == "commits: the broker gave up the transaction"
     assert looped.published() == [], "a scorer that has to recover leaves no word"
 
 
@@ -106,14 +106,14 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
 
     def settle() -> None:
         if looped.scoring.score.called:
-            looped.session.settle.side_effect = None
+            looped.session.wait_for_publish.side_effect = None
             looped.group.revoke(0)
             raise RecordRejected("too large")
 
-    looped.session.settle.side_effect = settle
+    looped.session.wait_for_publish.side_effect = settle
     looped.run(1)
     assert not looped.scoring.letter.called
-    assert looped.metrics.outages.told() == "commits: too large"
+    assert looped.metrics.outages.summary() == "commits: too large"
 
 
 @pytest.mark.parametrize("guilty", [True, False])
@@ -125,7 +125,7 @@ def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool
     looped.group.waiting.append(event(7))
     looped.run(1)
     assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if guilty else looped.group.reads == {HERE: 7}
-    assert looped.metrics.outages.told() is None
+    assert looped.metrics.outages.summary() is None
 
 
 @pytest.mark.parametrize(("error", "stays"), [(ModelBroken(InferenceFailed("no")), True), (Fatal("refused"), False)])

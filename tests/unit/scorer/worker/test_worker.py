@@ -108,7 +108,7 @@ def test_events_that_cannot_be_scored_now_are_read_again() -> None:
     looped.group.waiting.append(event(7))
     looped.run(2)
     assert looped.group.paused() == {0}
-    assert looped.metrics.outages.told() == "model-servers: no route"
+    assert looped.metrics.outages.summary() == "model-servers: no route"
     assert looped.group.intake.partitions.committed() == {HERE: 7}
 
 
@@ -122,8 +122,8 @@ def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
         looped.loop.step()
     looped.loop.step()
     assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (1, 2)  # asked again after a minute
-    assert looped.metrics.outages.is_away(MODEL_SERVERS)
-    assert looped.metrics.outages.told() is None
+    assert looped.metrics.outages.is_unavailable(MODEL_SERVERS)
+    assert looped.metrics.outages.summary() is None
     assert looped.group.intake.partitions.committed() == {HERE: 9}
 
 
@@ -144,7 +144,7 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
         looped.group.waiting += [event(offset) for offset in range(7, 11)]
         looped.loop.step()
         assert looped.group.reads == {HERE: 7}
-        assert looped.metrics.outages.told() is None  # the registry answers
+        assert looped.metrics.outages.summary() is None  # the registry answers
         looped.group.waiting.clear()
     looped.group.waiting += [event(offset) for offset in range(7, 11)]
     looped.loop.step()
@@ -159,7 +159,7 @@ def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
     assert looped.versions.hurry.called
 
 
-@pytest.mark.parametrize("failing", ["settle", "checkpoint"])
+@pytest.mark.parametrize("failing", ["wait_for_publish", "checkpoint"])
 def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
     looped = Looped()
     getattr(looped.session, failing).side_effect = Aborted("the broker gave up the transaction")
