@@ -1,7 +1,8 @@
-"""Container images that carry a package under /models: the layers of a base image, and one more that holds the files.
+"""Builds container images that carry a package under /models: the layers of a base image and one more layer with the files.
 
-The layer is the same bytes for the same files: sorted, without times and owners. It hides what the base has under /models, and
-an annotation says so: a reader of the package need not read the base. Format: OCI image-spec, layer.md and config.md.
+The layer has the same bytes for the same files: sorted, without times and owners. It hides the base's content under
+/models, and an annotation states that, so that a reader of the package need not read the base. Format: OCI image-spec,
+layer.md and config.md.
 """
 
 import gzip
@@ -30,7 +31,7 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """An image to build on: its layers and where they are, and its config. Without any it is the empty image."""
+    """The image to build on: its config, its layers and their store. The default is the empty image."""
 
     store: Store | None = None
     layers: tuple[Descriptor, ...] = ()
@@ -38,7 +39,12 @@ class BaseImage:
 
 
 def open_base(store: Store, digest: str) -> BaseImage:
-    """The image with this digest. Raises NotFound, Unreachable, Refused (an index without a usable manifest) and Corrupt."""
+    """Open the image with this digest.
+
+    Raises:
+        Refused: It is no image, or an index without a suitable manifest.
+        NotFound, Corrupt, Unreachable: As the store raises them.
+    """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
         raise Refused(f"{digest} of {store.repository} is no image", "--image takes a container image to build on, or scratch")
@@ -54,11 +60,11 @@ def open_base(store: Store, digest: str) -> BaseImage:
 
 
 def plan(
-    base: BaseImage, found: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path
+    base: BaseImage, files: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path
 ) -> Artifact:
-    """The image of a base and some files; the new layer is written to the file `scratch`, which must stay until the push."""
+    """Build the image of a base and some files. The new layer is written to `scratch`, which must stay until the push."""
     with scratch.open("wb") as stream:
-        diff_id = _write_layer(found, stream)
+        diff_id = _write_layer(files, stream)
     with scratch.open("rb") as stream:
         digest, size = digests.from_stream(stream)
     layer = Descriptor(media_type=f"{_LAYER_TYPE}+gzip", digest=digest, size=size, annotations={WHOLE: "whole"})
@@ -67,20 +73,20 @@ def plan(
     data = manifest.build(None, described, (*base.layers, layer), dict(annotations))
     sources: list[tuple[Descriptor, OpenContent]] = []
     if base.store is not None:
-        sources = [(one, partial(_open, base.store, one)) for one in base.layers]
+        sources = [(base_layer, partial(_open, base.store, base_layer)) for base_layer in base.layers]
     return Artifact(data, config, (*sources, (layer, file_opener(scratch))))
 
 
-def _write_layer(found: list[tuple[VersionFile, OpenContent]], into: BinaryIO) -> str:
-    """Write the layer; the digest of its archive before compression."""
+def _write_layer(files: list[tuple[VersionFile, OpenContent]], into: BinaryIO) -> str:
+    """Write the layer and return the digest of its uncompressed archive."""
     with gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=into, mtime=0) as packed:
-        hashing = _Hashing(cast(BinaryIO, packed))
+        hashing = _HashingWriter(cast(BinaryIO, packed))
         with tarfile.open(fileobj=cast(BinaryIO, hashing), mode="w|", format=tarfile.PAX_FORMAT, bufsize=digests.CHUNK) as tar:
             tar.addfile(_entry(ROOT, folder=True))
             tar.addfile(_entry(f"{ROOT}/{OPAQUE}"))
-            for folder in sorted({str(parent) for file, _ in found for parent in PurePosixPath(file.path).parents} - {"."}):
+            for folder in sorted({str(parent) for file, _ in files for parent in PurePosixPath(file.path).parents} - {"."}):
                 tar.addfile(_entry(f"{ROOT}/{folder}", folder=True))
-            for file, source in found:
+            for file, source in files:
                 with source() as stream:
                     tar.addfile(_entry(f"{ROOT}/{file.path}", size=file.content.size), stream)
     return f"sha256:{hashing.sha.hexdigest()}"
@@ -93,7 +99,7 @@ def _entry(path: str, *, folder: bool = False, size: int = 0) -> tarfile.TarInfo
     return entry
 
 
-class _Hashing:
+class _HashingWriter:
     def __init__(self, into: BinaryIO) -> None:
         self._into = into
         self.sha = hashlib.sha256()
@@ -104,7 +110,7 @@ class _Hashing:
 
 
 def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The base's config with one more layer, and with the annotations as labels, which `docker inspect` shows."""
+    """Return the base's config with one more layer, and with the annotations as labels, which `docker inspect` shows."""
     config = dict(base)
     rootfs, inner = dict(config.get("rootfs") or {}), dict(config.get("config") or {})
     config["rootfs"] = {"type": "layers", "diff_ids": [*rootfs.get("diff_ids", []), diff_id]}
@@ -115,7 +121,7 @@ def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str
 
 
 def _as_oci(layer: Descriptor) -> Descriptor:
-    """The same content under OCI's media type: one manifest must not mix Docker's with OCI's."""
+    """Return the same content with OCI's media type: a manifest must not mix Docker's types with OCI's."""
     packing = manifest.compression(layer)
     return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
 

@@ -1,7 +1,7 @@
-"""Tar archives out of layers, read as a stream: no seeking, nothing held in memory, every length and count bounded.
+"""Reads tar archives from image layers as a stream: no seeking, constant memory, every length and count bounded.
 
-`tarfile` reads extended headers of any size into memory, so only its parser of the 512-byte header is used. Formats: POSIX pax
-and GNU tar; RFC 1952 and RFC 8878 around them.
+`tarfile` reads extended headers of any size into memory, so only its parser of the 512-byte header is used. Formats: POSIX
+pax and GNU tar; RFC 1952 and RFC 8878 around them.
 """
 
 import io
@@ -18,9 +18,9 @@ BLOCK = 512
 SPARSE = b"GNU.sparse."
 MAX_EXTENDED = 1 << 20  # bytes of an extended header
 MAX_WINDOW = 64 << 20  # bytes of memory that a zstd frame may ask for; `zstd -19` asks for 8 MiB
-GZIP_CHUNK = 1 << 16  # what follows a gzip member is copied, so a layer of tiny ones must not be read in large pieces
+GZIP_CHUNK = 1 << 16  # the rest after a gzip member is copied, so tiny members must not be read in large pieces
 MAX_GZIP_MEMBERS = 1_000_000
-FREE_RATIO_BYTES = 64 << 20  # what may come out of a layer before the ratio counts
+FREE_RATIO_BYTES = 64 << 20  # unpacked bytes of a layer before the ratio applies
 
 Compression = Literal["", "gzip", "zstd"]
 MemberKind = Literal["file", "folder", "link", "special"]
@@ -28,7 +28,13 @@ MemberKind = Literal["file", "folder", "link", "special"]
 
 @dataclass(slots=True)
 class UnpackLimits:
-    """What may still be taken out of all layers together: members, and bytes in total. `ratio` is unpacked to packed."""
+    """What all layers together may still unpack to.
+
+    Attributes:
+        members: Archive entries.
+        unpacked_bytes: Unpacked bytes.
+        ratio: Unpacked bytes per packed byte.
+    """
 
     members: int = 1_000_000
     unpacked_bytes: int = 1 << 37
@@ -37,7 +43,7 @@ class UnpackLimits:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One entry of an archive. `content` must be read before the next entry is asked for; what is left of it is passed over."""
+    """One entry of an archive. Read `content` before the next entry; the unread rest is skipped."""
 
     path: str
     kind: MemberKind
@@ -46,7 +52,7 @@ class ArchiveMember:
 
 
 class ChunkReader(io.RawIOBase):
-    """An iterator of chunks as a file that can be read once, counted."""
+    """A file over an iterator of chunks, readable once; `count` is the number of bytes read."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -70,21 +76,21 @@ class ChunkReader(io.RawIOBase):
 
 
 def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimits) -> Iterator[bytes]:
-    """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
+    """Yield the unpacked bytes of a layer within the limits, to the layer's end. Raises Corrupt."""
     source = ChunkReader(packed)
     total = 0
     for chunk in {"": read_chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
         total += len(chunk)
         limits.unpacked_bytes -= len(chunk)
         if limits.unpacked_bytes < 0:
-            raise Corrupt("the layers unpack to more bytes than are read of an image")
+            raise Corrupt("the layers unpack to more bytes than an image may have")
         if total > FREE_RATIO_BYTES and total > limits.ratio * source.count:
             raise Corrupt(f"a layer unpacks to more than {limits.ratio} times its size")
         yield chunk
 
 
 def _gunzip(source: ChunkReader) -> Iterator[bytes]:
-    """One gzip member after the other, as parallel compressors leave them; zero bytes may follow the last."""
+    """Yield the content of all gzip members, as parallel compressors write them; zero bytes may follow the last."""
     engine, rest, streams = None, b"", 0
     while rest or (rest := source.read(GZIP_CHUNK) or b""):
         if engine is None:
@@ -122,13 +128,13 @@ def _unzstd(source: ChunkReader) -> Iterator[bytes]:
 
 
 def members(unpacked: Iterator[bytes], limits: UnpackLimits) -> Iterator[ArchiveMember]:
-    """The entries of an archive, in order; reads it to its end. Raises Corrupt: no tar, cut short, or beyond the limits."""
+    """Yield the entries of an archive in order, to its end. Raises Corrupt: no tar, truncated, or beyond the limits."""
     source = ChunkReader(unpacked)
     stated: dict[str, str] = {}
     while (header := _header(source)) is not None:
         limits.members -= 1
         if limits.members < 0:
-            raise Corrupt("the layers have more entries than are read of an image")
+            raise Corrupt("the layers have more entries than an image may have")
         if header.type in _EXTENDED:
             stated |= _extended(header, _exactly(source, header.size + -header.size % BLOCK))
             continue
@@ -139,19 +145,23 @@ def members(unpacked: Iterator[bytes], limits: UnpackLimits) -> Iterator[Archive
             pass
         _exactly(source, -member.size % BLOCK)
     for _ in read_chunks(source):
-        pass  # what fills the last record
+        pass  # the padding of the last record
 
 
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _KINDS: dict[bytes, MemberKind] = {
-    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.DIRTYPE: "folder",
-    tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "link",
-}  # fmt: skip
+    tarfile.REGTYPE: "file",
+    tarfile.AREGTYPE: "file",
+    tarfile.CONTTYPE: "file",
+    tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "link",
+    tarfile.LNKTYPE: "link",
+}
 _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
 def _header(source: ChunkReader) -> tarfile.TarInfo | None:
-    """The next header, or None at the mark that ends the archive: without it, a part of one would look whole."""
+    """Return the next header, or None at the end mark: without the mark, a truncated archive would look complete."""
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
         return None
@@ -165,7 +175,7 @@ def _header(source: ChunkReader) -> tarfile.TarInfo | None:
 
 
 def _member(header: tarfile.TarInfo, stated: dict[str, str], source: ChunkReader) -> ArchiveMember:
-    """The entry that a header, and the extended headers before it, describe."""
+    """Return the entry that a header and the extended headers before it describe."""
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
         if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):
@@ -185,7 +195,7 @@ def _content(source: ChunkReader, size: int) -> Iterator[bytes]:
 
 
 def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
-    """Path and size of the next entry, as an extended header states them. A global header (for all entries) is ignored."""
+    """Return path and size of the next entry from an extended header. A global header (for all entries) is ignored."""
     if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
         return {}
     if header.type == tarfile.GNUTYPE_LONGNAME:
@@ -194,21 +204,21 @@ def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Pax records: `LENGTH KEY=VALUE` and a line feed, the length that of all of it. Only keys that count here are kept."""
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(data):
-        length, space, _ = data[at : at + 20].partition(b" ")
-        end = at + (int(length) if space and length.isdigit() else 0)
-        if not (at + len(length) + 2 < end <= len(data) and data[end - 1 : end] == b"\n"):
-            raise Corrupt("an extended header of a layer's tar archive does not read")
-        key, _, value = data[at + len(length) + 1 : end - 1].partition(b"=")
+    """Parse pax records: `LENGTH KEY=VALUE` and a line feed, where LENGTH counts the whole record. Only known keys are kept."""
+    values: dict[str, str] = {}
+    position = 0
+    while position < len(data):
+        length, space, _ = data[position : position + 20].partition(b" ")
+        end = position + (int(length) if space and length.isdigit() else 0)
+        if not (position + len(length) + 2 < end <= len(data) and data[end - 1 : end] == b"\n"):
+            raise Corrupt("an extended header of a layer's tar archive cannot be read")
+        key, _, value = data[position + len(length) + 1 : end - 1].partition(b"=")
         if key in (b"path", b"size"):
-            found[key.decode()] = value.decode("utf-8", "surrogateescape")
+            values[key.decode()] = value.decode("utf-8", "surrogateescape")
         elif key.startswith(SPARSE):
-            found[SPARSE.decode()] = ""
-        at = end
-    return found
+            values[SPARSE.decode()] = ""
+        position = end
+    return values
 
 
 def _exactly(source: ChunkReader, size: int) -> bytes:

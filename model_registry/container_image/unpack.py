@@ -1,7 +1,7 @@
-"""The package inside a container image: what a container would see under /models, and nothing else of it.
+"""Unpacks the package inside a container image: the files that a container would see under /models.
 
-The layers are read as streams from the lowest to the highest. Only plain files under /models reach the disk. A link or device
-file there counts as one, and refuses the version if it is still in the package when the last layer has been read: following
+The layers are read as streams from the lowest to the highest. Only regular files under /models reach the disk. A link or
+device file there is recorded, and the version is refused if it is still in the package after the last layer: following
 links is what makes unpacking dangerous, and a package needs none. Format: OCI image-spec, layer.md.
 """
 
@@ -26,17 +26,17 @@ MAX_MEMBERS = 10_000  # under /models, in all layers
 MODEL = "model.onnx"
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
-"""The annotation of a layer that hides everything that lower layers have under /models: those need not be read."""
+"""Annotation of a layer that hides the lower layers' content under /models, which then need not be read."""
 _HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
 
 
 Blob = Callable[[Descriptor], Iterator[bytes]]
-"""Gives a layer's bytes, their digest compared at the end: a store's `blob`."""
+"""Yields a layer's bytes and verifies their digest at the end: a store's `blob`."""
 
 
 @dataclass(slots=True)
 class _TreeEntry:
-    """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
+    """The entry at a path. A file has `content`, which is stored in the file `held` if files are written."""
 
     kind: layers.MemberKind
     layer: int
@@ -47,9 +47,14 @@ class _TreeEntry:
 def unpack(
     blob: Blob, version: VersionManifest, folder: Path | None, limits: UnpackLimits, max_bytes: int
 ) -> list[VersionFile]:
-    """The package's files, at most `max_bytes` of them, written into an empty folder; without a folder only hashed.
+    """Return the package's files, written into an empty folder; without a folder they are only hashed.
 
-    Raises Corrupt: a layer that is damaged, or hostile; Refused: no package, several, or a link in it.
+    Args:
+        max_bytes: The most bytes that the files may have together.
+
+    Raises:
+        Corrupt: A layer is damaged or hostile.
+        Refused: There is no package, or several, or a link in it.
     """
     tree = _ModelsTree(folder / ".image" if folder else None, max_bytes)
     for number, layer in enumerate(needed(version.layers)):
@@ -57,21 +62,21 @@ def unpack(
         for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
             tree.add(member, number)
         for _ in packed:
-            pass  # to its end, where its digest is compared
+            pass  # to its end, where its digest is verified
     return tree.settle(tree.package(version.name), folder)
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
-    """The layers that decide what is under /models."""
-    every = list(layers)
-    whole = [at for at, layer in enumerate(every) if layer.annotations.get(WHOLE) == "whole"]
-    return every[whole[-1] :] if whole else every
+    """Return the layers that decide the content of /models."""
+    all_layers = list(layers)
+    opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
+    return all_layers[opaque_positions[-1] :] if opaque_positions else all_layers
 
 
 class _ModelsTree:
-    """What is under /models after some layers. Until the last one files lie in `folder` under numbers, never under names.
+    """The content of /models after some layers. Until the last layer, files are stored in `folder` under numbers, not names.
 
-    They are synced when they get their names: an image that is refused has cost no wait for the disk.
+    They are synced when they get their names: a refused image costs no wait for the disk.
     """
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
@@ -99,32 +104,32 @@ class _ModelsTree:
             self._put(path, member, layer)
 
     def package(self, name: str) -> str:
-        """Where the package is: /models, or the one folder in it that has a model, if several the one of this name."""
-        if (at := f"{ROOT}/{MODEL}") in self._entries:
-            return at.rpartition("/")[0]
-        found = [path.rpartition("/")[0] for path in self._entries if path.count("/") == 2 and path.endswith(f"/{MODEL}")]
-        chosen = [path for path in found if path == f"{ROOT}/{name}"] or found
+        """Return the package's folder: /models, or the only folder in it with a model, or the one with this name."""
+        if (model_path := f"{ROOT}/{MODEL}") in self._entries:
+            return model_path.rpartition("/")[0]
+        folders = [path.rpartition("/")[0] for path in self._entries if path.count("/") == 2 and path.endswith(f"/{MODEL}")]
+        chosen = [path for path in folders if path == f"{ROOT}/{name}"] or folders
         if len(chosen) != 1:
-            what = f"models are in {', '.join(sorted(found))}" if found else "no /models/model.onnx"
+            fault = f"models are in {', '.join(sorted(folders))}" if folders else "no /models/model.onnx"
             if ROOT in self._entries and self._entries[ROOT].kind != "folder":
-                what = "/models is a link"
-            raise Refused(f"the image has no one package: {what}", _HINT)
+                fault = "/models is a link"
+            raise Refused(f"the image has no one package: {fault}", _HINT)
         return chosen[0]
 
     def settle(self, root: str, folder: Path | None) -> list[VersionFile]:
-        """Give the package's files their names, in another folder. Raises Refused: a link; Corrupt: names too much alike."""
-        found = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
-        for path, entry in found.items():
+        """Move the package's files to their names in another folder. Raises Refused for links, Corrupt for invalid names."""
+        entries = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
+        for path, entry in entries.items():
             if entry.kind in ("link", "special"):
                 raise Refused(f"{root}/{path} in the image is a link or a special file", "copy the content there")
-        listed = [VersionFile(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
+        listed = [VersionFile(path, entry.content) for path, entry in sorted(entries.items()) if entry.content]
         if len(listed) > manifest.MAX_FILES:
             raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
         check_paths(file.path for file in listed)
         if folder and self._folder:
             for path in (file.path for file in listed):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                atomic_files.place(cast(Path, found[path].held), folder / path)
+                atomic_files.place(cast(Path, entries[path].held), folder / path)
             shutil.rmtree(self._folder)
         return listed
 
@@ -134,10 +139,10 @@ class _ModelsTree:
         for parent in map(str, PurePosixPath(path).parents):
             if parent in self._entries and self._entries[parent].kind != "folder":
                 raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is no folder")
-        there = self._entries.get(path)
-        if there is not None and not (there.kind == member.kind == "folder"):
-            if there.layer == layer:
-                raise Corrupt(f"the file path {path!r:.200} stands twice in a layer of the image")
+        existing = self._entries.get(path)
+        if existing is not None and not (existing.kind == member.kind == "folder"):
+            if existing.layer == layer:
+                raise Corrupt(f"the file path {path!r:.200} occurs twice in a layer of the image")
             self._hide(path, layer, itself=True)
         self._entries[path] = entry = _TreeEntry(member.kind, layer)
         if member.kind == "file":
@@ -146,7 +151,7 @@ class _ModelsTree:
     def _write(self, entry: _TreeEntry, member: ArchiveMember) -> None:
         self._left -= member.size
         if self._left < 0:
-            raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")
+            raise Refused("the image holds more under /models than a version may have", "model.max_bytes is the limit")
         sha = hashlib.sha256()
         if self._folder:
             self._written += 1
@@ -160,15 +165,17 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove what lower layers have below a path, or at it and below."""
+        """Remove the content of lower layers below a path, or at the path and below it."""
         prefix = path + "/" if path else ""
-        for one in [one for one in self._entries if one.startswith(prefix) or (itself and one == path)]:
-            if self._entries[one].layer < layer and (held := self._entries.pop(one).held):
+        for entry_path in [
+            entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)
+        ]:
+            if self._entries[entry_path].layer < layer and (held := self._entries.pop(entry_path).held):
                 held.unlink()
 
 
 def _path(member: ArchiveMember) -> str:
-    """A member's path from the image's root, without `./` before it. Raises Corrupt for one that leads elsewhere."""
+    """Return a member's path from the image's root without leading `./`. Raises Corrupt if it leads outside."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
         raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")

@@ -1,6 +1,6 @@
 """Reads the policy file, which decides what a scorer may load.
 
-It lists the trusted keys and the denied digests (never loaded, even if signed), and says whether signatures, the version's
+It lists the trusted keys and the denied digests (never loaded, even if signed), and whether signatures, the version's
 name in them, passed comparisons and signed moves are required. model_registry/docs/signing.md describes it. A key is valid
 for both versions and moves unless its `use` names one of them.
 

@@ -1,7 +1,7 @@
 """Authorization at a registry: Basic, or Bearer tokens for scopes from the realm that the registry names.
 
-Credentials go to the registry itself and to a realm that is its own or that MODEL_REGISTRY_REALM_HOSTS names (hosts, with
-commas between), never elsewhere, and only over TLS or where plain HTTP was asked for.
+Credentials are sent to the registry itself and to a realm that is its own or listed in MODEL_REGISTRY_REALM_HOSTS (hosts,
+separated by commas), and only over TLS or if plain HTTP is configured.
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 
@@ -26,22 +26,22 @@ MOST_PARTS = 50
 
 
 def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
-    """The ways to authenticate in a header, in order: a scheme and its parameters, names in lower case.
+    """Return the authentication schemes in a header in order, each with its parameters (names in lower case).
 
-    What follows something that does not read is left out.
+    Everything after an unreadable part is ignored.
     """
-    found: list[tuple[str, dict[str, str]]] = []
-    at = 0
+    challenges: list[tuple[str, dict[str, str]]] = []
+    position = 0
     for _ in range(MOST_PARTS):
-        if (part := _PART.match(header, at)) is None:
+        if (part := _PART.match(header, position)) is None:
             break
-        at = part.end()
+        position = part.end()
         if part["scheme"]:
-            found.append((part["scheme"].lower(), {}))
-        elif found:
+            challenges.append((part["scheme"].lower(), {}))
+        elif challenges:
             value = part["bare"] if part["quoted"] is None else re.sub(r"\\(.)", r"\1", part["quoted"])
-            found[-1][1].setdefault(part["name"].lower(), value)
-    return found
+            challenges[-1][1].setdefault(part["name"].lower(), value)
+    return challenges
 
 
 REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
@@ -69,7 +69,7 @@ class _TokenResponse(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """How long the token is good: LEAST_SECONDS where the realm states less, nothing, or no number."""
+        """The validity of the token; LEAST_SECONDS if the realm states less, nothing, or no number."""
         try:
             stated = float(self.expires_in or 0)
         except ValueError:
@@ -78,7 +78,7 @@ class _TokenResponse(msgspec.Struct):
 
 
 class Authenticator:
-    """What to send to one registry as Authorization. `name` is how references and Docker's configuration call it."""
+    """Provides the Authorization header for one registry. `name` is the registry in references and Docker's configuration."""
 
     def __init__(
         self, name: str, origin: httpx.URL, realm_hosts: Iterable[str], fetch: Fetch, clock: Callable[[], float]
@@ -91,41 +91,47 @@ class Authenticator:
         self._lock = threading.Lock()
 
     def header(self, scopes: tuple[str, ...]) -> str | None:
-        """The header for a request with these scopes, as far as the registry has asked for one yet."""
+        """Return the header for a request with these scopes; None if the registry has not asked for one yet."""
         if self._basic is not None:
             return self._basic
         token = self._tokens.get(scopes)
         return f"Bearer {token.value}" if token and self._clock() < token.until else None
 
-    def answer(self, asked: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
-        """Get ready for what a 401 asked for after `sent`. False where nothing else can be sent than was.
+    def answer(self, challenge: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
+        """Prepare the credentials that a 401 asked for after `sent`. Return False if nothing else can be sent.
 
-        `general` says that the challenge is that of `/v2/`: its scopes are not about this request.
+        Args:
+            general: Whether the challenge is that of `/v2/`, whose scopes are not about this request.
 
-        Raises Refused: a realm that must not be asked; Unreachable: no token; Misconfigured: Docker's file does not read.
+        Raises:
+            Refused: The realm must not be asked.
+            Unreachable: The realm gives no token.
+            Misconfigured: Docker's file cannot be read.
         """
         with self._lock:
             if self.header(scopes) not in (None, sent):
                 return True  # another thread has just done it
-            offered = dict(reversed(parse_challenges(asked)))
+            offered = dict(reversed(parse_challenges(challenge)))
             if "bearer" in offered:
                 self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes, general)
                 self._basic = None
                 return True
             if "basic" not in offered:
                 return False
-            found = docker_config.find_credentials(self._name)  # every time: the passwords of cloud registries last for hours
-            if found is None or not found.username or found.basic == self._basic:
+            credentials = docker_config.find_credentials(
+                self._name
+            )  # every time: the passwords of cloud registries last for hours
+            if credentials is None or not credentials.username or credentials.basic == self._basic:
                 return False
-            self._basic = found.basic
+            self._basic = credentials.basic
             return True
 
-    def _fetch_token(self, asked: dict[str, str], scopes: tuple[str, ...], general: bool) -> _Token:
-        realm = self._realm(asked.get("realm", ""))
+    def _fetch_token(self, challenge: dict[str, str], scopes: tuple[str, ...], general: bool) -> _Token:
+        realm = self._realm(challenge.get("realm", ""))
         if not general and realm.netloc == self._origin.netloc:  # other registries may trust the tokens of a realm elsewhere
-            scopes = (*scopes, *other_scopes(asked.get("scope", ""), scopes))
-        found = docker_config.find_credentials(self._name)
-        status, body = self._fetch(_request(realm, asked.get("service", ""), scopes, found))
+            scopes = (*scopes, *other_scopes(challenge.get("scope", ""), scopes))
+        credentials = docker_config.find_credentials(self._name)
+        status, body = self._fetch(_request(realm, challenge.get("service", ""), scopes, credentials))
         if status != 200:
             hint = f"docker login {self._name}" if status in (400, 401, 403) else "try again later"
             raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)
@@ -139,7 +145,7 @@ class Authenticator:
         return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
-        """The realm, if it may see credentials and may be asked at all."""
+        """Return the realm if it may receive credentials and may be asked at all. Raises Refused."""
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
@@ -157,23 +163,27 @@ class Authenticator:
 
 
 def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
-    """Return a URL without a port that a registry behind a proxy that ends TLS names with http: https is meant."""
+    """Return an http URL of a registry behind a proxy that terminates TLS as https; other URLs unchanged."""
     if url.scheme == "http" and origin.scheme == "https" and url.port is None:
         return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)
     return url
 
 
-def other_scopes(asked: str, scopes: tuple[str, ...]) -> list[str]:
+def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
     """Return the scopes of a challenge for resources other than those of `scopes`.
 
     A registry behind a proxy that rewrites paths knows a repository by another name, and some have scopes of their own.
     """
     resources = {scope.rpartition(":")[0] for scope in scopes}
-    return [scope for scope in asked.split()[:MOST_SCOPES] if scope not in scopes and scope.rpartition(":")[0] not in resources]
+    return [
+        scope
+        for scope in challenge_scopes.split()[:MOST_SCOPES]
+        if scope not in scopes and scope.rpartition(":")[0] not in resources
+    ]
 
 
 def realm_hosts(environment: Mapping[str, str]) -> list[str]:
-    """The hosts, `host` or `host:port`, that may ask for the credentials of any registry, as the environment names them."""
+    """Return the hosts (`host` or `host:port`) in the environment that may receive the credentials of any registry."""
     return [host.strip() for host in environment.get(REALM_HOSTS, "").split(",") if host.strip()]
 
 

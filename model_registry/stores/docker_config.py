@@ -1,4 +1,4 @@
-"""Credentials where Docker keeps them: config.json (in DOCKER_CONFIG, else ~/.docker) and the credential helpers it names."""
+"""Reads credentials from Docker's config.json (in DOCKER_CONFIG, else ~/.docker) and its credential helpers."""
 
 import base64
 import binascii
@@ -14,17 +14,17 @@ import msgspec
 from model_registry.errors import Misconfigured, Unreachable
 from model_registry.untrusted_input import documents
 
-HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
+HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub's key, for historical reasons
 HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 HELPER_SECONDS = 30.0
 _HELPER = re.compile(r"[A-Za-z0-9._-]+")
-_NOT_THERE = "credentials not found"  # what helpers print for a registry that they do not know
-_IDENTITY = "<token>"  # the user name that stands for an identity token
+_NOT_FOUND = "credentials not found"  # printed by helpers for an unknown registry
+_IDENTITY = "<token>"  # the user name of an identity token
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user name and a password, or an identity token that buys access tokens. Never printed."""
+    """A user name and a password, or an identity token that is exchanged for access tokens. Never printed."""
 
     username: str
     password: str
@@ -35,7 +35,7 @@ class Credentials:
 
     @property
     def basic(self) -> str:
-        """The value of an Authorization header of the scheme Basic."""
+        """The value of a Basic Authorization header."""
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
@@ -47,7 +47,7 @@ class _AuthEntry(msgspec.Struct):
 
 
 class _DockerConfig(msgspec.Struct, rename="camel"):
-    """The parts of config.json that are read. Tools write null for whatever is not set."""
+    """The used parts of config.json. Tools write null for unset values."""
 
     auths: dict[str, _AuthEntry | None] | None = None
     cred_helpers: dict[str, str | None] | None = None
@@ -60,10 +60,11 @@ class _HelperCredentials(msgspec.Struct, rename="pascal"):
 
 
 def find_credentials(registry: str) -> Credentials | None:
-    """The credentials for a registry (`host` or `host:port`), None where there are none.
+    """Return the credentials for a registry (`host` or `host:port`); None if there are none.
 
-    Raises Misconfigured: a file that does not read, a helper that is missing. Raises Unreachable: a helper that fails, which
-    those that ask a cloud do now and then.
+    Raises:
+        Misconfigured: The file cannot be read, or a helper is missing.
+        Unreachable: A helper fails, as those that ask a cloud service do now and then.
     """
     home = os.path.expanduser("~")  # noqa: PTH111 - unlike Path.home() never an error: containers run as users without a home
     path = Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker") / "config.json"
@@ -71,14 +72,14 @@ def find_credentials(registry: str) -> Credentials | None:
     key = HUB_KEY if registry == "docker.io" else registry
     helpers = config.cred_helpers or {}
     helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty one is none, as in Docker
-    if helper and (found := _ask(helper, key, path)):
-        return found
+    if helper and (credentials := _run_helper(helper, key, path)):
+        return credentials
     hosts = HUB_HOSTS if registry == "docker.io" else {registry}
-    named = {name: entry or _AuthEntry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
+    entries = {name: entry or _AuthEntry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
     # The registry itself before a namespace in it (`host/team`), which Podman writes.
-    for name in sorted(named, key=lambda name: (name != key, name != registry, name.count("/"))):
-        if found := _credentials(named[name], name, path):
-            return found
+    for name in sorted(entries, key=lambda name: (name != key, name != registry, name.count("/"))):
+        if credentials := _credentials(entries[name], name, path):
+            return credentials
     return None
 
 
@@ -93,16 +94,16 @@ def _read(path: Path) -> _DockerConfig:
         data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
         return documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
     except documents.UnreadableDocument as error:
-        raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
+        raise Misconfigured(f"{path} cannot be read: {error}", "repair it, or recreate it with docker login") from None
 
 
 def _host(name: str) -> str:
-    """The registry of an `auths` entry, which old clients wrote as a URL."""
+    """Return the registry of an `auths` entry, which old clients wrote as a URL."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """What an entry holds; an empty one says that a helper keeps it."""
+    """Return the credentials in an entry; None for an empty one, whose credentials are in a helper."""
     username, password = entry.username or "", entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
         try:
@@ -114,26 +115,28 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
     return Credentials(username, password, entry.identitytoken or "")
 
 
-def _ask(helper: str, key: str, path: Path) -> Credentials | None:
-    """What `docker-credential-HELPER get` answers for a registry."""
+def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
+    """Return the response of `docker-credential-HELPER get` for a registry."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")
     try:
-        done = subprocess.run([program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False)
+        process = subprocess.run(
+            [program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False
+        )
     except FileNotFoundError:
         raise Misconfigured(f"{path} names {program}, which is not installed", "install it, or take it out") from None
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
         raise Unreachable(f"{program} get for {key} failed: {error}", "try it in a shell") from None
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()
-        if _NOT_THERE in said:
+    if process.returncode != 0:
+        output = (process.stdout + process.stderr).strip()
+        if _NOT_FOUND in output:
             return None
-        raise Unreachable(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
+        raise Unreachable(f"{program} get for {key} ended with {process.returncode}: {output:.200}", "try it in a shell")
     try:
-        found = documents.decode(done.stdout, _HelperCredentials)
+        response = documents.decode(process.stdout, _HelperCredentials)
     except documents.UnreadableDocument:
         raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
-    if found.username == _IDENTITY:
-        return Credentials("", "", found.secret)
-    return Credentials(found.username, found.secret)
+    if response.username == _IDENTITY:
+        return Credentials("", "", response.secret)
+    return Credentials(response.username, response.secret)

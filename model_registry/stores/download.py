@@ -1,4 +1,4 @@
-"""A blob out of a registry: streamed, hashed on the way, gone on with where a connection broke."""
+"""Downloads a blob from a registry: streamed, hashed, and resumed after a broken connection."""
 
 import dataclasses
 import re
@@ -27,9 +27,12 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
 def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
-    """The blob in chunks, known to be good only after the last one.
+    """Yield a blob in chunks; it is verified only after the last one.
 
-    Raises NotFound, Unreachable, and Corrupt: as soon as it is longer than declared, at its end for another one.
+    Raises:
+        NotFound: There is no such blob.
+        Unreachable: The registry does not answer.
+        Corrupt: The blob is longer than declared (raised at once), or differs (raised at its end).
     """
     done = 0
     with closing(_received(client, call, content)) as received:
@@ -41,9 +44,9 @@ def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Pro
 
 
 def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Generator[bytes, None, None]:
-    """What the registry sends, in as many requests as it takes."""
+    """Yield the bytes that the registry sends, in as many requests as needed."""
     attempts = client.attempts()
-    done = before = 0
+    done = previously_done = 0
     ranged = True
     while True:
         headers = call.headers | ({"Range": f"bytes={done}-{content.size - 1}"} if done and ranged else {})
@@ -60,31 +63,31 @@ def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Gener
         except (AttemptFailed, httpx.TransportError) as error:
             if done == content.size:
                 return
-            if done - before >= PROGRESS_BYTES:
+            if done - previously_done >= PROGRESS_BYTES:
                 attempts.progressed(client.timing.clock())
-            before = done
+            previously_done = done
             client.wait(attempts, error if isinstance(error, AttemptFailed) else attempt_failed(error))
 
 
 def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
-    """The bytes after the first `done`, whether the registry knows ranges or not."""
+    """Yield the bytes after the first `done`, whether or not the registry supports ranges."""
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):
         raise read_response(response).error(f"GET of {content.digest}")
-    begins = 0
+    start = 0
     if response.status_code == 206:
-        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        begins = int(found[1]) if found else -1
-        if begins != done:
+        content_range = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        start = int(content_range[1]) if content_range else -1
+        if start != done:
             raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
     stated = response.headers.get("Content-Length")
     # Some servers name the blob's own compression as the encoding: then the length is that of the blob.
-    is_raw = not content_encoding(response) or stated == str(content.size - begins)
+    is_raw = not content_encoding(response) or stated == str(content.size - start)
     declared = stated if is_raw else None
-    if declared is not None and declared != str(content.size - begins):
-        raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - begins} as declared")
-    skip = done - begins
+    if declared is not None and declared != str(content.size - start):
+        raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - start} as declared")
+    skip = done - start
     for chunk in response.iter_raw() if is_raw else decoded_body(response):
         if skip < len(chunk):
             yield chunk[skip:] if skip else chunk

@@ -1,4 +1,4 @@
-"""Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
+"""Sends requests to one OCI registry: allowed URLs, credentials and retries. Knows nothing of blobs and manifests."""
 
 import itertools
 import os
@@ -18,8 +18,8 @@ from model_registry.stores.retry import AttemptLimit, Timing
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable
 
-MAX_ERROR = 16 << 10  # bytes of an answer that matters little
-PIECE = 256 << 10  # bytes that are decompressed at a time
+MAX_ERROR = 16 << 10  # bytes of an error response
+PIECE = 256 << 10  # bytes that are decompressed at once
 
 
 _TAG, _TITLE = re.compile(r"<[^>]*>"), re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -29,7 +29,7 @@ _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 @dataclass(frozen=True, slots=True)
 class OciResponse:
-    """A whole answer from `url`; its body is cut one byte behind the limit that was asked for, so that a longer one is seen."""
+    """A whole response from `url`; its body is cut one byte above the limit, so that a longer one is detected."""
 
     status: int
     headers: httpx.Headers
@@ -37,13 +37,13 @@ class OciResponse:
     body: bytes
 
     @property
-    def said(self) -> str:
-        """The reasons that a registry gives for an error, for people: at most a line, begun with a colon."""
-        text = _stated(self.body)
+    def reason(self) -> str:
+        """The registry's reasons for an error, for people: at most one line that starts with a colon."""
+        text = _error_message(self.body)
         return f": {printable(text):.300}" if text else ""
 
     def location(self) -> httpx.URL:
-        """Where to go on. Raises Corrupt."""
+        """Return the URL in the Location header. Raises Corrupt."""
         text = self.headers.get("Location", "")
         with suppress(httpx.InvalidURL):
             if text:
@@ -51,8 +51,8 @@ class OciResponse:
         raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
 
     def error(self, doing: str) -> RegistryError:
-        """What an answer that is no success means."""
-        message = f"{self.url.host} answered {self.status} to {doing}{self.said}"
+        """Return the error for an unsuccessful response to the action `doing`."""
+        message = f"{self.url.host} answered {self.status} to {doing}{self.reason}"
         if self.status in (401, 403):
             return Denied(message, f"docker login {self.url.netloc.decode()}, with an account that may do it")
         if self.status == 413:
@@ -65,8 +65,8 @@ class OciResponse:
         return Refused(message, "the registry does not take that; look into its log")
 
 
-def _stated(body: bytes) -> str:
-    """Return the text of an error: of the specification's JSON, of other JSON, of a page or of plain text."""
+def _error_message(body: bytes) -> str:
+    """Return the text of an error: from the specification's JSON, other JSON, a page or plain text."""
     try:
         document = documents.ANY.decode(body)
     except documents.UnreadableDocument:
@@ -74,8 +74,8 @@ def _stated(body: bytes) -> str:
         title = _TITLE.search(page)
         return " ".join((title[1] if title else _TAG.sub(" ", page)).split())
     listed = document.get("errors") if isinstance(document, dict) else None
-    found = listed if isinstance(listed, list) else [document]
-    return "; ".join(filter(None, map(_error_text, found[:3])))
+    errors = listed if isinstance(listed, list) else [document]
+    return "; ".join(filter(None, map(_error_text, errors[:3])))
 
 
 def _error_text(error: object) -> str:
@@ -88,17 +88,19 @@ def _error_text(error: object) -> str:
 
 
 def content_encoding(response: httpx.Response) -> str:
-    """Return the content encoding of an answer, in lower case, or an empty string. None is asked for; proxies add one."""
+    """Return the content encoding of a response in lower case, or an empty string. Proxies may add one unasked."""
     stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
     return "" if stated == "identity" else stated
 
 
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
-    """Yield the body of an answer without its content encoding, in pieces of at most PIECE bytes where there is one.
+    """Yield the body of a response without its content encoding, in pieces of at most PIECE bytes if it is encoded.
 
-    A body that does not begin as gzip does is not gzip: some mirrors keep the header of what they have decoded.
+    A body that does not start like gzip is not gzip: some mirrors keep the header of content that they have decoded.
 
-    Raises Corrupt for another encoding than gzip and deflate, and for one that does not read; httpx.TransportError.
+    Raises:
+        Corrupt: The encoding is neither gzip nor deflate, or the body is damaged.
+        httpx.TransportError: The connection failed.
     """
     stated, chunks = content_encoding(response), response.iter_raw()
     if not stated:
@@ -132,7 +134,7 @@ def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]
 
 
 def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciResponse:
-    """Read an answer, at most `limit` bytes of its body and one. Raises Broken, Corrupt."""
+    """Read a response with at most `limit` + 1 bytes of its body. Raises AttemptFailed, Corrupt."""
     data = bytearray()
     try:
         for chunk in decoded_body(response):
@@ -144,7 +146,7 @@ def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciRespon
     except Corrupt:
         if response.is_success:
             raise
-        data.clear()  # the status says enough
+        data.clear()  # the status suffices
     return OciResponse(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
 
 
@@ -152,16 +154,22 @@ DOCKER_HUB = "docker.io"
 DOCKER_HUB_API = "registry-1.docker.io"
 MOST_REDIRECTS = 5
 MAX_TOKEN_ANSWER = 64 << 10
-HIDING = frozenset({401, 403, 404})  # answers to a request without credentials that others may be answered otherwise
+HIDING = frozenset({401, 403, 404})  # statuses that may change with credentials
 USER_AGENT = "scorestream-model-registry"
 
 Body = Callable[[], Iterable[bytes]]
-"""Gives the bytes to send, from the start each time it is called."""
+"""Returns the bytes to send, from the start at each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class OciRequest:
-    """One request. `url` is a path of the registry or a whole URL; `size` is that of the body in bytes."""
+    """One request.
+
+    Attributes:
+        url: A path of the registry, or a whole URL.
+        scopes: The scopes that the token must have.
+        size: The size of the body in bytes.
+    """
 
     method: str
     url: str | httpx.URL
@@ -172,7 +180,7 @@ class OciRequest:
 
 
 class AttemptFailed(Exception):
-    """An attempt came to nothing, and another one may not. `retry_after` is in seconds."""
+    """An attempt failed, but another one may succeed. `retry_after` is in seconds."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -180,15 +188,15 @@ class AttemptFailed(Exception):
 
 
 class OciClient:
-    """One registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
+    """A client of one registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
 
     def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
-        """Touches nothing yet. Raises Misconfigured."""
+        """Create the client without connecting. Raises Misconfigured."""
         self._plain = options.plain_http
         is_plain = self._is_plain(httpx.URL(f"http://{host}"))
         if options.plain_http is True and not is_plain:
-            named = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if nobody else is on that network"
-            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {named}")
+            remedy = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if the network is private"
+            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {remedy}")
         self.host, self.timing, self._limit = host, timing, options.timeout_seconds
         self._origin = httpx.URL(f"{'http' if is_plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
         self._client = httpx.Client(
@@ -201,9 +209,10 @@ class OciClient:
         self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
     def ask(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """The answer to a request that may be sent several times, at most `limit` bytes of its body and one.
+        """Send a request that may be repeated, and return the response with at most `limit` + 1 bytes of its body.
 
-        Raises Unreachable where there is no answer, or only answers that say to come again, until it is time to give up.
+        Raises:
+            Unreachable: No attempt got a response, or only ones that ask to retry later.
         """
         attempts = self.attempts()
         while True:
@@ -213,21 +222,22 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def ask_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """The answer to one attempt. Raises Broken where another one makes sense."""
+        """Send a request once. Raises AttemptFailed if another attempt may succeed."""
         with self.stream(call) as response:
             return read_response(response, limit)
 
     @contextmanager
     def stream(self, call: OciRequest) -> Iterator[httpx.Response]:
-        """The answer to one attempt, its body not read yet: that raises httpx.TransportError. Raises Broken."""
+        """Send a request once and yield the response with an unread body, whose reading raises httpx.TransportError."""
         with _closed(self._attempt(call)) as response:
             yield response
 
     def attempts(self) -> AttemptLimit:
+        """Return a new limit for attempts."""
         return AttemptLimit(self._limit, self.timing.clock())
 
     def wait(self, attempts: AttemptLimit, failure: AttemptFailed) -> None:
-        """Wait before the next attempt. Raises Unreachable where there is none left."""
+        """Wait before the next attempt. Raises Unreachable if none is left."""
         delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
         if delay is None:
             hint = "check the address, the network and the registry"
@@ -237,9 +247,9 @@ class OciClient:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """A URL that the registry named, if it may be asked for. Raises Refused.
+        """Return a URL that the registry named, if it may be requested. Raises Refused otherwise.
 
-        A registry behind a proxy that ends TLS may name itself with http: https is meant.
+        A registry behind a proxy that terminates TLS may name itself with http; https is used then.
         """
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
@@ -248,9 +258,9 @@ class OciClient:
         return url
 
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
-        """Return the next page of a list as its Link says, None without one. Raises Corrupt where it is another host's.
+        """Return the next page of a list from its Link header; None without one. Raises Corrupt if it is on another host.
 
-        Only the query of the link is followed: its path and port may be those behind a proxy.
+        Only the query of the link is used: its path and port may be those behind a proxy.
         """
         if answer.status != 200 or "Link" not in answer.headers:
             return None
@@ -274,20 +284,20 @@ class OciClient:
         return auth.upgrade_to_https(url, self._origin) if url.host == self._origin.host else url
 
     def is_own(self, url: httpx.URL) -> bool:
-        """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
+        """Return whether a URL is on the registry's own origin, so that it may receive credentials."""
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: OciRequest) -> httpx.Response:
-        """One answer of a request that was processed: 429 is none. Raises Broken, and Unreachable where there is only 429."""
+        """Return a processed response; 429 is retried. Raises AttemptFailed; Unreachable after too many 429."""
         throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
-            self.wait(throttled, _come_again(response, "it"))
+            self.wait(throttled, _retry_later(response, "it"))
         if response.status_code in retry.STATUSES:
-            raise _come_again(response, "it")
+            raise _retry_later(response, "it")
         return response
 
     def _redirected(self, call: OciRequest) -> httpx.Response:
-        """One answer, after redirects and a challenge. Raises Broken."""
+        """Return one response after redirects and a challenge. Raises AttemptFailed."""
         url = self._origin.join(call.url)
         for _ in range(MOST_REDIRECTS):
             response = self._authenticated(call, self.allowed(url))
@@ -320,23 +330,23 @@ class OciClient:
         return self._send(call, url, self._auth.header(call.scopes))
 
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
-        """Whether the request is to be sent again, with the credentials that the registry wants. Raises as `Authenticator`."""
+        """Return whether to send the request again with the requested credentials. Raises as `Authenticator`."""
         # 403 comes with a challenge where the scope of a token, or having none, is not enough.
-        asked = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
-        if asked and self._auth.answer(asked, call.scopes, sent):
+        challenge_header = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
+        if challenge_header and self._auth.answer(challenge_header, call.scopes, sent):
             return True
         if sent is not None or response.status_code not in HIDING or _is_about_a_blob(call):
             return False
-        # Some challenge nobody, and take the credentials of an account all the same (zot with anonymous readers).
+        # Some registries send no challenge but accept credentials (zot with anonymous readers).
         challenge = self._ping() or ("Basic" if response.status_code != 404 else "")
         return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
-        """Return the challenge of `/v2/`, or an empty string. Some registries hide what is private instead of challenging."""
+        """Return the challenge of `/v2/`, or an empty string. Some registries hide private content instead of challenging."""
         if self._challenge is None:
             response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
             if response.status_code in retry.STATUSES:
-                raise _come_again(response, "it")
+                raise _retry_later(response, "it")
             with _closed(response):
                 self._challenge = response.headers.get("WWW-Authenticate", "") if response.status_code == 401 else ""
         return self._challenge
@@ -353,9 +363,9 @@ class OciClient:
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
         throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._open(request)):
-            self.wait(throttled, _come_again(response, request.url.host))
+            self.wait(throttled, _retry_later(response, request.url.host))
         if response.status_code in retry.STATUSES:
-            raise _come_again(response, request.url.host)
+            raise _retry_later(response, request.url.host)
         with _closed(response):
             answer = read_response(response, MAX_TOKEN_ANSWER)
         return answer.status, answer.body
@@ -368,17 +378,17 @@ class OciClient:
 
 
 def _is_throttled(response: httpx.Response) -> bool:
-    """Whether a request was not processed because of a limit on their number: 429, or 403 that says when to come again."""
+    """Return whether a request was rejected by a rate limit: 429, or 403 with Retry-After."""
     return response.status_code == retry.TOO_MANY or (response.status_code == 403 and "Retry-After" in response.headers)
 
 
 def _is_about_a_blob(call: OciRequest) -> bool:
-    """Whether a request asks for a blob's presence alone: before a push it is absent, and the push's POST shows the rest."""
+    """Return whether a request only checks for a blob: before a push it is absent, and the POST shows the rest."""
     return call.method == "HEAD" and "/blobs/" in str(call.url)
 
 
 def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
-    """A failure of the network, as one of an attempt."""
+    """Convert a network error into a failed attempt."""
     if isinstance(error, httpx.TimeoutException):
         return AttemptFailed(f"no answer in time ({error})")
     return AttemptFailed(f"the connection failed ({error})")
@@ -386,7 +396,7 @@ def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
 
 @contextmanager
 def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
-    """Close an answer; what little of it was not read is read, so that its connection can be used again."""
+    """Close a response; a small unread rest is read, so that its connection can be reused."""
     try:
         yield response
         if not response.is_stream_consumed:
@@ -396,8 +406,8 @@ def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
         response.close()
 
 
-def _come_again(response: httpx.Response, who: str) -> AttemptFailed:
-    """What an answer of `retry.STATUSES` means; closes it."""
+def _retry_later(response: httpx.Response, host: str) -> AttemptFailed:
+    """Return the failed attempt for a response of `retry.STATUSES`, and close it."""
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
-        return AttemptFailed(f"{who} answered {response.status_code}{read_response(response).said}", after)
+        return AttemptFailed(f"{host} answered {response.status_code}{read_response(response).reason}", after)

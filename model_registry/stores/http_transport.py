@@ -1,7 +1,8 @@
-"""The network rim of remote registries: httpx over connections that must keep bringing something.
+"""The network transport of remote registries: httpx over connections that must keep making progress.
 
-A timeout for each read does not end a peer that sends a byte now and then; here the waiting adds up until an answer is over
-or PROGRESS_BYTES of it have come. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY), never for loopback.
+A timeout per read does not end a peer that sends a byte now and then. Here the waiting time adds up until a response is
+complete or PROGRESS_BYTES of it have arrived. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY), never for
+loopback.
 """
 
 import contextlib
@@ -19,12 +20,12 @@ import httpx
 from model_registry.errors import Misconfigured
 from model_registry.stores.retry import PROGRESS_BYTES
 
-KEEPALIVE_SECONDS = 60.0  # longer than the time between two polls, so that one costs no TLS handshake
+KEEPALIVE_SECONDS = 60.0  # longer than the poll interval, so that a poll needs no TLS handshake
 MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection whose answers get on: what is waited for one adds up until it has brought PROGRESS_BYTES, or is over."""
+    """A connection that limits the waiting time per PROGRESS_BYTES received, or per response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner, self._limit, self._clock = inner, limit_seconds, clock
@@ -45,8 +46,8 @@ class ProgressStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._waited, self._received = 0.0, 0  # what comes now belongs to another answer
-        self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view: what could not be sent is not copied
+        self._waited, self._received = 0.0, 0  # the bytes to come belong to another response
+        self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view, so that a partial write copies nothing
 
     def close(self) -> None:
         self._inner.close()
@@ -130,6 +131,7 @@ class RegistryTransport(httpx.BaseTransport):
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether a host is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -137,14 +139,14 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: httpx.URL) -> str:
-    """The proxy that the environment names for a URL, or an empty string."""
+    """Return the environment's proxy for a URL, or an empty string."""
     if url.scheme != "https" or is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return ""
     return urllib.request.getproxies().get("https", "")
 
 
 def _proxy(text: str) -> httpcore.Proxy:
-    """The proxy that a variable names. Raises Misconfigured, without the text: it may hold a password."""
+    """Parse a proxy variable. Raises Misconfigured without the text: it may hold a password."""
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL:
@@ -154,7 +156,7 @@ def _proxy(text: str) -> httpcore.Proxy:
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """TLS that trusts the system's authorities (or SSL_CERT_FILE's) and those of a PEM file. Raises Misconfigured."""
+    """Return a TLS context that trusts the system's authorities (or SSL_CERT_FILE's) and a PEM file. Raises Misconfigured."""
     context = ssl.create_default_context()
     if ca_file is not None:
         try:
@@ -166,7 +168,7 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """httpcore's errors as httpx's."""
+    """Convert httpcore's errors into httpx's."""
     try:
         yield
     except httpcore.TimeoutException as error:

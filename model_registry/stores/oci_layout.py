@@ -1,7 +1,7 @@
 """A repository in a folder: the OCI image layout (image-spec, image-layout.md) that skopeo and oras read.
 
-Tags are entries of index.json, annotated with `org.opencontainers.image.ref.name`. Writers hold a lock and replace files by
-rename; readers need no lock. What other tools wrote into index.json is kept.
+Tags are entries of index.json with the annotation `org.opencontainers.image.ref.name`. Writers hold a lock and replace
+files by rename; readers need no lock. Entries of other tools in index.json are kept.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ VERSION_FILE = b'{"imageLayoutVersion":"1.0.0"}'
 MAX_INDEX_BYTES = 32 << 20  # some 100,000 tags
 LOCK = ".lock"
 
-Index = dict[str, Any]
+LayoutIndex = dict[str, Any]
 
 
 class LayoutStore:
-    """See `Store`. Any number of processes may read and write the folder at the same time."""
+    """A store in a folder; see `Store`. Any number of processes may read and write it at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.repository = f"oci:{path}"
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
-        """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
+        """Return the identity of index.json; see `Store`. The file is replaced, each time with a later modification time."""
         with self._io():
-            found = (self._path / "index.json").stat()
-        return f"{found.st_dev}-{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+            status = (self._path / "index.json").stat()
+        return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
     def tags(self) -> list[str]:
         return sorted(self._tagged(self._index()))
@@ -49,7 +49,7 @@ class LayoutStore:
     def resolve(self, tag: str) -> Descriptor:
         tagged = self._tagged(self._index())
         if tag not in tagged:
-            hint = f"model-registry list {self.repository} shows what is there"
+            hint = f"model-registry list {self.repository} lists its content"
             raise NotFound(f"{self.repository} has no tag {tag!r}", hint)
         return msgspec.structs.replace(tagged[tag], annotations={})
 
@@ -81,7 +81,7 @@ class LayoutStore:
             self._create()
             if self._holds(path, content):
                 digests.check_stream(stream, content.digest, content.size, what)
-                os.utime(path)  # part of a push again: `delete` leaves it alone for a while
+                os.utime(path)  # part of a new push: `delete` keeps recent files
             else:
                 atomic_files.replace(
                     path, digests.verify_chunks(digests.read_chunks(stream), content.digest, content.size, what)
@@ -111,39 +111,40 @@ class LayoutStore:
             index = self._index()
             tagged = self._tagged(index)
             for tag, expected in expect.items():
-                found = tagged[tag].digest if tag in tagged else None
-                if found != expected:
-                    raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
-            kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
+                actual = tagged[tag].digest if tag in tagged else None
+                if actual != expected:
+                    raise Conflict(f"the tag {tag!r} is at {actual}, not at {expected}", "read it again and repeat")
+            other_entries = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
             moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
             path = self._path / "index.json"
-            document = manifest.encode(index | {"manifests": [*kept, *msgspec.to_builtins(moved)]})
+            document = manifest.encode(index | {"manifests": [*other_entries, *msgspec.to_builtins(moved)]})
             atomic_files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
-        going, freed = set(manifests), 0
+        deleted = set(manifests)
+        freed = 0
         with self._io(), atomic_files.hold_lock(self._path / LOCK):
             index = self._index()
-            found = {tag: target.digest for tag, target in self._tagged(index).items()}
-            if found != expect:
-                moved = sorted(found.items() ^ expect.items())[0][0]
-                raise Conflict(f"the tag {moved!r} was moved, made or deleted meanwhile", "look again and repeat")
-            kept = [entry for entry in index["manifests"] if entry.get("digest") not in going]
+            digest_of_tag = {tag: target.digest for tag, target in self._tagged(index).items()}
+            if digest_of_tag != expect:
+                moved = sorted(digest_of_tag.items() ^ expect.items())[0][0]
+                raise Conflict(f"the tag {moved!r} was moved, created or deleted meanwhile", "read the tags again and repeat")
+            kept_entries = [entry for entry in index["manifests"] if entry.get("digest") not in deleted]
             path = self._path / "index.json"
-            document = manifest.encode(index | {"manifests": kept})
+            document = manifest.encode(index | {"manifests": kept_entries})
             atomic_files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
-            roots = [entry["digest"] for entry in kept]
+            roots = [entry["digest"] for entry in kept_entries]
             for blob in unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
                 freed += blob.stat().st_size
                 blob.unlink()
         return freed
 
     def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
-        """See `Store`: a folder answers no questions, so that its referrers are under a tag, which copies like any other."""
+        """Return None; see `Store`. A folder has no API, so its referrers are listed under a tag."""
         return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
-        """Whether the content is stored undamaged; damaged content is replaced by the same push."""
+        """Return whether the content is stored undamaged; the same push replaces damaged content."""
         try:
             with open_regular(path) as stream:
                 return digests.from_stream(stream) == (content.digest, content.size)
@@ -151,14 +152,14 @@ class LayoutStore:
             return False
 
     def _create(self) -> None:
-        """Make the layout if there is none. Raises Refused for a folder with something else in it."""
+        """Create the layout if there is none. Raises Refused for a folder with other content."""
         if (self._path / "index.json").is_file() and (self._path / "blobs" / "sha256").is_dir():
             return
-        # One look at the folder: another thread or process may be creating the same layout.
-        held = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
-        others = sorted(name for name in held - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
-        if others and VERSION_NAME not in held:
-            raise Refused(f"{self._path} holds {others[0]!r} and is no OCI layout", "choose a new or empty folder")
+        # The folder is listed once: another thread or process may be creating the same layout.
+        names = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
+        other_names = sorted(name for name in names - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
+        if other_names and VERSION_NAME not in names:
+            raise Refused(f"{self._path} holds {other_names[0]!r} and is no OCI layout", "choose a new or empty folder")
         (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         with atomic_files.hold_lock(self._path / LOCK):
             if not (self._path / VERSION_NAME).exists():
@@ -167,7 +168,7 @@ class LayoutStore:
                 empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
                 atomic_files.replace(self._path / "index.json", [manifest.encode(empty)])
 
-    def _index(self) -> Index:
+    def _index(self) -> LayoutIndex:
         with self._io(), open_regular(self._path / "index.json") as stream:
             data = stream.read(MAX_INDEX_BYTES + 1)
         if len(data) > MAX_INDEX_BYTES:
@@ -177,7 +178,7 @@ class LayoutStore:
             raise Corrupt(f"{self._path}/index.json is no OCI index")
         return index
 
-    def _tagged(self, index: Index) -> dict[str, Descriptor]:
+    def _tagged(self, index: LayoutIndex) -> dict[str, Descriptor]:
         tagged: dict[str, Descriptor] = {}
         try:
             entries = msgspec.convert(index["manifests"], list[Descriptor])
@@ -197,7 +198,7 @@ class LayoutStore:
 
     @contextlib.contextmanager
     def _io(self, content: str | None = None) -> Iterator[None]:
-        """The operating system's errors in the registry's words. `content` is the digest that is being read, if any."""
+        """Convert errors of the operating system into registry errors. `content` is the digest that is read, if any."""
         try:
             yield
         except NotRegular as error:
@@ -205,7 +206,7 @@ class LayoutStore:
             raise Corrupt(f"{self.repository}: {error.filename} is no regular file", hint) from None
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
-                hint = "check the path; the first model-registry push makes the folder"
+                hint = "check the path; the first model-registry push creates the folder"
                 question = suggestions.file_question(self._path)
                 raise Unreachable(f"no OCI layout at {self._path}", f"{question} {hint}".strip()) from None
             if content and isinstance(error, FileNotFoundError):
@@ -215,21 +216,22 @@ class LayoutStore:
 
 
 def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
-    """Files that no manifest in `roots` leads to, and that were written before `older_than` (Unix seconds).
+    """Yield files that no manifest in `roots` refers to and that were written before `older_than` (Unix seconds).
 
-    What is younger, or what a younger manifest names, may be part of a push. Partial files of dead processes are among them.
+    Younger files, and those that a younger manifest names, may be part of a push. Partial files of dead processes are
+    yielded too.
     """
     entries = {path.name: path.stat() for path in blobs.iterdir()}
-    young = {name for name, found in entries.items() if found.st_mtime >= older_than}
+    young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}
     needed: set[str] = set()
-    for name in [*(digests.hex_digits(root) for root in roots), *young]:
+    for name in [*(digests.hex_digits(root) for root in roots), *young_names]:
         _reach(blobs, name, needed)
     for name in sorted(entries.keys() - needed):
         yield blobs / name
 
 
 def _reach(blobs: Path, start: str, needed: set[str]) -> None:
-    """Add a blob and all that it names, if it is a manifest."""
+    """Add a blob and, if it is a manifest, all content that it names."""
     todo = [start]
     while todo:
         name = todo.pop()

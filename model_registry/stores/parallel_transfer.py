@@ -1,4 +1,4 @@
-"""Many blobs at once: a few threads, a chunk of memory each. The first error stops them all, and so does Ctrl-C."""
+"""Transfers many blobs with a few threads and a chunk of memory each. The first error or Ctrl-C stops all transfers."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,30 +15,30 @@ THREADS = 4
 
 
 class TransferStopped(Exception):
-    """This transfer was given up because another one failed."""
+    """This transfer was stopped because another one failed."""
 
 
 def download(store: Store, wanted: Iterable[tuple[Descriptor, Path]]) -> None:
-    """Write blobs to files, each as a whole or not at all. Raises what the store and the files raise."""
+    """Write blobs to files, each as a whole or not at all. Raises the errors of the store and the files."""
 
     def fetch(content: Descriptor, path: Path, stop: threading.Event) -> None:
         atomic_files.replace(path, _until(stop, store.blob(content)))
 
-    _all([partial(fetch, content, path) for content, path in wanted])
+    _run_all([partial(fetch, content, path) for content, path in wanted])
 
 
 def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:
-    """Push blobs, each out of a stream that is opened when its turn comes, and closed. Raises what store and streams raise."""
+    """Push blobs, each from a stream that is opened when its turn comes. Raises the errors of the store and the streams."""
 
     def push(content: Descriptor, source: Callable[[], BinaryIO], stop: threading.Event) -> None:
         with source() as stream:
             store.push_blob(content, cast("BinaryIO", _Stoppable(stream, stop)))
 
-    _all([partial(push, content, source) for content, source in contents])
+    _run_all([partial(push, content, source) for content, source in contents])
 
 
 class _Stoppable:
-    """A file that ends with an error when the transfer is given up."""
+    """A file that raises TransferStopped once the transfers are stopped."""
 
     def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
         self._stream, self._stop = stream, stop
@@ -57,8 +57,8 @@ def _until(stop: threading.Event, chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _all(tasks: Sequence[Callable[[threading.Event], None]]) -> None:
-    """Run every task. Raises the first error, after the others have ended."""
+def _run_all(tasks: Sequence[Callable[[threading.Event], None]]) -> None:
+    """Run all tasks. Raises the first error after the others have ended."""
     stop = threading.Event()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="transfer") as pool:
         running = [pool.submit(task, stop) for task in tasks]

@@ -1,6 +1,7 @@
-"""When to try again, and for how long: decisions only, with the time handed in.
+"""Decides when to retry and for how long. Pure: the time is an argument.
 
-Backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), and no sooner than a Retry-After asks for.
+Backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), and not before a Retry-After header allows
+it.
 """
 
 import contextlib
@@ -12,17 +13,17 @@ from email.utils import parsedate_to_datetime
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the first backoff at most, and all later ones
 MOST_ATTEMPTS = 6
-MOST_THROTTLED = 12  # of a request that is answered 429: it was not processed, and the next one probably is
+MOST_THROTTLED = 12  # attempts after 429: the request was not processed, and the next one probably is
 TOO_MANY = 429
 CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # of a proxy whose origin does not answer, or not in time
-STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # what another attempt may change
-MOST_SECONDS = 1e9  # a Retry-After beyond is no time
-PROGRESS_BYTES = 64 << 10  # a connection that brought less before it broke has got nowhere
+STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # statuses that another attempt may change
+MOST_SECONDS = 1e9  # a larger Retry-After is ignored
+PROGRESS_BYTES = 64 << 10  # a connection that brought less made no progress
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The clock (seconds, monotonic), the sleep and the dice (0 to 1), so that tests need to wait for nothing."""
+    """The clock (seconds, monotonic), the sleep function and the random source (0 to 1), replaceable in tests."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -30,7 +31,7 @@ class Timing:
 
 
 class AttemptLimit:
-    """The attempts at one thing. No attempt begins later than `limit_seconds` after the first one, or after progress."""
+    """Limits the attempts at one request: none starts later than `limit_seconds` after the first one or after progress."""
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
         self._limit, self._most = limit_seconds, most
@@ -38,15 +39,15 @@ class AttemptLimit:
         self._failed = 0
 
     def progressed(self, now: float) -> None:
-        """The last attempt got somewhere: count from here."""
+        """Restart the limits: the last attempt made progress."""
         self._began, self._failed = now, 0
 
     def transferred(self, now: float) -> None:
-        """The last attempt failed after it had sent much: the attempt counts, its time does not."""
+        """Restart only the time limit: the last attempt failed after it had sent much."""
         self._began = now
 
     def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:
-        """Seconds to wait after a failure before the next attempt; None to give up."""
+        """Return the seconds to wait after a failure before the next attempt; None to give up."""
         self._failed += 1
         backoff = dice * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
         wait = max(backoff, retry_after or 0.0)
@@ -56,7 +57,7 @@ class AttemptLimit:
 
 
 def retry_after(text: str | None, unix_now: float) -> float | None:
-    """The seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110, 10.2.3); None if neither."""
+    """Return the seconds that a Retry-After header asks for, as a number or a date (RFC 9110, 10.2.3); None if neither."""
     if text is None:
         return None
     with contextlib.suppress(ValueError):

@@ -1,11 +1,11 @@
-"""Upload of one blob into a registry: mounted from another repository, sent whole, or sent as a stream that resumes.
+"""Uploads one blob to a registry: mounts it from another repository, sends it whole, or streams it with resumption.
 
-Nothing is visible in the registry before the last request, which names the digest. Specification: OCI distribution-spec 1.1,
-"Pushing blobs" and "Mounting a blob from another repository".
+Nothing is visible in the registry before the last request, which names the digest. Specification: OCI distribution-spec
+1.1, "Pushing blobs" and "Mounting a blob from another repository".
 
-Registries and the proxies before them limit the size of one request, each in its own way: with 413, or with 416 where the
-request has a Content-Range (4 MiB at the largest public one). So there is a list of methods (`upload_methods`), and
-the next one is taken where the registry does not take a request for its size or its form.
+Registries and the proxies before them limit the size of one request, each in its own way: with 413, or with 416 if the
+request has a Content-Range (4 MiB at the largest public one). `upload_methods` therefore lists several methods, cheapest
+first; the next one is used if the registry rejects a request for its size or its form.
 """
 
 import contextlib
@@ -24,20 +24,21 @@ from model_registry.stores.base import Progress
 from model_registry.stores.http_client import AttemptFailed, Body, OciClient, OciRequest, OciResponse
 from model_registry.stores.retry import PROGRESS_BYTES
 
-WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory
-CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, where more are not taken
+WHOLE_BYTES = 4 << 20  # a blob up to this size is sent in one request from memory
+CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, if larger ones are rejected
 ONE_PUT = 0
-STUCK = 2  # requests that broke while they were sent, before a smaller one is tried
+STUCK = 2  # requests that fail while they are sent, before a smaller one is used
 TOO_LARGE = frozenset({413, 416})
-NO_PATCH = frozenset({400, 405, 411, 501})  # of registries that know no chunks, or no Content-Range
+NO_PATCH = frozenset({400, 405, 411, 501})  # registries without chunks or Content-Range
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 _OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 def upload_methods(size: int, least: int = 0) -> list[int]:
-    """Return the ways to send `size` bytes, best first: the largest chunk of one PATCH, or ONE_PUT without any.
+    """Return the ways to send `size` bytes, best first: the chunk size of a PATCH, or ONE_PUT without PATCH.
 
-    `least` is the smallest chunk that the registry takes (`OCI-Chunk-Min-Length`), in bytes.
+    Args:
+        least: The smallest chunk that the registry accepts (`OCI-Chunk-Min-Length`), in bytes.
     """
     smaller = [chunk for chunk in CHUNKS if least <= chunk < size]
     return [ONE_PUT, *smaller] if size <= WHOLE_BYTES else [size, *smaller, ONE_PUT]
@@ -45,7 +46,14 @@ def upload_methods(size: int, least: int = 0) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """Where blobs go: `path` is `/v2/<repository>/blobs`; a mount needs the scope to read the other repository as well."""
+    """The destination of blobs.
+
+    Attributes:
+        path: `/v2/<repository>/blobs`.
+        scope: The scope to push.
+        mounts: Repositories to mount from, each with the scope to read it.
+        stored: Returns whether a blob is stored already.
+    """
 
     path: str
     scope: str
@@ -54,7 +62,7 @@ class UploadTarget:
 
 
 class _HashedSource:
-    """The bytes to send, hashed once on the way. A second reading needs the stream to be seekable."""
+    """The bytes to send, hashed once while they are read. Reading again needs a seekable stream."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream, self._content, self._host = stream, content, host
@@ -64,7 +72,7 @@ class _HashedSource:
         self._sha = hashlib.sha256()
 
     def check(self) -> None:
-        """Read what has not been read yet. Raises Corrupt where the whole is not the declared content."""
+        """Read the unread rest. Raises Corrupt if the whole differs from the declared content."""
         for _ in self.read(self._hashed, self._content.size):
             pass
 
@@ -109,11 +117,11 @@ class _HashedSource:
 
 
 class _NextMethod(Exception):
-    """The registry does not take a request of this size or form: another way may do."""
+    """The registry rejects a request of this size or form: another method may work."""
 
 
 class Upload:
-    """One blob on its way. `stream` is read from its current position; a resumed upload needs it to be seekable."""
+    """The upload of one blob. `stream` is read from its current position; resuming needs a seekable stream."""
 
     def __init__(
         self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
@@ -121,12 +129,12 @@ class Upload:
         self._client, self._target, self._content, self._progress = client, target, content, progress
         self._scopes = (target.scope,)
         self._source = _HashedSource(stream, content, client.host)
-        self._ways = upload_methods(content.size)
+        self._methods = upload_methods(content.size)
         self._url: httpx.URL | None = None
         self._offset = self._sent = self._stuck = 0
 
     def run(self) -> None:
-        """Store the blob. Raises Corrupt, and stores nothing, where the stream is not that content; Unreachable."""
+        """Store the blob. Raises Corrupt, and stores nothing, if the stream has other content; Unreachable."""
         attempts = self._client.attempts()
         if self._target.stored(self._content):
             self._source.check()
@@ -149,50 +157,52 @@ class Upload:
                     self._shrink()
                 self._client.wait(attempts, failure)
                 if self._target.stored(self._content):
-                    return  # the answer to the last request was lost, not the request
+                    return  # the response to the last request was lost, not the request
             except RegistryError as error:
                 if not isinstance(error, Unreachable):
                     self._cancel()
                 raise
 
     def _shrink(self) -> None:
-        """Take a smaller chunk after two requests that broke while they were sent, with nothing stored.
+        """Use a smaller chunk after two requests that failed while they were sent, with nothing stored.
 
-        A proxy that limits requests may close the connection before its answer, 413, is read.
+        A proxy that limits requests may close the connection before its response, 413, is read.
         """
         self._stuck += 1
-        smaller = self._ways[1:] if self._ways[0] == ONE_PUT else [way for way in self._ways[1:] if way != ONE_PUT]
+        smaller = (
+            self._methods[1:] if self._methods[0] == ONE_PUT else [method for method in self._methods[1:] if method != ONE_PUT]
+        )
         if self._stuck >= STUCK and smaller:
             self._stuck = 0
-            self._ways = self._ways[1:]
+            self._methods = self._methods[1:]
 
     def _step(self) -> None:
-        """Send the content from the registry's offset to its end. Raises Broken, _NextWay."""
-        if self._url is not None and self._ways[0] != ONE_PUT:
+        """Send the content from the registry's offset to its end. Raises AttemptFailed, _NextMethod."""
+        if self._url is not None and self._methods[0] != ONE_PUT:
             self._find_offset()
-        if (self._url is None or self._ways[0] == ONE_PUT) and not self._begin():
+        if (self._url is None or self._methods[0] == ONE_PUT) and not self._begin():
             return
-        if self._ways[0] == ONE_PUT:
+        if self._methods[0] == ONE_PUT:
             self._put()
             return
         first = True
         while self._offset < self._content.size:
-            self._patch(min(self._offset + self._ways[0], self._content.size), first)
+            self._patch(min(self._offset + self._methods[0], self._content.size), first)
             first = False
         self._finish(list, 0)
 
     def _begin(self) -> bool:
-        """Open an upload. False where nothing needs to be sent, because the blob could be mounted."""
+        """Open an upload. Return False if the blob could be mounted, so that nothing must be sent."""
         self._offset, self._url = 0, None
         for repository, scope in self._target.mounts:
             try:
                 answer = self._open({"mount": self._content.digest, "from": repository}, scope)
-            except RegistryError:  # no token for both repositories, say: the content is sent
+            except RegistryError:  # for example no token for both repositories: send the content
                 continue
             if answer.status == 201:
                 self._source.check()
                 return False
-            if answer.status == 202:  # not there: the registry has opened an upload instead
+            if answer.status == 202:  # not in that repository: the registry has opened an upload instead
                 self._cancel()
                 self._url = self._client.allowed(answer.location())
         if self._url is None:
@@ -200,34 +210,34 @@ class Upload:
             if answer.status != 202:
                 raise answer.error("POST of an upload")
             self._url = self._client.allowed(answer.location())
-        self._keep_least(answer)
+        self._drop_small_chunks(answer)
         return True
 
     def _open(self, query: dict[str, str], *scopes: str) -> OciResponse:
         url = httpx.URL(f"{self._target.path}/uploads/", params=query)
         return self._client.ask_once(OciRequest("POST", url, (self._target.scope, *scopes)))
 
-    def _keep_least(self, answer: OciResponse) -> None:
-        """Drop the chunks that are smaller than the registry takes."""
-        least = answer.headers.get("OCI-Chunk-Min-Length", "")
-        if least.isascii() and least.isdigit() and len(least) < 16:
-            taken = upload_methods(self._content.size, int(least))
-            self._ways = [way for way in self._ways if way in taken]
+    def _drop_small_chunks(self, answer: OciResponse) -> None:
+        """Drop the chunk sizes that the registry does not accept."""
+        minimum = answer.headers.get("OCI-Chunk-Min-Length", "")
+        if minimum.isascii() and minimum.isdigit() and len(minimum) < 16:
+            accepted = upload_methods(self._content.size, int(minimum))
+            self._methods = [method for method in self._methods if method in accepted]
 
     def _find_offset(self) -> None:
-        """Ask for the registry's offset in the upload. An upload that the registry lost, or that is empty, is opened again."""
+        """Get the registry's offset in the upload. A lost or empty upload is opened again."""
         assert self._url is not None
         answer = self._client.ask_once(OciRequest("GET", self._url, self._scopes))
-        found = _RANGE.fullmatch(answer.headers.get("Range", ""))
-        end = int(found[1]) if found and answer.status == 204 else 0
-        if not 0 < end < self._content.size:  # "0-0" stands for one byte and for none
+        stored_range = _RANGE.fullmatch(answer.headers.get("Range", ""))
+        end = int(stored_range[1]) if stored_range and answer.status == 204 else 0
+        if not 0 < end < self._content.size:  # "0-0" means one byte or none
             self._url = None
             return
         self._offset = end + 1
         self._follow(answer)
 
     def _patch(self, end: int, first: bool) -> None:
-        """Send the bytes up to `end`. `first` says that the registry has just stated the offset itself."""
+        """Send the bytes up to `end`. `first` means that the registry has just stated the offset itself."""
         assert self._url is not None
         begin, whole = self._offset, self._content.size
         headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
@@ -235,11 +245,11 @@ class Upload:
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
         )
         if answer.status == 404 or (answer.status == 416 and not first):
-            raise AttemptFailed(f"it lost its place in the upload{answer.said}")
-        if answer.status in NO_PATCH and ONE_PUT in self._ways:
-            self._ways = self._ways[self._ways.index(ONE_PUT) :]
+            raise AttemptFailed(f"it lost its offset in the upload{answer.reason}")
+        if answer.status in NO_PATCH and ONE_PUT in self._methods:
+            self._methods = self._methods[self._methods.index(ONE_PUT) :]
             raise _NextMethod
-        self._next_way(answer)
+        self._try_next_method(answer)
         if not 200 <= answer.status < 300:
             raise answer.error(f"PATCH of {end - begin} bytes of a blob of {whole}")
         self._follow(answer)
@@ -248,7 +258,7 @@ class Upload:
         self._offset = int(stored[1]) + 1 if stored and begin < int(stored[1]) + 1 < end else end
 
     def _put(self) -> None:
-        """Send the whole blob by one request."""
+        """Send the whole blob in one request."""
         size = self._content.size
         if size <= WHOLE_BYTES:
             data = b"".join(self._source.read(0, size))
@@ -260,7 +270,7 @@ class Upload:
         self._finish(lambda: self._pieces(0, size), size)
 
     def _finish(self, body: Body, size: int) -> None:
-        """Send the last request, with a body of `size` bytes. Raises Broken, _NextWay."""
+        """Send the last request, with a body of `size` bytes. Raises AttemptFailed, _NextMethod."""
         assert self._url is not None
         digest = httpx.QueryParams({"digest": self._content.digest})
         query = b"&".join(filter(None, (self._url.query, str(digest).encode())))  # the rest as the registry wrote it
@@ -268,26 +278,26 @@ class Upload:
             OciRequest("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
         )
         if answer.status == 404:
-            raise AttemptFailed(f"it lost the upload{answer.said}")
+            raise AttemptFailed(f"it lost the upload{answer.reason}")
         if size:
-            self._next_way(answer)
+            self._try_next_method(answer)
         if 200 <= answer.status < 300:
             return
         if answer.status not in (401, 403) and self._target.stored(self._content):
             return  # another push has stored the same content at the same time, which some registries answer with an error
-        if answer.status == 400 and self._ways[0] != ONE_PUT and ONE_PUT in self._ways:
-            self._ways = self._ways[self._ways.index(ONE_PUT) :]  # its parts do not make up the content
+        if answer.status == 400 and self._methods[0] != ONE_PUT and ONE_PUT in self._methods:
+            self._methods = self._methods[self._methods.index(ONE_PUT) :]  # its stored parts differ from the content
             raise _NextMethod
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
-    def _next_way(self, answer: OciResponse) -> None:
-        """Raise _NextWay where a request was too large and there is another way."""
-        if answer.status in TOO_LARGE and len(self._ways) > 1:
-            self._ways = self._ways[1:]
+    def _try_next_method(self, answer: OciResponse) -> None:
+        """Raise _NextMethod if a request was too large and another method is left."""
+        if answer.status in TOO_LARGE and len(self._methods) > 1:
+            self._methods = self._methods[1:]
             raise _NextMethod
 
     def _follow(self, answer: OciResponse) -> None:
-        """Go on where an answer says; without a Location where the upload is."""
+        """Use the Location of a response for the next request, if it has one."""
         if "Location" in answer.headers:
             self._url = self._client.allowed(answer.location())
 
@@ -305,7 +315,7 @@ class Upload:
                 self._progress(self._content, done)
 
     def _cancel(self) -> None:
-        """Have the registry forget the upload; it would do so by itself, later."""
+        """Cancel the upload; the registry would drop it later by itself."""
         if self._url is not None:
             with contextlib.suppress(AttemptFailed, RegistryError):
                 self._client.ask_once(OciRequest("DELETE", self._url, self._scopes))

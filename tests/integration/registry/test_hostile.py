@@ -32,7 +32,7 @@ LIES: dict[str, tuple[str, Reply, str]] = {
     "another digest": (
         "resolve",
         Reply(body=OTHER, headers={"Docker-Content-Digest": MANIFEST.digest}),
-        f"says that it is {MANIFEST.digest}",
+        f"claims that it is {MANIFEST.digest}",
     ),
     "length": ("blob", Reply(body=CONTENT[:-1]), f"stored with {BLOB.size - 1} bytes, not {BLOB.size} as declared"),
     "unstated length": ("blob", Reply(body=[CONTENT[:-1]]), f"is {BLOB.size - 1} bytes long, not {BLOB.size} as declared"),

@@ -32,7 +32,7 @@ def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, ser
             "HEAD /manifests/prod": [Reply(headers=one), Reply(headers=other)],
         }
     )
-    with pytest.raises(Conflict, match="somebody else moved it as well"):
+    with pytest.raises(Conflict, match="another writer moved it too"):
         store.move_tags({"prod": MANIFEST}, expect={"prod": MANIFEST.digest})
 
 

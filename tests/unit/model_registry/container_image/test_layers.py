@@ -97,9 +97,9 @@ def pax(record: bytes) -> bytes:
         (header(1 << 30, tarfile.XHDTYPE), "an entry of 1073741824 bytes"),
         (header(1 << 30, tarfile.GNUTYPE_LONGNAME), "an entry of 1073741824 bytes"),
         (pax(b"11 size=-1\n"), "an entry of '-1' bytes"),
-        (pax(b"99 path=x\n"), "does not read"),
-        (pax(b"0 path=x\n"), "does not read"),
-        (pax(b"path=x\n"), "does not read"),
+        (pax(b"99 path=x\n"), "cannot be read"),
+        (pax(b"0 path=x\n"), "cannot be read"),
+        (pax(b"path=x\n"), "cannot be read"),
     ],
 )
 def test_hostile_archives_are_refused(data: bytes, message: str) -> None:
@@ -111,9 +111,9 @@ def test_a_bomb_goes_off_at_the_limit() -> None:
     bomb = zlib.compress(b"\0" * (80 << 20), wbits=31)
     with pytest.raises(Corrupt, match="more than 200 times its size"):
         entries(bomb, "gzip")
-    with pytest.raises(Corrupt, match="more bytes than are read"):
+    with pytest.raises(Corrupt, match="more bytes than an image may"):
         entries(bomb, "gzip", limits=UnpackLimits(unpacked_bytes=1 << 20))
-    with pytest.raises(Corrupt, match="more entries than are read"):
+    with pytest.raises(Corrupt, match="more entries than an image may"):
         entries(layer(*((str(n), b"") for n in range(11))), limits=UnpackLimits(members=10))
 
 

@@ -135,7 +135,7 @@ M: Entry = ("models/model.onnx", b"m")
         ([layer(M, ("models/a\\b", b""))], Corrupt, "leads out"),
         ([layer(M, ("models/a:b", b""))], Corrupt, "leads out"),
         ([layer(M, ("models/README", b""), ("models/readme", b""))], Corrupt, "stands in the way"),
-        ([layer(M, ("models/a", b"1"), ("models/a", b"2"))], Corrupt, "stands twice"),
+        ([layer(M, ("models/a", b"1"), ("models/a", b"2"))], Corrupt, "occurs twice"),
         ([layer(M, ("models/a", "/etc"), ("models/a/passwd", b"x"))], Corrupt, "leads through"),
         ([layer(M, ("models/a", "/etc/passwd"))], Refused, "models/a in the image is a link"),
         ([layer(M, ("models/a", "model.onnx"))], Refused, "models/a in the image is a link"),

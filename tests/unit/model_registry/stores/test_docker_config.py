@@ -110,8 +110,8 @@ def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("{", "does not read"),
-        ("[]", "does not read"),
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
         ('{"x": ' + "[" * 5_000 + "]" * 5_000 + "}", "nests more than 100 levels deep"),
         ('{"auths": {"registry.example.com:5000": {"auth": "?"}}}', "no base64"),
         ('{"credsStore": "../evil"}', "names the credential helper '../evil'"),
