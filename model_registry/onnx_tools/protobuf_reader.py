@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mmap import mmap
 
 from model_registry.errors import Corrupt
+from model_registry.untrusted_input.varint import read_varint
 
 MAX_FIELDS = 5_000_000  # about four seconds; the largest models that were tried have 100,000
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -78,14 +79,7 @@ def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) ->
 
 
 def _varint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
-    """(the number, where it ends)."""
-    value, data = 0, buffer.data
-    for shift in range(0, 70, 7):
-        if at >= end:
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise Corrupt(f"the number at byte {at} does not end")
+    try:
+        return read_varint(buffer.data, at, end)
+    except ValueError as error:
+        raise Corrupt(str(error)) from None

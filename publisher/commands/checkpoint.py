@@ -14,12 +14,13 @@ from publisher.commands.status import status
 from publisher.errors import USAGE, Fatal, retriable_as_fatal
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, Place
-from publisher.relay.clusters import log_of, now_ms, topics_of
+from publisher.relay.clusters import log_of, topics_of
 from publisher.relay.fence import control_of, fence, registration, registration_record
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.topic_mapping import Pair, pairs
 from publisher.relay.transform import Route
 from publisher.runtime.command_line import Config, Json, Set, print_data, table
+from publisher.runtime.context import now_ms
 
 Positions = dict[Place, Checkpoint]
 Values = Callable[[Positions, Sequence[Place]], Mapping[Place, bytes | None]]

@@ -9,9 +9,9 @@ from rich.table import Table
 from publisher.errors import REFUSED
 from publisher.failover import plan as plans
 from publisher.failover.plan import Plan
-from publisher.relay.clusters import now_ms
 from publisher.relay.settings import load
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_json
+from publisher.runtime.context import now_ms
 from publisher.runtime.terminal import PlainConsole
 
 

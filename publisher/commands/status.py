@@ -15,10 +15,10 @@ from rich.text import Text
 
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import UNREACHABLE, Fatal
-from publisher.relay.clusters import now_ms
 from publisher.relay.lag_report import Observer, Status
 from publisher.relay.settings import load
 from publisher.runtime.command_line import Config, Json, Set, print_data
+from publisher.runtime.context import now_ms
 from publisher.runtime.terminal import PlainConsole
 
 

@@ -54,7 +54,7 @@ class TopicFollower:
             kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
 
-    def news(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
+    def poll(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
         """Records that come within so many seconds."""
         first = self.consumer.poll(seconds)
         messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []  # one without a value is false
@@ -108,7 +108,7 @@ class TopicFollower:
         silent = 0.0
         while self.unread and silent < SILENCE_SECONDS:
             asked = time.monotonic()
-            messages = list(self.news())
+            messages = list(self.poll())
             silent = 0.0 if messages else silent + time.monotonic() - asked
             yield messages
         for partition in sorted(self.unread & self._open.keys()):

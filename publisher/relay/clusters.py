@@ -1,6 +1,5 @@
 """The two clusters of a relay: who asks them, and who writes to the destination."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,8 +57,3 @@ def session_of(
     return TransactionSession(
         producer, ids, transaction_seconds=seconds, producer_wait_seconds=seconds + ANSWER_SECONDS, **more
     )
-
-
-def now_ms() -> int:
-    """The wall clock, Unix ms."""
-    return time.time_ns() // 1_000_000

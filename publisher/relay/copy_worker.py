@@ -24,7 +24,7 @@ from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE,
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import Taken, messages_of, sandboxed
 from publisher.relay.clients import SEE_CHECK, far_reader, refusal
-from publisher.relay.clusters import now_ms, session_of
+from publisher.relay.clusters import session_of
 from publisher.relay.dead_letter import Fill, Refusing, places
 from publisher.relay.rate_limit import Budget
 from publisher.relay.rejection_records import Unfit
@@ -33,7 +33,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.status import LaneState
 from publisher.relay.transform import Route, Rules, copy
-from publisher.runtime.context import Context
+from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import Produce, TransactionSession
 from publisher.transactions.protocol import Record
 

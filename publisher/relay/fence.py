@@ -13,9 +13,9 @@ import msgspec
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import CheckpointLog, Registration
-from publisher.relay.clusters import now_ms, session_of
+from publisher.relay.clusters import session_of
 from publisher.relay.settings import RelaySettings
-from publisher.runtime.context import Context
+from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 

@@ -18,7 +18,7 @@ from publisher.relay import checkpoints as checkpoint
 from publisher.relay import start_position, verify_tail
 from publisher.relay.checkpoints import Place, Registration
 from publisher.relay.clients import quick
-from publisher.relay.clusters import ANSWER_SECONDS, log_of, now_ms, topics_of
+from publisher.relay.clusters import ANSWER_SECONDS, log_of, topics_of
 from publisher.relay.copy_worker import Lane, Shared
 from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.rate_limit import Budget
@@ -30,7 +30,7 @@ from publisher.relay.topic_ids_watch import ABSENT_SECONDS, Watch
 from publisher.relay.topic_mapping import Pair, ensure_own_topics, has_patterns, pairs, selected, smallest_limit
 from publisher.relay.transform import Route
 from publisher.relay.verify_tail import Expected
-from publisher.runtime.context import Context
+from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 from publisher.transactions.wait_for_decided import OpenTransactions

@@ -19,8 +19,9 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import Sighting, SourceEnd
 from publisher.relay.clients import quick
-from publisher.relay.clusters import ANSWER_SECONDS, now_ms
+from publisher.relay.clusters import ANSWER_SECONDS
 from publisher.relay.settings import RelaySettings
+from publisher.runtime.context import now_ms
 
 log = logging.getLogger(__name__)
 

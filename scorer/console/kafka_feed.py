@@ -144,7 +144,7 @@ class KafkaFeed:
         with self._state.lock:
             self._state.clear_error("kafka")
         while not self._closing.is_set():
-            for message in self._following.news(POLL_SECONDS):
+            for message in self._following.poll(POLL_SECONDS):
                 with self._state.lock:
                     self._handle(message)
                     self._state.changed()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from scorer.demo.score_reader import now_ms
+from publisher.runtime.context import now_ms
 from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000

@@ -12,11 +12,12 @@ from rich.console import Group
 from publisher.audit.relay_audit import CopyReport
 from publisher.commands.audit import count_copies
 from publisher.relay.settings import load as load_relay
+from publisher.runtime.context import now_ms
 from scorer.demo.broker.kraft_config import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, DemoOptions
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
 from scorer.demo.sandbox import Sandbox, follow_up_commands, open_sandbox
-from scorer.demo.score_reader import ReceivedScores, ScoreReader, now_ms
+from scorer.demo.score_reader import ReceivedScores, ScoreReader
 from scorer.demo.summary import DemoSummary, DemoTimes, TopicSummary, VersionResult, by_version, latency, measured
 from scorer.demo.view import DemoView
 

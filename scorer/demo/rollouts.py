@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from rich.table import Table
 
+from publisher.runtime.context import now_ms
 from scorer.demo import flights
 from scorer.demo.options import DemoOptions
 from scorer.demo.run import NEW, Demo
 from scorer.demo.sandbox import follow_up_commands, open_sandbox
-from scorer.demo.score_reader import now_ms
 from scorer.demo.summary import DemoSummary
 from scorer.demo.view import DemoView
 from scorer.rollout.controller.event_log import Rollout

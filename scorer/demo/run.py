@@ -10,12 +10,13 @@ import orjson
 
 from publisher.audit import scorer_audit as audit_topics
 from publisher.errors import Fatal
+from publisher.runtime.context import now_ms
 from scorer.console.scorer_fold import last_states
 from scorer.demo import flights
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, DemoOptions
 from scorer.demo.processes import EventFeed
 from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, follow_up_commands, open_sandbox
-from scorer.demo.score_reader import ReceivedScores, ScoreReader, now_ms
+from scorer.demo.score_reader import ReceivedScores, ScoreReader
 from scorer.demo.summary import DemoSummary, DemoTimes, summarise
 from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan

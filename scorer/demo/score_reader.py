@@ -1,7 +1,6 @@
 """A live consumer of the score topic, which records when scores become visible to read_committed consumers."""
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,13 +11,9 @@ from numpy.typing import NDArray
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
+from publisher.runtime.context import now_ms
 
 POLL_SECONDS = 0.05
-
-
-def now_ms() -> int:
-    """Return the time in Unix ms."""
-    return time.time_ns() // 1_000_000
 
 
 class _Record(msgspec.Struct):

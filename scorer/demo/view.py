@@ -7,7 +7,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from scorer.demo.score_reader import ReceivedScores, now_ms, percentiles
+from publisher.runtime.context import now_ms
+from scorer.demo.score_reader import ReceivedScores, percentiles
 
 RECENT_MS = 2_000
 

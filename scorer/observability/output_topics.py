@@ -58,7 +58,7 @@ def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Ite
     with contextlib.closing(following):
         following.begin(start)
         while follow:
-            yield from following.news()
+            yield from following.poll()
         yield from following.oldest_first()
 
 

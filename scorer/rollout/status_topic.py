@@ -57,7 +57,7 @@ class StatusTopic:
 
     def look(self, move: ChannelMove, seconds: float = 0.0) -> MoveProgress:
         """Where the move stands, after what comes within so many seconds."""
-        for message in self._following.news(seconds):
+        for message in self._following.poll(seconds):
             self._fleet.hear(message.key(), message.value(), time.time())
         now = time.time()
         if self._wanted[0] != move.revision:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
+from model_registry.untrusted_input.varint import encode_varint
 from scorer.scores.record import RecordColumns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
 from scorer.settings.carry import CarriedField, Scalar
@@ -93,15 +94,8 @@ def string(text: str) -> bytes:
 
 def long(number: int) -> bytes:
     """A whole number as Avro writes it: zigzag, seven bits a byte."""
-    left = number << 1 if number >= 0 else (-number << 1) - 1
-    if left < 0x80:
-        return bytes((left,))
-    found = bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    found.append(left)
-    return bytes(found)
+    zigzag = number << 1 if number >= 0 else (-number << 1) - 1
+    return bytes((zigzag,)) if zigzag < 0x80 else encode_varint(zigzag)
 
 
 WRITERS: Mapping[str, Callable[[Any], bytes]] = {

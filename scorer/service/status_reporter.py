@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
+from publisher.runtime.context import now_ms
 from publisher.transactions.protocol import Counters
 from scorer.models.servable import Servable
 from scorer.models.version_manager import VersionManager
@@ -13,7 +14,6 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.status_record import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
-from scorer.worker.context import now_ms
 
 
 def reporter(

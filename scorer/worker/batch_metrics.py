@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from publisher.runtime.context import now_ms
 from publisher.transactions.protocol import Record
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.decoding.batch import Batch
 from scorer.models.constant_fallback import FALLBACK
 from scorer.models.servable import CanaryArm, Servable
 from scorer.observability.lag import LagClock
-from scorer.worker.context import Collaborators, now_ms
+from scorer.worker.context import Collaborators
 from scorer.worker.score_batch import Scored
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,12 @@ import logging
 from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRejected
+from publisher.runtime.context import now_ms
 from publisher.transactions.protocol import Record
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.worker.batch_metrics import Published
-from scorer.worker.context import Collaborators, now_ms
+from scorer.worker.context import Collaborators
 
 log = logging.getLogger(__name__)
 

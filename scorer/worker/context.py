@@ -1,6 +1,5 @@
 """What a loop works with, handed in as one value."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,11 +13,6 @@ from scorer.observability.traces import Traces
 from scorer.settings import Settings
 from scorer.worker.score_batch import Scoring
 from scorer.worker.score_records import Target
-
-
-def now_ms() -> int:
-    """The wall clock in Unix ms."""
-    return time.time_ns() // 1_000_000
 
 
 def not_known() -> None:

@@ -3,10 +3,11 @@
 import time
 
 from publisher.kafka.clients import LARGEST_BATCH
+from publisher.runtime.context import now_ms
 from scorer.decoding.batch import Batch
 from scorer.models.servable import Servable
 from scorer.worker.batching import Limiter, LookUpLimit, full
-from scorer.worker.context import Collaborators, now_ms
+from scorer.worker.context import Collaborators
 from scorer.worker.transaction_pacing import Pacing
 
 FETCH_SECONDS = 0.004  # a fetch from a broker nearby, which begins when what was fetched before is taken

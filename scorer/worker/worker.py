@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRejected
+from publisher.runtime.context import now_ms
 from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
 from scorer.backends.base import ModelBroken
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -22,7 +23,7 @@ from scorer.models.servable import Servable
 from scorer.worker.batch_metrics import Metering, Published
 from scorer.worker.broker_rejected_records import Refusals
 from scorer.worker.canary_routing import Arms, Assigning
-from scorer.worker.context import Collaborators, now_ms
+from scorer.worker.context import Collaborators
 from scorer.worker.dependency_outage import Absence
 from scorer.worker.retry_backoff import Recoveries
 from scorer.worker.score_batch import Scored

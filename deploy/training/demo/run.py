@@ -19,13 +19,14 @@ from confluent_kafka.admin import NewTopic
 
 from model_registry.oci import digests
 from publisher.audit import scorer_audit as audit_topics
+from publisher.runtime.context import now_ms
 from scorer import topics
 from scorer.demo import flights
 from scorer.demo.options import DemoOptions
 from scorer.demo.processes import EventFeed
 from scorer.demo.run import KEPT_FLIGHTS, OLD, PARTITIONS, Demo
 from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, open_sandbox
-from scorer.demo.score_reader import ScoreReader, now_ms
+from scorer.demo.score_reader import ScoreReader
 from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
 from scorer.observability.output_topics import read_to_end

@@ -13,6 +13,7 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from model_registry.untrusted_input import documents
+from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.passthrough_fields import Path, follow_path
@@ -27,7 +28,6 @@ from scorer.decoding.schema_formats.fixed_width_decode import (
     create_layout,
 )
 from scorer.decoding.schema_formats.schema import BadSchema, Schema
-from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
 
 DECIMAL = "scorestream-decimal"
@@ -255,7 +255,7 @@ def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> It
         yield None
         return
     at, value = values[0]
-    yield ConstantBytes(encoded(2 * at))
+    yield ConstantBytes(encode_varint(2 * at))
     yield from _items(value, name, wanted)
 
 
@@ -268,7 +268,7 @@ def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | No
         for one in type_["fields"]:
             yield from _items(one["type"], "", {})
     elif kind == "array" and length and type_["items"] in ("float", "double"):
-        yield ConstantBytes(encoded(2 * length))
+        yield ConstantBytes(encode_varint(2 * length))
         yield FixedNumbers(name, NUMBERS[type_["items"]], length)
         yield ConstantBytes(b"\0")
     elif kind in ("array", "enum", "map"):

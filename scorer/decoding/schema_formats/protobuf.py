@@ -14,6 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from model_registry.package.event_tree import Tree, is_array, length
+from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.passthrough_fields import Path, follow_path
@@ -27,7 +28,6 @@ from scorer.decoding.schema_formats.fixed_width_decode import (
     VarintNumber,
     create_layout,
 )
-from scorer.decoding.schema_formats.varints import encoded
 from scorer.decoding.tensors import Row
 
 Read = Callable[[Any], Any]
@@ -187,9 +187,9 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
         yield None
         return
     dtype, size = ("<f4", 4) if field.type == FieldDescriptor.TYPE_FLOAT else ("<f8", 8)
-    yield ConstantBytes(_tag(field, WIRE_BYTES) + encoded(length * size))
+    yield ConstantBytes(_tag(field, WIRE_BYTES) + encode_varint(length * size))
     yield FixedNumbers(field.name, dtype, length)
 
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:
-    return encoded(field.number << 3 | wire)
+    return encode_varint(field.number << 3 | wire)

@@ -3,10 +3,11 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Headers
 from scorer.decoding.schema_formats.schema import LARGEST_ID, SchemaId
-from scorer.decoding.schema_formats.varints import encoded, message_path
+from scorer.decoding.schema_formats.varints import message_path
 
 CONFLUENT = "__value_schema_id"
 GLOBAL_ID, CONTENT_ID = "apicurio.value.globalId", "apicurio.value.contentId"
@@ -44,8 +45,8 @@ def frame(headers: Headers, format_: str) -> HeaderFrame | None:
 def reference(message: str) -> bytes:
     """The bytes that Apicurio's serialiser may write before a Protobuf message: its type's name as a message, with its size."""
     name = message.encode()
-    body = b"\x0a" + encoded(len(name)) + name
-    return encoded(len(body)) + body
+    body = b"\x0a" + encode_varint(len(name)) + name
+    return encode_varint(len(body)) + body
 
 
 @lru_cache(maxsize=4_096)

@@ -144,7 +144,7 @@ class SchemaRegistrySource:
             return value[:ID_BYTES]
         try:
             return value[: message_path(value, ID_BYTES)[1]]
-        except IndexError:
+        except ValueError:
             raise Poison(Reason.MALFORMED, NO_PATH) from None
 
     def look_up(self, keys: Iterable[Key]) -> None:

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.untrusted_input.varint import read_varint
+
 LONGEST_VARINT = 9  # bytes; longer ones exist, and are left to the format's own reader
 
 
@@ -21,42 +23,22 @@ def varints(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[n
     return number, at, ~more
 
 
-def varint(value: bytes, at: int) -> tuple[int, int]:
-    """The number at `at` and where it ends. Raises IndexError where it does not end, or is longer than is read here."""
-    number = 0
-    for shift in range(LONGEST_VARINT):
-        byte = value[at + shift]
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    raise IndexError
-
-
-def encoded(number: int) -> bytes:
-    """A number that is not negative as a varint."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
 def message_path(value: bytes, at: int) -> tuple[list[int], int]:
-    """The path behind the id in Confluent's header, and where it ends. Raises IndexError where there is none."""
+    """The path behind the id in Confluent's header, and where it ends. Raises ValueError if there is none."""
     count, at = _signed(value, at)
     if count == 0:
         return [0], at
     if not 0 < count <= LONGEST_VARINT:
-        raise IndexError
+        raise ValueError("no message path")
     path = []
     for _ in range(count):
         index, at = _signed(value, at)
         if index < 0:
-            raise IndexError
+            raise ValueError("no message path")
         path.append(index)
     return path, at
 
 
 def _signed(value: bytes, at: int) -> tuple[int, int]:
-    number, at = varint(value, at)
+    number, at = read_varint(value, at, len(value), LONGEST_VARINT)
     return (number >> 1) ^ -(number & 1), at

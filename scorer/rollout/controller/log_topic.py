@@ -41,7 +41,7 @@ class RolloutLogTopic:
 
     def look(self, seconds: float = 0.0) -> None:
         """Take in what comes within so many seconds."""
-        for message in self._following.news(seconds):
+        for message in self._following.poll(seconds):
             self.ledger.hear(message.key(), message.value())
 
     def close(self) -> None:

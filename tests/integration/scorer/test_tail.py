@@ -21,11 +21,11 @@ class Committing(TopicFollower):
     producer: Producer
     asked = 0
 
-    def news(self, seconds: float = tail.POLL_SECONDS) -> Iterator[Message]:
+    def poll(self, seconds: float = tail.POLL_SECONDS) -> Iterator[Message]:
         self.asked += 1
         if self.asked == NEWS_BEFORE_THE_COMMIT:
             self.producer.commit_transaction(10)
-        return super().news(seconds)
+        return super().poll(seconds)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ class Scripted(TopicFollower):
     def _written(self) -> Offsets:
         return {}
 
-    def news(self, seconds: float = 0.0) -> Iterator[Message]:  # noqa: ARG002
+    def poll(self, seconds: float = 0.0) -> Iterator[Message]:  # noqa: ARG002
         for one in self._told.pop(0) if self._told else ():
             if isinstance(one, Message):
                 yield one
