@@ -36,8 +36,8 @@ from scorer.models.servable import Servable, make
 from scorer.native.librdkafka import in_words
 from scorer.schema_export.example_records import ExampleRecord, create_example_record, example_event
 from scorer.settings import Settings, load
-from scorer.worker.score_batch import Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer
 
 ROUNDS = 5
 SIZES = (2, 4, 16, 64, 256, 1_024, 4_096)
@@ -177,12 +177,12 @@ def _measured(
     settings: Settings, servable: Servable, events: Sequence[ExampleRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
     target = Target(settings.output.topic, 1, RECORD_BYTES)
-    scoring = Scoring(settings, target, target)
+    scoring = BatchScorer(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
     decoder = servable.loaded.decoder
     decoded = {size: decoder.decode(b.values, BatchMetadata(b, range(size))).tensors for size, b in batches.items()}
     curve = measure_cost_curve(sizes, lambda size: servable.loaded.run(decoded[size]), rounds=ROUNDS)
-    loop = measure_cost_curve(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
+    loop = measure_cost_curve(list(curve), lambda size: scoring.score(batches[size], servable), rounds=ROUNDS)
     return curve, tuple(BatchCost(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
 End = Literal["empty", "events", "bytes"]
@@ -90,3 +91,8 @@ class Batch:
     def first_offsets(self) -> dict[Place, int]:
         """For each partition the offset of its first event here."""
         return dict(zip(reversed(self.places), reversed(self.offsets), strict=True))
+
+
+def select_rows(column: Sequence[T], rows: list[int]) -> Sequence[T]:
+    """Return the entries of these rows, which ascend: the column itself if they are all rows."""
+    return column if len(rows) == len(column) else [column[row] for row in rows]

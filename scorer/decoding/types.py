@@ -64,7 +64,7 @@ def decode_after_look_ups(
     decoder: Decoder,
     values: Sequence[bytes | None],
     parts: RecordMetadata | None = None,
-    alive: Callable[[], None] = lambda: None,
+    alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
     """Decode a batch, and wait for look-ups of schemas; `alive` is called at least once a second meanwhile.

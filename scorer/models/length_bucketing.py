@@ -21,7 +21,7 @@ class LengthBucketedRuns:
         self._cost = LatencyModel()  # by steps: events times their padded length
         self._shapes: dict[str, tuple[int, ...]] = {}
 
-    def run(self, model: Model, tensors: Tensors, alive: Callable[[], None]) -> Tensors:
+    def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
         """The outputs in the order of the events, whichever were run together. `alive` is called before each run. Raises
         InferenceFailed and Away."""
         runs = self._lengths.plan(tensors, self._cost.within(self._deadline, MAX_STEPS))

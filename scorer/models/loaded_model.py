@@ -48,11 +48,11 @@ class LoadedModel:
     broken: Callable[[InferenceFailed], Fatal] = ModelBroken
     control: Tensors = field(default_factory=dict)
 
-    def run(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Tensors:
+    def run(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Tensors:
         """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
-    def score(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Scores:
+    def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
         """Scores of good events, as `run`."""
         outputs = self.run(tensors, alive)
         try:

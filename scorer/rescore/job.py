@@ -36,7 +36,7 @@ from scorer.rescore.transactions import RescoreChunk, chunks
 from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
 
 CHUNK_RECORDS = 5_000  # corrections of one transaction
 CHUNKS_A_SECOND = 10.0  # where a rate is asked for

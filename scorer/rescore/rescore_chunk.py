@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
+from publisher.runtime.context import Clock, Context
 from publisher.transactions.protocol import Record
 from scorer.consumer.fetch import batch_of
 from scorer.dead_letters.headers import dead_letter_facts
@@ -18,8 +19,8 @@ from scorer.rescore.selection import AsJson, read
 from scorer.rescore.transactions import RescoreChunk, SelectedScore
 from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
 AHEAD_MS = 3_600_000  # a record that says it was scored later than this from now is not believed
 EXAMPLES = 10  # of records that are not corrected
@@ -70,7 +71,7 @@ class ChunkRescorer:
         self._servable = servable
         self._target = target
         self._as_json = as_json
-        self._scoring = Scoring(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
+        self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
         """The corrections of a chunk, in the order of its records; what became of each stands in the chunk's tallies then.
@@ -100,7 +101,7 @@ class ChunkRescorer:
     ) -> dict[int, Record]:
         """The corrections of some events, by row; they are wanted no more."""
         batch = batch_of(messages, "empty")
-        scored = self._scoring.score(batch, self._servable, lambda: at_ms, deadlines=False)
+        scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False)
         scored.unpack()
         made: dict[int, Record] = {}
         for at, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
@@ -116,7 +117,7 @@ class ChunkRescorer:
                     chunk.tally(given.partition).corrected += 1
         return made
 
-    def _answer(self, scored: Scored, at: int, given: SelectedScore, event_ms: int) -> Record | str:
+    def _answer(self, scored: ScoredBatch, at: int, given: SelectedScore, event_ms: int) -> Record | str:
         """A score or a dead letter of the event that this record is about, or why it is another event."""
         answer, record = scored.slots[at], given.record
         if event_ms != record.event_ms:

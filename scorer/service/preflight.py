@@ -18,8 +18,8 @@ from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
 from scorer.service.replica_claim import expiry_seconds
 from scorer.settings import Settings
+from scorer.worker.encode import Target
 from scorer.worker.retry_backoff import taken
-from scorer.worker.score_records import Target
 
 ANSWER_SECONDS = 3.0  # how long a check waits for a broker's answer
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.service import worker_main
 from scorer.service.worker_main import Parts
 from scorer.settings import Settings
-from scorer.worker.shadow import ShadowScoring
+from scorer.worker.shadow import ShadowScorer
 from scorer.worker.shadow_sampling import Sampling
 
 NICENESS = 10
@@ -36,7 +36,7 @@ def run(
     """As `service.run`."""
     os.nice(NICENESS)
     parts = Parts(
-        make_scoring=ShadowScoring,
+        make_scoring=ShadowScorer,
         make_assigning=partial(Sampling, settings=settings.shadow),
         candidate=roles.find_candidate,
         make_beginnings=ShadowBeginnings,

@@ -62,7 +62,7 @@ from scorer.settings import Settings
 from scorer.worker.canary_routing import Assigning
 from scorer.worker.context import Collaborators
 from scorer.worker.retry_backoff import taken
-from scorer.worker.score_batch import Scoring
+from scorer.worker.score_batch import BatchScorer
 from scorer.worker.worker import Loop
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Parts:
     make_consumer: Callable[..., Consumer] = kafka.consumer
     make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
-    make_scoring: Callable[..., Scoring] = Scoring
+    make_scoring: Callable[..., BatchScorer] = BatchScorer
     make_assigning: Callable[[Quarantine], Assigning] = Assigning
     candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary
     make_beginnings: Callable[..., StartPositions] = StartPositions

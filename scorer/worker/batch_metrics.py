@@ -14,7 +14,7 @@ from scorer.models.constant_fallback import FALLBACK
 from scorer.models.servable import CanaryArm, Servable
 from scorer.observability.lag import LagClock
 from scorer.worker.context import Collaborators
-from scorer.worker.score_batch import Scored
+from scorer.worker.score_batch import ScoredBatch
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Published:
     records to the producer. `servable` is the champion. `swaps` are its swap records."""
 
     batch: Batch
-    scored: Scored
+    scored: ScoredBatch
     servable: Servable
     mark: OffsetMetadata
     limited: str

@@ -138,7 +138,7 @@ class Refusals:
 
     def _letter(self, done: Published, row: int, why: str) -> Record | None:
         poison, arm = Poison(Reason.RECORD_REFUSED, why), done.scored.arm(row)
-        letter = self._with.scoring.letter(done.batch, row, poison, done.servable, now_ms(), arm)
+        letter = self._with.scoring.dead_letter(done.batch, row, poison, done.servable, now_ms(), arm)
         if letter is None:
             return None
         topic, value, key, partition, _, headers = letter

@@ -1,125 +1,180 @@
-"""One batch, two versions: each answers its share of the keys, into the same slots, for one transaction.
+"""One batch, two versions: each answers its share of the keys, for one transaction.
 
-What the candidate fails is answered by the champion. A batch that both answer without a fault, and whose events both read the
-same way, is decoded once and becomes one set of columns; any other is worked arm by arm.
+The champion answers the events that the candidate fails. A plain batch whose events both versions decode alike is decoded once
+and becomes one set of columns; any other batch is scored arm by arm.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from publisher.errors import Aborted, Fatal, Retriable
+from publisher.runtime.context import Context
 from publisher.runtime.dependencies import MODEL, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.crash_isolation.sandbox_process import SandboxProcessDied
-from scorer.dead_letters.reasons import Reason
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.types import LookUpsPending
 from scorer.models.servable import Servable
 from scorer.scores import columnar_records
+from scorer.scores.answer import BatchAnswers
 from scorer.scores.columnar_records import VersionScores
 from scorer.worker.canary_routing import AWAY, CRASH, Arms
+from scorer.worker.encode import Answers, EncodedRows, encode_columns
+from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, stage_seconds
 
-if TYPE_CHECKING:
-    from scorer.worker.score_batch import Work
+HOPELESS = 20  # events that the candidate fails one by one before it has answered any
 
-HOPELESS = 20  # events that it fails one by one, before it has answered any
-
-
-def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], None]) -> None:
-    """Answer the whole batch. Raises Away where the champion's model is."""
-    if arms.candidate is not None and _together(work, champion, arms.candidate, arms, alive):
-        work.scored.asked = int(np.count_nonzero(arms.canary))
-        return
-    mine = np.flatnonzero(arms.canary).tolist()
-    failed = dict.fromkeys(mine, arms.why)
-    if arms.candidate is not None:
-        work.servable = arms.candidate
-        failed = tried(work, [row for row in mine if row not in work.rejected], alive)
-    work.servable = champion
-    work.answer_all(np.flatnonzero(~arms.canary).tolist(), alive)
-    for why in sorted(set(failed.values())):
-        work.servable = champion.instead_of_canary(why)
-        work.answer_all([row for row in mine if failed.get(row) == why], alive)
-    work.servable = champion
-    fell = Counter(why for row, why in failed.items() if row not in work.rejected and row not in work.scored.expired)
-    work.scored.fallbacks = fell
-    if arms.candidate is not None:
-        work.scored.asked, work.scored.failed = len(mine) - fell[CRASH], fell.total() - fell[CRASH]
+ScoreRows = Callable[[list[int], AnswerSource], tuple[ScoredRows, ...]]
+"""Answers rows by a version that has the last word: rows that it fails are rejected."""
 
 
-def tried(work: "Work", rows: list[int], alive: Callable[[], None], *, alone: bool = False) -> dict[int, str]:
-    """Have the version that is up answer these rows; those that it fails, by why. Nothing is rejected: another may know. Where
-    it is asked `alone`, so that nobody else would find its model broken, this raises ModelBroken.
+@dataclass(frozen=True, slots=True)
+class CanaryResult:
+    """The result of a batch with a canary.
+
+    Attributes:
+        scored: the results of all rows.
+        fallbacks: how many of the canary's events the champion answered, by reason.
+        asked: how many events the candidate was asked for.
+        failed: how many of those it failed.
     """
-    failed: dict[int, str] = {}
-    spans, good = [rows], False
-    while spans:
-        rows = spans.pop()
-        alive()
-        try:
-            work.answer(rows, alive)
-            refused = {row: str(work.rejected.pop(row).reason) for row in rows if row in work.rejected}
-            failed |= refused
-            good = good or len(refused) < len(rows)
-        except (SandboxProcessDied, LookUpsPending):
-            raise
-        except (DependencyUnavailable, Retriable) as error:
-            spans.append(rows)
-            loading = isinstance(error, DependencyUnavailable) and error.what == MODEL  # again, after a death
-            return failed | {row: CRASH if loading else AWAY for span in spans for row in span}
-        except (Aborted, Fatal):
-            raise
-        except Exception as error:  # noqa: BLE001 - a candidate that raises must not stop a partition
-            for row in rows:
-                work.rejected.pop(row, None)
-            why = str(Reason.INFERENCE_FAILED if isinstance(error, InferenceFailed) else Reason.INTERNAL_ERROR)
-            if len(rows) > 1 and (good or len(failed) < HOPELESS):
-                middle = len(rows) // 2
-                spans += [rows[middle:], rows[:middle]]
-            else:
-                if alone and isinstance(error, InferenceFailed):
-                    work.servable.loaded.vouch()
-                failed |= dict.fromkeys(rows, why)
-    return failed
+
+    scored: tuple[ScoredRows, ...]
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    failed: int = 0
 
 
-def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms, alive: Callable[[], None]) -> bool:
-    """Answer the batch as one, where nothing of it needs a second look. Whether it is answered."""
-    batch, rows = work.batch, list(range(len(work.batch)))
+@dataclass(frozen=True, slots=True)
+class CandidateResult:
+    """The results of a candidate, and the rows that it failed with the reason."""
+
+    scored: tuple[ScoredRows, ...]
+    failed: Mapping[int, str]
+
+
+def score_with_canary(
+    pipeline: Pipeline,
+    read: ReadBatch,
+    rows: list[int],
+    champion: AnswerSource,
+    arms: Arms,
+    score_champion: ScoreRows,
+    context: Context,
+) -> CanaryResult:
+    """Answer these rows, each by the version of its arm. Raises DependencyUnavailable if the champion cannot answer."""
+    if arms.candidate is not None:
+        together = _score_together(pipeline, read, rows, champion.servable, arms.candidate, arms, context)
+        if together is not None:
+            return CanaryResult((together,), asked=int(np.count_nonzero(arms.canary)))
+    canary_rows = [row for row in rows if arms.canary[row]]
+    result = CandidateResult((), dict.fromkeys(canary_rows, arms.why))
+    if arms.candidate is not None:
+        result = score_with_candidate(pipeline, read, canary_rows, arms.candidate, context)
+    scored = result.scored + score_champion([row for row in rows if not arms.canary[row]], champion)
+    failed = result.failed
+    for reason in sorted(set(failed.values())):
+        substitute = AnswerSource(champion.servable.instead_of_canary(reason), champion.constant)
+        scored += score_champion([row for row in canary_rows if failed.get(row) == reason], substitute)
+    rejected = {row for each in scored for row in each.rejected}
+    answered = (reason for row, reason in failed.items() if row not in rejected | read.headers.expired)
+    fallbacks = Counter(answered)
+    if arms.candidate is None:
+        return CanaryResult(scored, fallbacks)
+    asked = int(np.count_nonzero(arms.canary)) - fallbacks[CRASH]
+    return CanaryResult(scored, fallbacks, asked, fallbacks.total() - fallbacks[CRASH])
+
+
+def score_with_candidate(
+    pipeline: Pipeline, read: ReadBatch, rows: list[int], candidate: Servable, context: Context, *, alone: bool = False
+) -> CandidateResult:
+    """Have a candidate answer these rows; another version may answer those that it fails.
+
+    Args:
+        pipeline: the stages.
+        read: the batch.
+        rows: the rows to answer.
+        candidate: the version to ask.
+        context: is kept alive between runs.
+        alone: no other version is asked, which would detect a broken model: check the candidate's model after a failure.
+
+    Raises:
+        ModelBroken: the candidate's model is broken, if `alone`.
+    """
+
+    def to_poison(error: Exception) -> Poison:
+        if not isinstance(error, InferenceFailed):
+            return Poison(Reason.INTERNAL_ERROR, str(error))
+        if alone:
+            candidate.loaded.vouch()
+        return Poison(Reason.INFERENCE_FAILED, str(error))
+
+    source = AnswerSource(candidate)
+    halved = score_in_halves(
+        rows, lambda span: pipeline.score(read, span, source, context), to_poison, context, hopeless=HOPELESS
+    )
+    error = halved.interruption
+    expected = isinstance(error, DependencyUnavailable | Retriable) and not isinstance(
+        error, SandboxProcessDied | LookUpsPending
+    )
+    if error is not None and not expected:
+        raise error
+    rejected = dict(halved.rejected)
+    scored = []
+    for each in halved.scored:
+        rejected |= each.rejected
+        scored.append(ScoredRows(each.encoded, {}, each.seconds))
+    failed = {row: str(poison.reason) for row, poison in rejected.items()}
+    if error is not None:
+        loading = isinstance(error, DependencyUnavailable) and error.what == MODEL  # after a death of the process
+        failed |= dict.fromkeys(halved.unanswered, CRASH if loading else AWAY)
+    return CandidateResult(tuple(scored), failed)
+
+
+def _score_together(
+    pipeline: Pipeline,
+    read: ReadBatch,
+    rows: list[int],
+    champion: Servable,
+    candidate: Servable,
+    arms: Arms,
+    context: Context,
+) -> ScoredRows | None:
+    """Answer a plain batch with one decoding and one set of columns; None if any event needs individual treatment."""
+    batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
-    plain = champion.encoder.plain and not work.rejected and not work.scoring.settings.output.headers
-    if not (columns and plain) or arms.canary.all() or not arms.alike or work.skipped():
-        return False
+    plain = champion.encoder.plain and len(rows) == len(batch) and not pipeline.settings.output.headers
+    if not (columns and plain) or arms.canary.all() or not arms.alike or read.skipped or read.headers.expired:
+        return None
     began = time.perf_counter()
     try:
-        _, expired, bad = work.facts.by_deadline(rows, work.now_ms())
-        if expired or bad:
-            return False
-        decoded = work.decode(rows, {}, alive)
+        decoded = pipeline.decode(batch, rows, champion.loaded.decoder, context)
         if len(decoded.rows) < len(rows):
-            return False
+            return None
         decoded_at = time.perf_counter()
         parts = []
         for servable, at in ((champion, np.flatnonzero(~arms.canary)), (candidate, np.flatnonzero(arms.canary))):
-            alive()
-            scores = servable.loaded.score({name: tensor.take(at, axis=0) for name, tensor in decoded.tensors.items()}, alive)
+            context.beat()
+            tensors = {name: tensor.take(at, axis=0) for name, tensor in decoded.tensors.items()}
+            scores = servable.loaded.score(tensors, context.beat)
             if not scores.finite().all():
-                return False
+                return None
             parts.append(VersionScores(at, scores, servable.encoder))
         inferred_at = time.perf_counter()
-        records = work.records.columns(parts)
+        answers = Answers(rows, BatchAnswers("scored"), decoded.ids, decoded.carried)
+        at_ms = context.clock.now_ms()
+        records = encode_columns(batch, read.headers, parts, answers, pipeline.settings, pipeline.output, at_ms)
     except LookUpsPending:
         raise
     except (Aborted, Fatal, Retriable):
-        return False  # whoever is away, or worse, is asked again by itself
-    except Exception:  # noqa: BLE001 - whose fault it is shows arm by arm
-        return False
+        return None  # the same error is raised again for the arm that causes it
+    except Exception:  # noqa: BLE001 - scoring arm by arm finds the failing event
+        return None
     if records is None:
-        return False
-    work.place(range(len(batch)), records, "scored")
-    work.timed(began, decoded_at, inferred_at)
-    return True
+        return None
+    return ScoredRows((EncodedRows(rows, records, "scored"),), {}, stage_seconds(began, decoded_at, inferred_at))

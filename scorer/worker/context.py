@@ -11,8 +11,8 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
-from scorer.worker.score_batch import Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer
 
 
 def not_known() -> None:
@@ -27,7 +27,7 @@ class Collaborators:
     intake: EventConsumer
     session: Session
     versions: VersionManager
-    scoring: Scoring
+    scoring: BatchScorer
     quarantine: Quarantine
     metrics: Metrics
     progress: WorkerProgress

@@ -1,87 +1,140 @@
-"""One batch of a shadow: what is sampled of it, scored by the version that does not answer it.
+"""One batch of a shadow: sampled events, each scored by the version that does not answer it.
 
-An event that this version cannot score becomes a record that says why. It is no dead letter: those are the champion's.
+An event that this version cannot score becomes a record that has the reason. It is no dead letter: the scorer that answers the
+event writes those.
 """
 
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from model_registry.channels.roles import CANARY, CHAMPION
-from scorer.dead_letters.reasons import Reason
+from publisher.errors import Retriable
+from publisher.runtime.context import Context
+from publisher.runtime.dependencies import DependencyUnavailable
+from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
+from scorer.decoding.types import Decoded
 from scorer.models.servable import Servable
-from scorer.scores.answer import BatchAnswers
 from scorer.worker.canary_routing import Arms
-from scorer.worker.canary_scoring import tried
-from scorer.worker.score_batch import UNREAD, Scored, Scoring, Work
+from scorer.worker.canary_scoring import score_with_candidate
+from scorer.worker.pipeline import ReadBatch, ScoredRows, constant_answers, score_in_halves
+from scorer.worker.score_batch import FOREVER, UNREAD, BatchScorer, ScoredBatch, merge
 
 log = logging.getLogger(__name__)
 
 FAILED = "dead_lettered"
 """The status of an event that the version could not score; `fallback` has the reason."""
 
+NOT_DECODED = Decoded([], [], {}, {})
 
-class ShadowScoring(Scoring):
-    """Scores batches for one configuration."""
+
+class ShadowScorer(BatchScorer):
+    """Scores the sampled events of batches for one configuration."""
 
     def score(
         self,
         batch: Batch,
         servable: Servable,
-        now_ms: Callable[[], int],
-        alive: Callable[[], None] = lambda: None,
+        context: Context = FOREVER,
         arms: Arms | None = None,
         *,
         deadlines: bool = False,
-    ) -> Scored:
-        """A record for every event that is sampled. `servable` is the champion, which is asked for the canary's events; the
-        candidate is asked for the others. Nobody waits for these: without `deadlines` no event comes too late."""
-        work = Work(self, batch, servable, now_ms)
-        work.deadlines = deadlines
+    ) -> ScoredBatch:
+        """Return a record for every sampled event.
+
+        The champion `servable` scores the canary's events; the candidate scores the others. No consumer waits for these
+        records, so without `deadlines` no event expires.
+        """
         if arms is None or arms.sampled is None or batch.unreadable:
-            return work.scored
-        for asked, arm, mine in ((arms.candidate, CHAMPION, ~arms.canary), (servable, CANARY, arms.canary)):
-            rows = np.flatnonzero(arms.sampled & mine).tolist()
-            if rows and asked is not None:
-                _score(work, asked.as_shadow(arm), arm, rows, alive)
-            elif rows:
-                _tell(work, servable.named(*arms.absent).as_shadow(arm, arms.why), rows)
-        work.scored.outcomes["too_large"] += len(work.rejected)
-        return work.scored
+            return ScoredBatch([None] * len(batch))
+        now_ms = context.clock.now_ms() if deadlines else 0
+        read = self.read(batch, np.flatnonzero(arms.sampled).tolist(), now_ms)
+        scored: list[ScoredRows] = []
+        for version, arm, rows in _arm_rows(arms, servable):
+            if version is not None:
+                scored += self._score_arm(read, version.as_shadow(arm), arm, rows, context)
+            else:
+                absent = servable.named(*arms.absent).as_shadow(arm, arms.why)
+                scored.append(self._encode_failure(read, absent, rows, NOT_DECODED, context))
+        return self._merge(batch, scored)
 
-    def give_up(
-        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str, arms: Arms | None = None
-    ) -> Scored:
-        work = Work(self, batch, servable, now_ms)
+    def give_up(self, batch: Batch, servable: Servable, context: Context, how: str, arms: Arms | None = None) -> ScoredBatch:
+        """Return records of all sampled events with the reason that they crash a scorer, without reading the events."""
         log.warning("an event is not scored: a process that had it alone in hand %s, twice", how)
-        if arms is not None and arms.sampled is not None:
-            for asked, arm, mine in ((arms.candidate, CHAMPION, ~arms.canary), (servable, CANARY, arms.canary)):
-                version = asked or servable.named(*arms.absent)
-                rows = np.flatnonzero(arms.sampled & mine).tolist()
-                _tell(work, version.as_shadow(arm, str(Reason.CRASHES_SCORER)), rows)
-        return work.scored
+        if arms is None or arms.sampled is None:
+            return ScoredBatch([None] * len(batch))
+        read = self.read(batch, np.flatnonzero(arms.sampled).tolist(), 0)
+        scored = [
+            self._encode_failure(
+                read,
+                (version or servable.named(*arms.absent)).as_shadow(arm, str(Reason.CRASHES_SCORER)),
+                rows,
+                NOT_DECODED,
+                context,
+            )
+            for version, arm, rows in _arm_rows(arms, servable)
+        ]
+        return self._merge(batch, scored)
 
-    def letter(self, *_: Any, **__: Any) -> None:
-        """None: a record that the broker refuses is left out."""
+    def dead_letter(self, *_: Any, **__: Any) -> None:
+        """Return None: a record that the broker refuses is left out."""
+
+    def _score_arm(self, read: ReadBatch, servable: Servable, arm: str, rows: list[int], context: Context) -> list[ScoredRows]:
+        """Score rows of one arm, and record the reason for each row that this version fails. Raises ModelBroken."""
+        rejected = dict.fromkeys(read.batch.unread, UNREAD) | dict(read.headers.rejected)
+        unread = {row: str(rejected[row].reason) for row in rows if row in rejected} if rejected else {}
+        remaining = [row for row in rows if row not in unread]
+        result = score_with_candidate(self.pipeline, read, remaining, servable, context, alone=True)
+        scored = list(result.scored)
+        for reason, failed_rows in _by_reason(unread).items():
+            scored.append(self._encode_failure(read, servable.as_shadow(arm, reason), failed_rows, NOT_DECODED, context))
+        for reason, failed_rows in _by_reason(result.failed).items():
+            scored += self._record_failure(read, servable.as_shadow(arm, reason), failed_rows, context)
+        return scored
+
+    def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
+        """Return records of these rows that have the reason why there is no score; their ids are decoded where possible."""
+
+        def record(span: list[int]) -> ScoredRows:
+            decoded = self.pipeline.decode(read.batch, span, servable.loaded.decoder, context)
+            return self._encode_failure(read, servable, span, decoded, context)
+
+        halved = score_in_halves(rows, record, lambda error: Poison(Reason.INTERNAL_ERROR, str(error)), context)
+        if halved.interruption is not None and not isinstance(halved.interruption, DependencyUnavailable | Retriable):
+            raise halved.interruption
+        undecoded = sorted({*halved.rejected, *halved.unanswered})
+        if not undecoded:
+            return halved.scored
+        return (*halved.scored, self._encode_failure(read, servable, undecoded, NOT_DECODED, context))
+
+    def _encode_failure(
+        self, read: ReadBatch, servable: Servable, rows: list[int], decoded: Decoded, context: Context
+    ) -> ScoredRows:
+        rows = [row for row in rows if row not in read.skipped]
+        encoded = self.pipeline.encode(read, constant_answers(rows, FAILED, decoded), servable, context)
+        return ScoredRows((encoded,), encoded.rejected)
+
+    def _merge(self, batch: Batch, scored: list[ScoredRows]) -> ScoredBatch:
+        result = merge(batch, scored)
+        result.outcomes["too_large"] += sum(len(each.rejected) for each in scored)
+        return result
 
 
-def _score(work: Work, servable: Servable, arm: str, rows: list[int], alive: Callable[[], None]) -> None:
-    """Records of these rows, all in this arm, by this version. Raises ModelBroken."""
-    work.servable = servable
-    unread = set(work.batch.unread)
-    failed = dict.fromkeys(unread & set(rows), str(UNREAD.reason)) if unread else {}
-    failed |= tried(work, [row for row in rows if row not in failed], alive, alone=True)
-    for why in sorted(set(failed.values())):
-        _tell(work, servable.as_shadow(arm, why), [row for row in rows if failed.get(row) == why])
+def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
+    """Yield the version that scores unseen, the arm of its events, and their rows."""
+    assert arms.sampled is not None
+    for version, arm, own in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
+        if rows := np.flatnonzero(arms.sampled & own).tolist():
+            yield version, arm, rows
 
 
-def _tell(work: Work, servable: Servable, rows: list[int]) -> None:
-    """Records of these rows that say why there is no score."""
-    work.servable = servable
-    missing = work.skipped()
-    rows = [row for row in rows if row not in missing]
-    work.facts.by_deadline(rows, 0)  # for the ids alone
-    work.tell(rows, BatchAnswers(FAILED, [b"null"] * len(rows), [None] * len(rows)))
+def _by_reason(failed: Mapping[int, str]) -> dict[str, list[int]]:
+    """Group failed rows by their reason; both ascend."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for row in sorted(failed):
+        groups[failed[row]].append(row)
+    return dict(sorted(groups.items()))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRejected
-from publisher.runtime.context import now_ms
+from publisher.runtime.context import Context
 from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
 from scorer.backends.base import ModelBroken
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -26,7 +26,7 @@ from scorer.worker.canary_routing import Arms, Assigning
 from scorer.worker.context import Collaborators
 from scorer.worker.dependency_outage import Absence
 from scorer.worker.retry_backoff import Recoveries
-from scorer.worker.score_batch import Scored
+from scorer.worker.score_batch import ScoredBatch
 from scorer.worker.skipping import skip
 from scorer.worker.taking import Taking
 from scorer.worker.version_change_records import swap_records
@@ -47,6 +47,7 @@ class Loop:
         metrics = collaborators.metrics
         self._with = collaborators
         self._settings = settings
+        self._context = Context(beat=collaborators.progress.alive)
         self._intake = intake
         self._session = collaborators.session
         self._versions = collaborators.versions
@@ -182,7 +183,7 @@ class Loop:
         quarantine.take_up(batch, candidate.resolution.identity if candidate else "")
         try:
             answer = self._with.scoring.fall_back if covered else self._with.scoring.score
-            scored = answer(batch, servable, now_ms, self._with.progress.alive, arms)
+            scored = answer(batch, servable, self._context, arms)
         except DependencyUnavailable as error:
             without = self._without(error, batch, servable, arms)
             if without is None:
@@ -203,7 +204,7 @@ class Loop:
         limited = self._taking.limiter.limited_by(batch.end)
         return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
-    def _without(self, error: DependencyUnavailable, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
+    def _without(self, error: DependencyUnavailable, batch: Batch, servable: Servable, arms: Arms | None) -> ScoredBatch | None:
         """The batch without who is away: dead letters for one event that killed two examiners, or the fallback's answers; None
         where the batch has to be taken again. Raises Aborted."""
         self._settle()
@@ -211,11 +212,11 @@ class Loop:
             self._cut(batch, error)
             return None
         if self._absence.cover(error):
-            return self._with.scoring.fall_back(batch, servable, now_ms, self._with.progress.alive, arms)
+            return self._with.scoring.fall_back(batch, servable, self._context, arms)
         self._session.checkpoint()
         died = isinstance(error, SandboxProcessDied)
         if died and self._with.quarantine.died(batch, error):
-            return self._with.scoring.give_up(batch, servable, now_ms, str(error), arms)
+            return self._with.scoring.give_up(batch, servable, self._context, str(error), arms)
         self._with.traces.fail(error)
         if died:
             self._intake.rewind(batch.epochs)
@@ -233,7 +234,7 @@ class Loop:
     def _publish(self, work: Published) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         partitions = self._intake.partitions
-        work.swaps = swap_records(work, partitions, self._settings, now_ms())
+        work.swaps = swap_records(work, partitions, self._settings, self._context.clock.now_ms())
         offsets = partitions.offsets(work.batch, work.mark)
         overlap = not work.swaps and self._taking.pacing.overlap(work.scoring)
         began, waited, records = time.monotonic(), self._session.counters.commit_seconds, work.scored.records

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature_schema import parse_signature
+from publisher.runtime.context import Clock, Context
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch, Headers
 from scorer.models.servable import Servable
@@ -21,8 +22,8 @@ from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.topics import RECORD_OVERHEAD
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = parse_signature('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
@@ -111,17 +112,17 @@ class Case:
         self.decoder = decoder_factory.create_decoder(found, SIGNATURE)
         self.as_json = score_formats.as_json(found)
 
-    def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> Scored:
+    def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> ScoredBatch:
         """Batch of one partition, scored at 1,000 (Unix ms)."""
         encoder = score_formats.encoder(self.settings, model="m", version="1", digest="sha256:0", role="champion", region="eu")
         score = lambda tensors, _: Scores(SIGNATURE, {"y": np.zeros(len(tensors["x"]), np.float32)})  # noqa: E731
         loaded = SimpleNamespace(decoder=self.decoder, score=score)
         servable = cast(Servable, SimpleNamespace(loaded=loaded, encoder=encoder, label="m:1"))
-        scoring = Scoring(self.settings, Target("o", 1, largest), Target("dead", 1, 1_000_000))
+        scoring = BatchScorer(self.settings, Target("o", 1, largest), Target("dead", 1, 1_000_000))
         count = len(values)
         headers: list[Headers] = [[("deadline", str(deadline).encode())] if deadline else None] * count
         batch = Batch(["t"] * count, [0] * count, list(range(count)), [None] * count, values, [1] * count, headers)
-        return scoring.score(batch, servable, lambda: 1_000)
+        return scoring.score(batch, servable, Context(Clock(lambda: 1_000)))
 
     def records(self, values: list[bytes | None], **more: Any) -> list[Any]:
         """Score records as JSON; of a dead letter its topic alone."""

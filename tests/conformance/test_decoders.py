@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
 from publisher.kafka.source_position import Position
+from publisher.runtime.context import Clock, Context
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.batch import Batch
@@ -26,8 +27,8 @@ from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.input import InputSettings
-from scorer.worker.score_batch import Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer
 from tests.unit.scorer.decoding.formats import (
     MIXED,
     NESTED,
@@ -203,9 +204,9 @@ def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
         encoder=encoder,
         label="m:1",
     )
-    scoring = Scoring(case.settings, Target("o", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(case.settings, Target("o", 1, 1_000_000), Target("dead", 1, 1_000_000))
     found = []
-    for topic, value, *_, headers in scoring.score(batch, cast(Servable, servable), lambda: NOW).records:
+    for topic, value, *_, headers in scoring.score(batch, cast(Servable, servable), Context(Clock(lambda: NOW))).records:
         if topic == "o":
             record = json.loads(value or b"")
             found.append((record["status"], record["id"], record["source"]["offset"]))
@@ -218,7 +219,7 @@ def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
 @some
 @given(data=st.data())
 def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: Case, data: st.DataObject) -> None:
-    """Scored, expired or dead; named by its header, by its field, or by its position."""
+    """ScoredBatch, expired or dead; named by its header, by its field, or by its position."""
     count = data.draw(st.integers(0, 6))
     offsets = [7 + 3 * at for at in range(count)]
     values: list[bytes | None] = []

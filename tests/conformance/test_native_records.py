@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from model_registry.channels.channel import Resolution
 from model_registry.package.signature_schema import parse_signature
+from publisher.runtime.context import Clock, Context
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.decoding.float32 import Float32Decoder
@@ -31,8 +32,8 @@ from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
 from scorer.worker.canary_routing import Arms
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.decoding.formats import texts
 
 pytestmark = pytest.mark.debian("cc")
@@ -174,13 +175,13 @@ def servable_of(model: Model, role: str = "champion") -> Servable:
     return Servable(cast(LoadedModel, model), encoder, Resolution("sha256:0", "1", 7))
 
 
-def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **output: Any) -> Scored:
+def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **output: Any) -> ScoredBatch:
     names = {"input": {"topics": ["in"]}, "output": {"topic": "out", **output}, "dead_letter": {"topic": "dead"}, "region": "r"}
     configured = Settings.model_validate(
         {"name": "n", "kafka": {"bootstrap_servers": "b"}, "model": {"source": "oci:./r/m"}, **names}
     )
-    return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(
-        batch, servable_of(model), lambda: 99, arms=arms
+    return BatchScorer(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(
+        batch, servable_of(model), Context(Clock(lambda: 99)), arms=arms
     )
 
 

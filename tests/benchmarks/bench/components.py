@@ -21,18 +21,20 @@ import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
+from publisher.runtime.context import Clock, Context
 from scorer.decoding.batch import Batch
 from scorer.models.loaded_model import loader
 from scorer.models.servable import Servable, make
 from scorer.settings import Settings, load
-from scorer.worker.score_batch import Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer
 from tests.benchmarks.bench.workload import HELD_OUT, Workload, configuration, key
 
 BATCH = 512
 PARTITIONS = 4
 RECORD_BYTES = 1_000_000
 NOW_MS = 1_700_000_000_000
+NOW = Context(Clock(lambda: NOW_MS))
 Row = dict[str, Any]
 YARDSTICK_ROWS = 64
 LEAST_SECONDS = 0.02
@@ -94,7 +96,7 @@ class Parts:
         ready = loader(self.settings)
         self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
         target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
-        self.scoring = Scoring(self.settings, target, target)
+        self.scoring = BatchScorer(self.settings, target, target)
 
     def batch(self, size: int) -> Batch:
         """A batch as intake takes it."""
@@ -121,8 +123,8 @@ class Parts:
         calls: dict[str, Callable[[], object]] = {
             "decode": lambda: loaded.decoder.decode(batch.values),
             "infer": lambda: loaded.score(decoded.tensors),
-            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), lambda: NOW_MS),
-            "score": lambda: self.scoring.score(batch, self.servable, lambda: NOW_MS),
+            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), NOW),
+            "score": lambda: self.scoring.score(batch, self.servable, NOW),
         }
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
 

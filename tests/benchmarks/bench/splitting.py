@@ -19,6 +19,7 @@ import numpy as np
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY
+from publisher.runtime.context import Clock, Context
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.models.servable import CanaryArm, Servable, make
 from scorer.models.traffic_split import TrafficSplit
@@ -53,7 +54,7 @@ class Splitting:
         batch = self._batch()
         began = time.thread_time_ns()
         arms = self._assigning.arms(batch, self._canary if split else None)
-        scored = self._parts.scoring.score(batch, self._parts.servable, lambda: NOW_MS, lambda: None, arms)
+        scored = self._parts.scoring.score(batch, self._parts.servable, Context(Clock(lambda: NOW_MS)), arms)
         spent = time.thread_time_ns() - began
         if scored.packed is None or (scored.asked > 0) is not split:
             raise RuntimeError("the batch was not answered as columns: is the native part built?")

@@ -21,8 +21,8 @@ from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings, load
 from scorer.worker.context import Collaborators
-from scorer.worker.score_batch import Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer
 from scorer.worker.worker import Loop
 from tests.support.transport_memory import MemoryLog, transport
 
@@ -73,7 +73,7 @@ class Ground:
                 intake,
                 session,
                 versions,
-                Scoring(settings, target, target),
+                BatchScorer(settings, target, target),
                 Quarantine(settings, InFlightJournal(), versions, lambda: None),
                 Metrics(session.counters, settings.model),
                 WorkerProgress(log.clock()),

@@ -35,7 +35,7 @@ from scorer.service.replica_claim import ReplicaGuard
 from scorer.service.supervisor import STOPS
 from scorer.service.worker_main import Parts, Service
 from scorer.settings import Settings
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
 from tests.support import models
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
 

@@ -17,8 +17,8 @@ from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
 from scorer.worker.context import Collaborators, not_known
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from scorer.worker.worker import Loop
 from tests.unit.scorer.consumer.group import TOPIC, Group
 
@@ -63,9 +63,9 @@ class Looped:
         serving = {"serving": {"champion": champion}, "champion": champion, "canary": None}
         self.versions = create_autospec(VersionManager, instance=True, **serving)
         self.versions.flip.return_value = False
-        self.scoring = create_autospec(Scoring, instance=True)
+        self.scoring = create_autospec(BatchScorer, instance=True)
         self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
-        self.scoring.score.side_effect = lambda batch, *_: Scored(
+        self.scoring.score.side_effect = lambda batch, *_: ScoredBatch(
             [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))
         )
         self.quarantine = create_autospec(Quarantine, instance=True)

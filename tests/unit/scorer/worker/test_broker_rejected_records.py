@@ -20,8 +20,8 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.worker.batch_metrics import Published
 from scorer.worker.broker_rejected_records import LONGEST_KEY, Refusals
 from scorer.worker.context import Collaborators
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import TOPIC
 from tests.unit.scorer.worker.looped import SETTINGS
 
@@ -82,12 +82,12 @@ def published(
     batch.unreadable = unreadable or {}
     servable: Any = SimpleNamespace(label="m:1")
     done = Published(
-        batch, Scored(slots, outcomes=Counter(scored=count)), servable, OffsetMetadata("n.a"), "", 0.0, 0.0, swaps=[SWAP]
+        batch, ScoredBatch(slots, outcomes=Counter(scored=count)), servable, OffsetMetadata("n.a"), "", 0.0, 0.0, swaps=[SWAP]
     )
     partitions = AssignedPartitions()
     partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
     intake = SimpleNamespace(partitions=partitions, group="metadata")
-    scoring = Scoring(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
+    scoring = BatchScorer(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
     refusals = Refusals(
         cast(Collaborators, SimpleNamespace(session=broker, intake=intake, scoring=scoring, progress=WorkerProgress(0.0)))
     )

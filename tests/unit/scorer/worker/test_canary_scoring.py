@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted
+from publisher.runtime.context import Clock, Context
 from publisher.runtime.dependencies import MODEL, MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.models.servable import Servable
 from scorer.worker.canary_routing import Arms
 from scorer.worker.canary_scoring import HOPELESS
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, Fake, batch, settings
 
 
@@ -47,10 +48,10 @@ class Version(Fake):
         return [b"%s:%s:%s" % (self.role.encode(), self.why.encode(), value) for value in super().encode(ids, scores, *more)]
 
 
-def scored(values: Sequence[bytes], canary: Sequence[bool], champion: Version, candidate: Version | None) -> Scored:
-    scoring = Scoring(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+def scored(values: Sequence[bytes], canary: Sequence[bool], champion: Version, candidate: Version | None) -> ScoredBatch:
+    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
     arms = Arms(np.array(canary, bool), cast(Servable, candidate), "" if candidate else "breaker")
-    return scoring.score(batch(values), cast(Servable, champion), lambda: 1, arms=arms)
+    return scoring.score(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
 
 
 def values_of(count: int) -> list[bytes]:
@@ -137,9 +138,9 @@ def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tup
     errors = {value: ("decode", RAISED["decode"]("no")) for value, (_, bad) in zip(values, rows, strict=True) if bad}
     champion, candidate = Version("champion", errors), Version("canary", {})
     model = {"source": "oci:./r", "backend": "open-inference", "fallback": {"score": -1, "decision": "review"}}
-    scoring = Scoring(settings(model=model), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(model=model), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
     arms = Arms(np.array([mine for mine, _ in rows], bool), cast(Servable, candidate))
-    found = scoring.fall_back(batch(values), cast(Servable, champion), lambda: 1, arms=arms)
+    found = scoring.fall_back(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
     texts = [(record[0], record[1]) for record in found.slots if record is not None]
     assert texts == [
         ("dead", value) if bad else ("out", b"champion:away:-1" if mine else b"champion::-1")

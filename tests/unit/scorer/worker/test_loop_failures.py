@@ -10,8 +10,8 @@ from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.worker import worker as loop_module
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import event
 from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
 
@@ -76,12 +76,12 @@ def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
     monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
     found = Target("out", 2, 9), Target("dead", 8, 9)
     looped = Looped(targets=lambda: found)
-    looped.scoring.output, looped.scoring.dead = Target("out", 4, 1_000), Target("dead", 4, 1_000)
-    looped.scoring.narrow.side_effect = lambda *targets: Scoring.narrow(looped.scoring, *targets)
+    scorer = BatchScorer(SETTINGS, Target("out", 4, 1_000), Target("dead", 4, 1_000))
+    looped.scoring.narrow.side_effect = scorer.narrow
     looped.session.tick.side_effect = [failure, None, None] if failure else None
     looped.run(3)
-    assert looped.scoring.output == Target("out", expected, 1_000)
-    assert looped.scoring.dead == Target("dead", 4, 1_000)
+    assert scorer.output == Target("out", expected, 1_000)
+    assert scorer.dead == Target("dead", 4, 1_000)
 
 
 def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None:
@@ -93,7 +93,7 @@ def test_an_event_whose_score_the_broker_refuses_becomes_a_dead_letter() -> None
 
     looped.session.publish.side_effect = publish
     looped.scoring.dead = Target("dead", 1, 1_000_000)
-    looped.scoring.letter.side_effect = lambda *_: ("dead", b"event", None, 0, 1, [])
+    looped.scoring.dead_letter.side_effect = lambda *_: ("dead", b"event", None, 0, 1, [])
     looped.group.waiting.append(event(7))
     looped.run(1)
     assert looped.published()[-2:] == [(["dead"], [(8, SETTINGS.owner)]), LEFT]
@@ -112,7 +112,7 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
 
     looped.session.wait_for_publish.side_effect = settle
     looped.run(1)
-    assert not looped.scoring.letter.called
+    assert not looped.scoring.dead_letter.called
     assert looped.metrics.outages.summary() == "commits: too large"
 
 
@@ -120,7 +120,7 @@ def test_a_refusal_that_is_told_after_the_partition_went_is_the_next_owners() ->
 def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool) -> None:
     looped = Looped()
     looped.scoring.score.side_effect = SandboxProcessDied("was ended by SIGSEGV")
-    looped.scoring.give_up.side_effect = lambda batch, *_: Scored([("dead", b"1", None, 0, 1, None)] * len(batch))
+    looped.scoring.give_up.side_effect = lambda batch, *_: ScoredBatch([("dead", b"1", None, 0, 1, None)] * len(batch))
     looped.quarantine.died.return_value = guilty
     looped.group.waiting.append(event(7))
     looped.run(1)

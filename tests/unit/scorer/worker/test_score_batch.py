@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, Retriable
+from publisher.runtime.context import Clock, Context
 from publisher.runtime.watchdog import BROKEN
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.decoding.batch import Batch
 from scorer.decoding.types import Decoded
 from scorer.models.servable import Servable
 from scorer.settings import Settings
-from scorer.worker.score_batch import Scored, Scoring
-from scorer.worker.score_records import Target
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
 STAGES = ("decode", "infer", "encode")
 RAISED: dict[str, type[Exception]] = {"decode": ValueError, "infer": InferenceFailed, "encode": UnicodeError}
@@ -75,9 +76,9 @@ def batch(values: Sequence[bytes], headers: Any = None) -> Batch:
     return Batch(["in"] * count, [0] * count, rows, [None] * count, list(values), [1] * count, headers or [None] * count)
 
 
-def scored(events: Batch, fake: Fake) -> Scored:
-    scoring = Scoring(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
-    return scoring.score(events, cast(Servable, fake), lambda: 1)
+def scored(events: Batch, fake: Fake) -> ScoredBatch:
+    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    return scoring.score(events, cast(Servable, fake), Context(Clock(lambda: 1)))
 
 
 @given(
@@ -100,7 +101,7 @@ def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_on
     with caplog.at_level(logging.ERROR):
         found = scored(batch(values), fake)
     headers = [dict(record[5] or []) for record in found.records if record[0] == "dead"]
-    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/worker/score_records.py:") for one in headers] == [
+    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/worker/encode.py:") for one in headers] == [
         True,
         True,
     ]
@@ -123,9 +124,11 @@ def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
 
 
 def test_an_event_that_is_given_up_is_not_looked_at() -> None:
-    scoring = Scoring(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
     unreadable: Any = [[("deadline", object())]]
-    found = scoring.give_up(batch([b"1"], unreadable), cast(Servable, Fake({})), lambda: 1, "was ended by SIGSEGV")
+    found = scoring.give_up(
+        batch([b"1"], unreadable), cast(Servable, Fake({})), Context(Clock(lambda: 1)), "was ended by SIGSEGV"
+    )
     assert found.reasons == {"crashes-scorer": 1}
     assert (found.records[0][5] or [])[0] == unreadable[0][0]
 

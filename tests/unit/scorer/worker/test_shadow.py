@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publisher.runtime.context import Clock, Context
 from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
@@ -17,9 +18,9 @@ from scorer.models.servable import CanaryArm, Servable
 from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.shadow import ShadowSettings
 from scorer.worker.canary_routing import Arms
-from scorer.worker.score_batch import Scored
-from scorer.worker.score_records import Target
-from scorer.worker.shadow import ShadowScoring
+from scorer.worker.encode import Target
+from scorer.worker.score_batch import ScoredBatch
+from scorer.worker.shadow import ShadowScorer
 from scorer.worker.shadow_sampling import Sampling
 from tests.unit.scorer.worker.test_canary_scoring import Version, values_of
 from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, batch, settings
@@ -53,12 +54,12 @@ def scored(
     candidate: Version | None,
     why: str = "",
     headers: Any = None,
-) -> Scored:
+) -> ScoredBatch:
     """`rows` say of each event whether it is sampled, and whether it is the canary's."""
-    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
     sampled, canary = (np.array([row[at] for row in rows], bool) for at in (0, 1))
     arms = Arms(canary, cast(Servable, candidate), why, sampled, ("2.0.0", "sha256:c"))
-    return scoring.score(batch(values, headers), cast(Servable, champion), lambda: 10_000, arms=arms)
+    return scoring.score(batch(values, headers), cast(Servable, champion), Context(Clock(lambda: 10_000)), arms=arms)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), *[st.none() | st.sampled_from(STAGES[:2])] * 2), max_size=19))
@@ -105,14 +106,14 @@ def test_what_a_broken_model_fails_is_no_record_against_it() -> None:
 
 
 def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
-    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
     champion, candidate = cast(Servable, Shadow("champion", {})), cast(Servable, Shadow("candidate", {}))
     for mine, who in ((False, b"candidate in champion"), (True, b"champion in canary")):
         arms = Arms(np.array([mine]), candidate, "", np.array([True]))
-        found = scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", arms)
+        found = scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", arms)
         assert [record[1] for record in found.records] == [who + b":crashes-scorer:null"]
     left_out = Arms(np.array([False]), candidate, "", np.array([False]))
-    assert scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", left_out).records == []
+    assert scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", left_out).records == []
 
 
 def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:

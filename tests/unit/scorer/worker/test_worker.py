@@ -17,7 +17,7 @@ from scorer.models.constant_fallback import FALLBACK
 from scorer.models.servable import CanaryArm
 from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.model import FallbackSettings
-from scorer.worker.score_batch import Scored
+from scorer.worker.score_batch import ScoredBatch
 from tests.unit.scorer.consumer.group import end, event
 from tests.unit.scorer.worker.looped import HERE, SETTINGS, Looped
 
@@ -77,7 +77,7 @@ def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCapture
     letter = ("out", b"1", None, 0, 1, None)
     for offset, reasons in ((7, {}), (8, {"malformed": 1}), (9, {"malformed": 1, "not-utf8": 2}), (10, {"malformed": 1})):
         looped.scoring.score.side_effect = None
-        looped.scoring.score.return_value = Scored([letter], reasons=Counter(reasons))
+        looped.scoring.score.return_value = ScoredBatch([letter], reasons=Counter(reasons))
         looped.group.waiting.append(event(offset))
         looped.run(1)
     said = [record.getMessage() for record in caplog.records if record.name == "scorer.worker.batch_metrics"]
@@ -90,10 +90,10 @@ def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCapture
 def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> None:
     looped = Looped()
 
-    def score(batch: Any, *_: Any) -> Scored:
+    def score(batch: Any, *_: Any) -> ScoredBatch:
         looped.group.revoke(0)
         looped.group.assign(0)
-        return Scored([("out", b"1", None, 0, 1, None)] * len(batch))
+        return ScoredBatch([("out", b"1", None, 0, 1, None)] * len(batch))
 
     looped.scoring.score.side_effect = score
     looped.group.waiting.append(event(7))
@@ -116,7 +116,7 @@ def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
     model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
     looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
     looped.scoring.score.side_effect = DependencyUnavailable(MODEL_SERVERS, "no route", retry_seconds=60.0)
-    looped.scoring.fall_back.side_effect = lambda *_: Scored([("out", b"0.5", None, 0, 1, None)], FALLBACK)
+    looped.scoring.fall_back.side_effect = lambda *_: ScoredBatch([("out", b"0.5", None, 0, 1, None)], FALLBACK)
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))
         looped.loop.step()
@@ -131,11 +131,11 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
     looped = Looped()
     answer, sizes = looped.scoring.score.side_effect, []
 
-    def score(batch: Batch, *rest: object) -> Scored:
+    def score(batch: Batch, *rest: object) -> ScoredBatch:
         sizes.append(len(batch))
         if len(batch) > 1:
             raise LookUpsPending("5 look-ups to go")
-        scored: Scored = answer(batch, *rest)
+        scored: ScoredBatch = answer(batch, *rest)
         return scored
 
     looped.scoring.score.side_effect = score

@@ -7,7 +7,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Batch, Headers
 from scorer.decoding.columnar_batch import ColumnarBatch
 from scorer.native.fetch import HeaderColumns, MessageColumns
-from scorer.worker.header_facts import HeaderFacts
+from scorer.worker.read_headers import read_headers
 from tests.unit.scorer.decoding.formats import texts
 
 GOOD = [b"a", b"b", b"c d", b"0"]
@@ -37,25 +37,28 @@ def test_ids_are_the_same_from_lists_and_columns(value: bytes | None, field: str
     headers: list[Headers] = [[("ce_id", one)] for one in (*GOOD, value)]
     results = []
     for batch in (listed(headers), packed(headers)):
-        facts = HeaderFacts(batch)
-        fresh, expired, bad = facts.by_deadline(list(range(len(headers))), 1)
-        assert not expired
-        assert {row: poison.reason for row, poison in bad.items()} == ({4: Reason.NOT_UTF8} if value == b"\xff" else {})
-        results.append(facts.ids(fresh, [field] * len(fresh), "eu"))
+        every = list(range(len(headers)))
+        found = read_headers(batch, every, 1)
+        assert not found.expired
+        assert {row: poison.reason for row, poison in found.rejected.items()} == (
+            {4: Reason.NOT_UTF8} if value == b"\xff" else {}
+        )
+        good = [row for row in every if row not in found.rejected]
+        results.append(found.ids(batch, good, [field] * len(good), "eu"))
     assert results[0] == results[1]
     assert all(results[0])
     assert len(set(results[0])) == len(results[0])
 
 
 def test_plain_ids_stay_columns() -> None:
-    facts = HeaderFacts(packed([[("ce_id", one)] for one in GOOD]))
-    facts.by_deadline(list(range(len(GOOD))), 1)
-    assert not facts.matter
-    assert facts.names is not None
+    found = read_headers(packed([[("ce_id", one)] for one in GOOD]), list(range(len(GOOD))), 1)
+    assert found.values is None
+    assert found.names is not None
 
 
 def test_a_null_deadline_is_none_in_lists_and_columns() -> None:
     headers: list[Headers] = [[("deadline", b"2000")], [("deadline", None)], [("deadline", b"5")], [("deadline", b"soon")]]
     for batch in (listed(headers), packed(headers)):
-        fresh, expired, bad = HeaderFacts(batch).by_deadline(list(range(len(headers))), 1_500)
-        assert (fresh, expired, list(bad)) == ([0, 1], [2], [3])
+        found = read_headers(batch, list(range(len(headers))), 1_500)
+        assert (list(found.expired), list(found.rejected)) == ([2], [3])
+        assert found.split([0, 1, 2]) == ([0, 1], [2])

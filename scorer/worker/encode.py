@@ -1,0 +1,175 @@
+"""The last stage of the pipeline: the score records of answered events.
+
+A whole batch whose events are plain stays columns; otherwise the records are built one by one, with the same result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+
+import numpy as np
+
+from publisher.transactions.protocol import Record
+from scorer.dead_letters.reasons import Poison, Reason
+from scorer.decoding.batch import Batch, Headers, select_rows
+from scorer.native.produce_records import ColumnarRecords
+from scorer.scores.answer import BatchAnswers
+from scorer.scores.columnar_records import VersionScores, packed
+from scorer.scores.record import RecordEncoder
+from scorer.settings import Settings
+from scorer.settings.carry import Row
+from scorer.topics import RECORD_OVERHEAD
+from scorer.worker.read_headers import BatchHeaders, FieldId
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic that records are written to: how many partitions it has and the largest record it takes, in bytes."""
+
+    topic: str
+    partitions: int
+    max_bytes: int
+
+    @property
+    def room(self) -> int:
+        """The bytes that a record has for its key and value."""
+        return max(0, self.max_bytes - RECORD_OVERHEAD)
+
+    def narrowed(self, current: "Target") -> "Target":
+        """Return the topic with no more partitions than it has now."""
+        return replace(self, partitions=min(self.partitions, current.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What some events are answered, before there are records of it.
+
+    Attributes:
+        rows: indices into the batch, ascending; every other field has one entry a row.
+        answer: scores, decisions and status.
+        ids: the values of the configured id field, None where an event has none.
+        carried: the fields of `output.carry`; None if none are carried.
+    """
+
+    rows: list[int]
+    answer: BatchAnswers
+    ids: Sequence[FieldId]
+    carried: Sequence[Row | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Rows with their records and status, and the rows that are rejected because their record is too large for the topic."""
+
+    rows: Sequence[int]
+    records: Sequence[Record]
+    status: str
+    rejected: Mapping[int, Poison] = field(default_factory=dict)
+
+
+def encode(
+    batch: Batch,
+    headers: BatchHeaders,
+    answers: Answers,
+    encoder: RecordEncoder,
+    settings: Settings,
+    target: Target,
+    at_ms: int,
+) -> EncodedRows:
+    """Encode the records of answered events, made at `at_ms` (Unix ms)."""
+    rows, answer = answers.rows, answers.answer
+    if answer.columns is not None and len(rows) == len(batch):
+        whole = [VersionScores(np.arange(len(rows)), answer.columns, encoder)]
+        columns = encode_columns(batch, headers, whole, answers, settings, target, at_ms)
+        if columns is not None:
+            return EncodedRows(rows, columns, answer.status)
+    keys = select_rows(batch.keys, rows)
+    ids = headers.ids(batch, rows, answers.ids, settings.region)
+    values = _encode_values(batch, answers, ids, encoder, target, at_ms)
+    records = list(
+        zip(
+            repeat(target.topic, len(rows)),
+            values,
+            keys,
+            [partition % target.partitions for partition in select_rows(batch.partitions, rows)],
+            select_rows(batch.timestamps, rows),
+            _record_headers(batch, answers, ids, encoder, settings),
+            strict=True,
+        )
+    )
+    if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > target.room:
+        return _without_oversize(rows, records, answer.status, target)
+    return EncodedRows(rows, records, answer.status)
+
+
+def encode_columns(
+    batch: Batch,
+    headers: BatchHeaders,
+    scores: Sequence[VersionScores],
+    answers: Answers,
+    settings: Settings,
+    target: Target,
+    at_ms: int,
+) -> ColumnarRecords | None:
+    """Encode the records of a whole batch as columns; None if its events are not plain, or a record is too large.
+
+    Args:
+        batch: the batch.
+        headers: what its headers hold.
+        scores: the scores of each version, which have every row once.
+        answers: ids and carried fields of all rows.
+        settings: the settings of the scorer.
+        target: the output topic.
+        at_ms: when the records are made, in Unix ms.
+    """
+    if headers.values is not None or settings.output.headers:
+        return None
+    ids = headers.names or answers.ids
+    records = packed(batch, ids, scores, target.topic, target.partitions, at_ms, answers.carried)
+    return records if records is not None and records.largest_record <= target.room else None
+
+
+def _encode_values(
+    batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: Target, at_ms: int
+) -> Sequence[bytes]:
+    """Encode the values of score records. A value that only carried fields make too large carries none."""
+    rows, answer = answers.rows, answers.answer
+    positions = select_rows(batch.places, rows), select_rows(batch.offsets, rows), select_rows(batch.timestamps, rows)
+    columns = ids, answer.scores, answer.decisions, *positions, answer.status, at_ms
+    values = encoder.encode(*columns, answers.carried)
+    if not answers.carried:
+        return values
+    sizes = [len(value) + len(key or b"") for value, key in zip(values, select_rows(batch.keys, rows), strict=True)]
+    if max(sizes) <= target.room:
+        return values
+    bare = encoder.encode(*columns, None)
+    return [value if size <= target.room else other for value, other, size in zip(values, bare, sizes, strict=True)]
+
+
+def _record_headers(
+    batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, settings: Settings
+) -> Sequence[Headers]:
+    """Return the headers of the records: configured fields, and the headers that a relay's copy hands on."""
+    names, answer = settings.output.headers, answers.answer
+    headers: Sequence[Headers] = [None] * len(answers.rows)
+    if names:
+        headers = encoder.headers(names, ids, answer.decisions, answer.status)
+    if batch.carried is not None:
+        carried = select_rows(batch.carried, answers.rows)
+        headers = [[*(own or ()), *more] for own, more in zip(headers, carried, strict=True)]
+    return headers
+
+
+def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: Target) -> EncodedRows:
+    """Reject the rows whose record the topic would refuse."""
+    fitting: list[tuple[int, Record]] = []
+    rejected: dict[int, Poison] = {}
+    for row, record in zip(rows, records, strict=True):
+        _, value, key, *_ = record
+        size = len(value or b"")
+        if size + len(key or b"") > target.room:
+            error = f"the score record has {size} bytes beside its key; {target.topic} takes {target.max_bytes}"
+            rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
+        else:
+            fitting.append((row, record))
+    return EncodedRows([row for row, _ in fitting], [record for _, record in fitting], status, rejected)

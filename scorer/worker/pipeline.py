@@ -1,0 +1,204 @@
+"""The scoring pipeline over some rows of a batch: decode, run, encode; and halving around it.
+
+Every stage takes values and returns a value. A canary, a shadow and a fallback are this pipeline over a set of rows with
+another answer source; `merge` joins the results by row. No Kafka call in here.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from publisher.errors import Aborted, Fatal, Retriable
+from publisher.runtime.context import Context
+from scorer.dead_letters.reasons import Poison, Reason
+from scorer.decoding.batch import Batch, select_rows
+from scorer.decoding.record_metadata import BatchMetadata
+from scorer.decoding.types import Decoded, Decoder, decode_after_look_ups
+from scorer.models.constant_fallback import ConstantFallback
+from scorer.models.servable import Servable
+from scorer.scores.answer import BatchAnswers
+from scorer.settings import Settings
+from scorer.worker.encode import Answers, EncodedRows, Target, encode
+from scorer.worker.read_headers import BatchHeaders, FieldId
+
+INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
+"""Errors that no event causes: the batch is not halved over them. DependencyUnavailable is a Fatal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """A batch whose headers have been read. `skipped` are the rows that get no answer: tombstones, if they are skipped."""
+
+    batch: Batch
+    headers: BatchHeaders
+    skipped: Set[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSource:
+    """What answers events: a version, or a constant in its name. The version decodes the events in both cases."""
+
+    servable: Servable
+    constant: ConstantFallback | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """The records of some rows and the rejected rows among them. `seconds`: the duration of each stage."""
+
+    encoded: tuple[EncodedRows, ...] = ()
+    rejected: Mapping[int, Poison] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HalvedRows:
+    """The result of `score_in_halves`.
+
+    Attributes:
+        scored: the results of the spans that could be scored.
+        rejected: the rows over which scoring failed.
+        interruption: the error that ended scoring early and that no event causes; None if there was none.
+        unanswered: the rows that were not answered because of it.
+    """
+
+    scored: tuple[ScoredRows, ...]
+    rejected: Mapping[int, Poison]
+    interruption: Exception | None = None
+    unanswered: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The stages for one configuration. `look_up_seconds`: how long a batch waits for the schemas of its events."""
+
+    settings: Settings
+    output: Target
+    look_up_seconds: float
+
+    def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
+        """Decode, score and encode these rows. Raises whatever a stage raises; then no row is answered."""
+        began = time.perf_counter()
+        fresh, expired = read.headers.split(rows)
+        if read.skipped:
+            fresh = [row for row in fresh if row not in read.skipped]
+        decoder = source.servable.loaded.decoder
+        decoded = self.decode(read.batch, fresh, decoder, context)
+        decoded_at = time.perf_counter()
+        answers: list[Answers] = []
+        rejected = dict(decoded.rejected)
+        if decoded.rows:
+            answered, not_finite = run(decoded, source, context)
+            answers.append(answered)
+            rejected |= not_finite
+        inferred_at = time.perf_counter()
+        if expired:
+            answers.append(constant_answers(expired, "expired", self.decode(read.batch, expired, decoder, context)))
+        encoded = tuple(self.encode(read, each, source.servable, context) for each in answers)
+        for each in encoded:
+            rejected |= each.rejected
+        return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
+
+    def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
+        """Decode these rows; the rows of the result are indices into the batch.
+
+        Raises:
+            LookUpsPending: the schemas of the events were not looked up within `look_up_seconds`.
+        """
+        values, metadata = select_rows(batch.values, rows), BatchMetadata(batch, rows)
+        decoded = decode_after_look_ups(decoder, values, metadata, context.beat, self.look_up_seconds)
+        rejected = {rows[index]: poison for index, poison in decoded.rejected.items()}
+        return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
+
+    def encode(self, read: ReadBatch, answers: Answers, servable: Servable, context: Context) -> EncodedRows:
+        """Encode the records of answered rows in the name of a version."""
+        at_ms = context.clock.now_ms()
+        return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
+
+
+def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:
+    """Score decoded events; return the answers and the rows whose score is not finite. Raises InferenceFailed."""
+    rows = decoded.rows
+    if source.constant is not None:
+        return Answers(rows, source.constant.answer(len(rows)), decoded.ids, decoded.carried), {}
+    scores = source.servable.loaded.score(decoded.select(0, len(rows)), context.beat)
+    answer = BatchAnswers("scored", columns=scores)
+    finite = scores.finite()
+    if finite.all():
+        return Answers(rows, answer, decoded.ids, decoded.carried), {}
+    rejected: dict[int, Poison] = {}
+    for index in np.flatnonzero(~finite).tolist():
+        error = f"the model answered {answer.scores[index].decode():.500}, which is not finite"
+        rejected[rows[index]] = Poison(Reason.SCORE_NOT_FINITE, error)
+    keep = np.flatnonzero(finite).tolist()
+    answer = BatchAnswers("scored", [answer.scores[index] for index in keep], [answer.decisions[index] for index in keep])
+    carried = None if decoded.carried is None else [decoded.carried[index] for index in keep]
+    return Answers([rows[index] for index in keep], answer, [decoded.ids[index] for index in keep], carried), rejected
+
+
+def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
+    """Answer these rows with null and a status; ids and carried fields come from those of them that could be decoded."""
+    answer = BatchAnswers(status, [b"null"] * len(rows), [None] * len(rows))
+    ids = dict(zip(decoded.rows, decoded.ids, strict=True))
+    field_ids: list[FieldId] = [ids.get(row) for row in rows]
+    if decoded.carried is None:
+        return Answers(rows, answer, field_ids)
+    carried = dict(zip(decoded.rows, decoded.carried, strict=True))
+    return Answers(rows, answer, field_ids, [carried.get(row) for row in rows])
+
+
+def stage_seconds(began: float, decoded: float, inferred: float) -> dict[str, float]:
+    """Return the duration of each stage; encoding ends now."""
+    encoded = time.perf_counter()
+    return {"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred}
+
+
+def score_in_halves(
+    rows: list[int],
+    score: Callable[[list[int]], ScoredRows],
+    to_poison: Callable[[Exception], Poison],
+    context: Context,
+    hopeless: int | None = None,
+) -> HalvedRows:
+    """Score rows together; halve a span over which `score` raises until single failing events remain.
+
+    Args:
+        rows: the rows to score.
+        score: the pipeline over a span.
+        to_poison: describes the failure of a single event; may raise to end everything.
+        context: is kept alive before each span.
+        hopeless: after so many failed events without a single success no span is halved; None: always halve.
+    """
+    spans, scored, rejected, any_success = [rows], list[ScoredRows](), dict[int, Poison](), False
+    failures = 0
+    while spans:
+        span = spans.pop()
+        context.beat()
+        try:
+            result = score(span)
+        except INFRASTRUCTURE_ERRORS as error:
+            spans.append(span)
+            return HalvedRows(tuple(scored), rejected, error, [row for each in spans for row in each])
+        except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
+            if len(span) > 1 and (hopeless is None or any_success or failures < hopeless):
+                middle = len(span) // 2
+                spans += [span[middle:], span[:middle]]
+            else:
+                rejected |= dict.fromkeys(span, to_poison(error))
+                failures += len(span)
+        else:
+            scored.append(result)
+            failures += len(result.rejected)
+            any_success = any_success or len(result.rejected) < len(span)
+    return HalvedRows(tuple(scored), rejected)
+
+
+def total_seconds(scored: Sequence[ScoredRows]) -> Counter[str]:
+    """Return the duration of each stage over all results."""
+    seconds: Counter[str] = Counter()
+    for each in scored:
+        seconds.update(each.seconds)
+    return seconds

@@ -1,0 +1,118 @@
+"""The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
+
+Where all events have the same headers, they are read as columns; otherwise one event after the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.kafka.source_position import ORIGIN
+from scorer.dead_letters.reasons import Poison, Reason
+from scorer.decoding.batch import Batch, select_rows
+from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_HEADER_VALUES, HeaderValues, event_id, field_ids
+from scorer.native.byte_columns import ByteColumn
+
+FieldId = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeaders:
+    """The ids and deadlines in the headers of a batch's events. Rows are indices into the batch.
+
+    Attributes:
+        expired: the rows whose deadline has passed.
+        rejected: the rows whose id or deadline cannot be read.
+        names: the ids in the header `ce_id` as a column, if headers hold nothing but an id and a future deadline.
+        values: the header values of each event; None if `names` has them all, or if no event has headers.
+    """
+
+    expired: frozenset[int] = frozenset()
+    rejected: Mapping[int, Poison] = field(default_factory=dict)
+    names: ByteColumn | None = None
+    values: Sequence[HeaderValues] | None = None
+
+    def split(self, rows: list[int]) -> tuple[list[int], list[int]]:
+        """Return the rows that are in time, and the expired rows."""
+        if not self.expired:
+            return rows, []
+        return [row for row in rows if row not in self.expired], [row for row in rows if row in self.expired]
+
+    def ids(self, batch: Batch, rows: list[int], fields: Sequence[FieldId], region: str) -> list[str]:
+        """Return the ids of these rows.
+
+        Args:
+            batch: the batch whose headers these are.
+            rows: the rows, ascending.
+            fields: the value of the configured id field of each row; None if it has none.
+            region: the region of the input topics, for ids that are positions.
+        """
+        if self.values is None:
+            if self.names is not None:
+                return [(name or b"").decode() for name in select_rows(self.names, rows)]
+            if (names := field_ids(fields)) is not None:
+                return names
+        values = repeat(NO_HEADER_VALUES, len(rows)) if self.values is None else select_rows(self.values, rows)
+        places, offsets = select_rows(batch.places, rows), select_rows(batch.offsets, rows)
+        return [
+            event_id(value, field_id, region, (*place, offset))
+            for value, field_id, place, offset in zip(values, fields, places, offsets, strict=True)
+        ]
+
+
+def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
+    """Read the ids and deadlines in the headers of these rows. A deadline before `now_ms` (Unix ms) has passed."""
+    if (columns := _read_columns(batch, now_ms)) is not None:
+        return columns
+    headers = select_rows(batch.headers, rows)
+    if not any(headers):
+        return BatchHeaders()
+    values = [NO_HEADER_VALUES] * len(batch)
+    expired: set[int] = set()
+    rejected: dict[int, Poison] = {}
+    for row, own in zip(rows, headers, strict=True):
+        if not own:
+            continue
+        values[row] = value = HeaderValues.from_headers(own)
+        if value.bad_id is not None:
+            rejected[row] = Poison(Reason.NOT_UTF8, value.bad_id)
+        elif value.bad_deadline is not None:
+            error = f"header deadline is {value.bad_deadline!r:.100}, not a time in Unix ms"
+            rejected[row] = Poison(Reason.BAD_DEADLINE, error)
+        elif value.deadline is not None and value.deadline < now_ms:
+            expired.add(row)
+    return BatchHeaders(frozenset(expired), rejected, None, values)
+
+
+def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
+    """Read headers that are columns with nothing but plain ids and future deadlines; None if they have anything else."""
+    if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
+        return None
+    names, deadlines = columns.get(CE_ID), columns.get("deadline")
+    if names is None and ORIGIN in columns:
+        return None
+    if deadlines is not None and ((times := parse_numbers(deadlines)) is None or (times < now_ms).any()):
+        return None
+    if names is not None and (names.any_empty() or not is_plain(names)):
+        return None
+    return BatchHeaders(names=names)
+
+
+def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
+    """Return decimal numbers of equal length as numbers ((B,)); None if a text is not such a number."""
+    lengths = texts.lengths()
+    digits = int(lengths[0])
+    if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():
+        return None
+    each = texts.text[texts.starts[:, None] + np.arange(digits)].astype(np.int64) - ord("0")
+    return each @ (10 ** np.arange(digits)[::-1]) if ((each >= 0) & (each <= 9)).all() else None
+
+
+def is_plain(texts: ByteColumn) -> bool:
+    """Return whether each text exists and needs no escape in a JSON string."""
+    each = texts.text[texts.starts.min() : texts.ends.max()]
+    return texts.nulls is None and bool(((each >= 0x20) & (each < 0x7F) & (each != ord('"')) & (each != ord("\\"))).all())
