@@ -1,6 +1,7 @@
-"""A model version as a folder: model.onnx, signature.json, golden.jsonl, README.md. Pushed as one artifact, pulled by digest.
+"""A model version as a folder (model.onnx, signature.json, golden.jsonl, README.md): read, push, pull and verify it.
 
-The folder is flat for most models; subfolders are kept."""
+Most folders are flat; subfolders are kept.
+"""
 
 import contextlib
 import io
@@ -28,14 +29,23 @@ from model_registry.stores.base import Store
 from model_registry.untrusted_input.files import open_regular
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
-MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server
+MODELS = (MODEL, "saved_model", "repository", "remote.json")
+"""Models for ONNX Runtime, TensorFlow Serving, Open Inference servers, and any server that has the model already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One version, its files checked. `signature` is None, and `golden` empty, where the package has none.
+    """A version whose files were checked.
 
-    `digest` is its manifest's, the identity of the version, empty for a folder that was not pulled; so are `annotations`.
+    Attributes:
+        folder: The folder of its files.
+        signature: None if the package has no signature.json.
+        golden: The golden examples; empty if the package has none.
+        model_path: The file or folder of the model.
+        name: The name in the manifest.
+        version: The version in the manifest.
+        digest: The digest of the manifest, which identifies the version; empty for a folder that was not pulled.
+        annotations: The annotations of the manifest; empty for a folder that was not pulled.
     """
 
     folder: Path
@@ -48,41 +58,46 @@ class Package:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(folder: Path, signature: Signature | None = None, **stated: Any) -> Package:
-    """Check a folder and read what describes the model; the model itself is not opened.
+def read(folder: Path, signature: Signature | None = None, **manifest_fields: Any) -> Package:
+    """Check a folder and read its signature and golden examples; the model itself is not opened.
 
-    `signature` stands in for signature.json. `stated` are name, version, digest and annotations, where they are known.
-    Raises Refused (SignatureError for the signature): no model, or a file that does not parse or does not fit the others.
+    Args:
+        folder: The folder.
+        signature: Replaces signature.json.
+        manifest_fields: Name, version, digest and annotations, if they are known.
+
+    Raises:
+        Refused: There is no model, or a file does not parse or contradicts another one; SignatureError for the signature.
     """
     model_path = find_model(folder)
     signature = signature or read_signature(folder)
     with atomic_files.report_os_errors(f"the package {folder}"):
         lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
-    return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **stated)
+    return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **manifest_fields)
 
 
 def find_model(folder: Path) -> Path:
-    """The file or folder of the model. Raises Refused where there is none."""
-    found = next((folder / name for name in MODELS if (folder / name).exists()), None)
-    if found is None and not folder.is_dir():
+    """Return the file or folder of the model. Raises Refused if there is none."""
+    path = next((folder / name for name in MODELS if (folder / name).exists()), None)
+    if path is None and not folder.is_dir():
         raise Refused(f"there is no folder {folder}", suggestions.file_question(folder) or "check the path")
-    if found is None:
+    if path is None:
         hint = "export the model as ONNX into that file, or see deploy/model-servers.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)
-    return found
+    return path
 
 
 def read_signature(folder: Path) -> Signature | None:
-    """What signature.json states, if the folder has one. Raises SignatureError."""
+    """Parse the folder's signature.json; return None if it has none. Raises SignatureError."""
     with atomic_files.report_os_errors(f"the package {folder}"):
         data = _read_up_to(folder / SIGNATURE, signature_schema.MAX_BYTES)
     return None if data is None else parse_signature(data)
 
 
 def signature_of(store: Store, version: VersionManifest) -> Signature | None:
-    """The signature that a stored version states; None where it has none, or is an image. Raises SignatureError."""
-    stated = next((file.content for file in version.files if file.path == SIGNATURE), None)
-    return parse_signature(b"".join(store.blob(stated))) if stated else None
+    """Parse the signature of a stored version; return None if it has none or is an image. Raises SignatureError."""
+    blob = next((file.content for file in version.files if file.path == SIGNATURE), None)
+    return parse_signature(b"".join(store.blob(blob))) if blob else None
 
 
 def push(
@@ -97,13 +112,25 @@ def push(
     base: build.BaseImage | None = None,
     only: Collection[str] | None = None,
 ) -> Descriptor:
-    """Store a folder, or the package that `read` found in one, as a version; the tag comes last, so that it never names half a
-    version.
+    """Store a folder, or a package that was read, as a version.
 
-    Files whose names begin with a dot are left out, and all but `only` if that is given. `more` are files that the folder
-    lacks. With a `base` the version is a container image. The same content gives the same digest everywhere, whatever the
-    files' times: `created` is recorded only where the caller states it. Raises BadReference, and Refused: a folder that
-    `read` refuses, a version that exists with other content, a version named as a channel.
+    The tag is written last, so that it never names an incomplete version. The same content has the same digest everywhere,
+    whatever the times of the files.
+
+    Args:
+        store: The repository.
+        source: The folder or package. Files whose names begin with a dot are left out.
+        name: The model's name in the manifest.
+        version: The tag.
+        created: Recorded in the manifest; None records no time.
+        annotations: Added to the manifest.
+        more: Files that the folder lacks, by path.
+        base: Makes the version a container image on this base.
+        only: The files of the folder to store; None stores all.
+
+    Raises:
+        BadReference: The version is no valid tag.
+        Refused: `read` refuses the folder, the version exists with other content, or it is the name of a channel.
     """
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
@@ -118,29 +145,40 @@ def push(
 
 
 def content(found: VersionManifest) -> list[Descriptor]:
-    """The blobs that hold a version's files, or the layers that do."""
+    """Return the blobs of a version's files; of an image, the layers that hold them."""
     return [file.content for file in found.files] or unpack.needed(found.layers)
 
 
 def write(
     store: Store, found: VersionManifest, folder: Path, *, max_bytes: int = manifest.MAX_SIZE, layers: Path | None = None
 ) -> None:
-    """Write a version's files into an empty folder, every byte checked on the way; the layers of an image into `layers`.
+    """Write a version's files into an empty folder and check every byte.
 
-    Raises NotFound, Unreachable, Corrupt, and Refused: a version of more than `max_bytes`, an image without a package.
+    Args:
+        store: The repository.
+        found: The version.
+        folder: The empty folder.
+        max_bytes: The largest size of a version.
+        layers: A folder that receives the layers of an image; None keeps no layers.
+
+    Raises:
+        NotFound: Content is missing.
+        Unreachable: The store or the disk fails.
+        Corrupt: Content does not have its digest.
+        Refused: The version is larger than `max_bytes`, or is an image without a package.
     """
     total = sum(blob.size for blob in content(found))
     if total > max_bytes:
-        raise Refused(f"the version has {total} bytes, and at most {max_bytes} are read", "model.max_bytes is the limit")
+        raise Refused(f"the version has {total} bytes; at most {max_bytes} are read", "model.max_bytes is the limit")
 
-    def kept(layer: Descriptor) -> Iterator[bytes]:
+    def save(layer: Descriptor) -> Iterator[bytes]:
         with (cast(Path, layers) / digests.hex_digits(layer.digest)).open("wb") as stream:
             for chunk in store.blob(layer):
                 stream.write(chunk)
                 yield chunk
 
     if found.layers:
-        unpack.unpack(kept if layers else store.blob, found, folder, UnpackLimits(), max_bytes)
+        unpack.unpack(save if layers else store.blob, found, folder, UnpackLimits(), max_bytes)
         return
     for file in found.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
@@ -148,18 +186,29 @@ def write(
 
 
 def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
-    """Write a version's files into a folder that is made, or is empty; every byte is checked on the way.
+    """Write a version's files into a new or empty folder and check every byte.
 
-    None of them is there under its name before all are. Raises NotFound, Corrupt, Refused (the folder is not empty, or `read`
-    refuses it) and Unreachable. See `select.describe` for `version`.
+    No file has its final name before all are complete.
+
+    Args:
+        store: The repository.
+        digest: The digest of the version's manifest.
+        folder: The folder.
+        version: Its version if the manifest does not state it, see `resolve_index.describe_version`.
+
+    Raises:
+        NotFound: The version or its content is missing.
+        Corrupt: Content does not have its digest.
+        Refused: The folder is not empty, or `read` refuses its files.
+        Unreachable: The store or the disk fails.
     """
     found = resolve_index.describe_version(store, digest, version=version)
     with atomic_files.report_os_errors(f"the folder {folder}"):
-        made = not folder.exists()
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise Refused(f"{folder} is not empty", "choose a new folder")
-        part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder))  # a folder may be a mount: nothing beside it
+        part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder))  # inside, because the folder may be a mount
         try:
             write(store, found, part)
             checked = read(part, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
@@ -167,7 +216,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
                 path.rename(folder / path.name)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
-            if made:
+            if is_new:
                 folder.rmdir()
             raise
         part.rmdir()
@@ -176,50 +225,59 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
 
 
 def verify(folder: Path, store: Store, found: VersionManifest, max_bytes: int) -> None:
-    """Hash every file of a pulled folder again. `store` holds the layers of an image, which say what its files are.
+    """Hash every file of a pulled folder again.
 
-    Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
+    Args:
+        folder: The folder.
+        store: Holds the layers of an image, which list its files.
+        found: The version.
+        max_bytes: The largest size of a version.
+
+    Raises:
+        Corrupt: A file is missing, changed, a link or surplus, or a layer is damaged.
+        NotFound: A layer is missing.
     """
     expected = found.files or unpack.unpack(store.blob, found, None, UnpackLimits(), max_bytes)
     with atomic_files.report_os_errors(f"the folder {folder}"):
-        wanted = {file.path: file.content for file in expected}
-        if odd := set(build_artifact.walk(folder)) ^ wanted.keys():
-            raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
-        for path, stated in wanted.items():
+        contents = {file.path: file.content for file in expected}
+        if difference := set(build_artifact.walk(folder)) ^ contents.keys():
+            raise Corrupt(f"{folder}: {sorted(difference)[0]!r} is missing or surplus")
+        for path, stated in contents.items():
             with open_regular(folder / path) as stream:
                 digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")
 
 
 def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
-    """Blobs, then the manifest, then the tag."""
+    """Push the blobs, then the manifest, then the tag."""
     target = manifest.describe_manifest(artifact.manifest)
-    store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # makes the repository
-    _is_there(store, version, target)  # refused before anything large is sent
+    store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # creates the repository
+    _is_stored(store, version, target)  # a conflict is found before anything large is sent
     parallel_transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)
-    pauses, written = store.settle(), False
-    while not _is_there(store, version, target, written=written):
+    pauses = store.settle()
+    written = False
+    while not _is_stored(store, version, target, written=written):
         try:
             store.move_tags({version: target}, expect={version: None, tags.history_tag(version, 1): None})
         except Conflict:
-            next(pauses, None)  # another writer made the tag: it is there now, with this content or another
+            next(pauses, None)  # another writer created the tag, with this content or another
         written = True
     for _ in store.settle():
-        if version in store.tags():  # a promotion that follows goes by this list
+        if version in store.tags():  # a promotion that follows reads this list
             break
     return target
 
 
-def _is_there(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
-    """Whether the version is in the store as it should be. Raises Refused where it is there otherwise.
+def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
+    """Return whether the store has this version. Raises Refused if it has the tag with other content or as a channel.
 
     A tag that was `written`, by this process or another, may be missing from the store's list for a while.
     """
-    there = store.tags()
-    if version == tags.DEFAULT_CHANNEL or version in tags.channels(there):
+    listed = store.tags()
+    if version == tags.DEFAULT_CHANNEL or version in tags.channels(listed):
         hint = "push a version such as 1.0.0, then promote it to the channel"
         raise Refused(f"{version!r} is a channel, which only model-registry promote moves", hint)
-    if version not in there and not written:
+    if version not in listed and not written:
         return False
     try:
         found = store.resolve(version).digest
@@ -232,7 +290,7 @@ def _is_there(store: Store, version: str, target: Descriptor, *, written: bool =
 
 
 def _read_up_to(path: Path, limit: int) -> bytes | None:
-    """A file's bytes, or one more than `limit` of them, so that the parser sees that there are too many; None if absent."""
+    """Read a file up to one byte more than `limit`, so that the parser sees that it is too large; None if it is absent."""
     if not path.is_file():
         return None
     with open_regular(path) as stream:

@@ -1,4 +1,4 @@
-"""Dtypes of tensors by numpy's names, and which JSON values they hold."""
+"""Dtypes of tensors by numpy's names, and the JSON values that fit them."""
 
 import math
 from typing import Any
@@ -6,15 +6,18 @@ from typing import Any
 from model_registry.package.validation import suggestion
 
 FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
-INTEGER_LIMITS = {f"{kind}{bits}": integer for bits in (8, 16, 32, 64) for kind, integer in (
-    ("int", (-(1 << bits - 1), (1 << bits - 1) - 1)), ("uint", (0, (1 << bits) - 1)))}  # fmt: skip
+INTEGER_BITS = (8, 16, 32, 64)
+INTEGER_LIMITS = {
+    **{f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in INTEGER_BITS},
+    **{f"uint{bits}": (0, (1 << bits) - 1) for bits in INTEGER_BITS},
+}
 DTYPES = (*FLOAT_LIMITS, *INTEGER_LIMITS, "bool", "string")
 
 Scalar = str | bool | int | float
 
 
 def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
-    """Why a JSON value is none of a dtype, or None if it is. `nan` allows the word "nan" for a float."""
+    """Return why a JSON value does not fit a dtype, or None if it does. `nan` allows the word "nan" for a float."""
     if dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
         good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
@@ -31,7 +34,7 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
 
 
 def event_fault(value: object, dtype: str) -> str | None:
-    """Return why a value of an event is none of a dtype, or None if it is one. 7.0 is an integer too."""
+    """Return why a value of an event does not fit a dtype, or None if it does. 7.0 is an integer, too."""
     if isinstance(value, float) and value.is_integer() and dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
         return None if low <= value <= high else f"{value!r} is no {dtype} ({low} to {high})"
@@ -39,12 +42,12 @@ def event_fault(value: object, dtype: str) -> str | None:
 
 
 def array_dtype(dtype: str) -> str:
-    """The dtype of arrays that hold it, for numpy."""
+    """Return the dtype of a numpy array with these elements."""
     return "O" if dtype == "string" else dtype
 
 
 def check_dtype(value: Any) -> Any:
-    """The dtype that a document states. Raises ValueError."""
+    """Return a document's dtype if it is valid. Raises ValueError."""
     if value == "bfloat16":
         raise ValueError("'bfloat16' is fed by no format; export the model with an input of float32 or float16")
     if value not in DTYPES:
@@ -53,7 +56,7 @@ def check_dtype(value: Any) -> Any:
 
 
 def parse_element(raw: Any, dtype: str) -> Any:
-    """A good value as Python has it: a float for a float dtype ("nan" is NaN); null stays null."""
+    """Return a valid value as Python has it: a float for a float dtype ("nan" is NaN); null stays null."""
     if dtype not in FLOAT_LIMITS or raw is None:
         return raw
     return math.nan if raw == "nan" else float(raw)

@@ -1,4 +1,4 @@
-"""Where a record has what a field reads: in its value, at a path, or elsewhere (`from`): its key, a header, its time."""
+"""The part of a record that a field reads (`from`): the event in its value, or its key, a header, its time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,18 +9,18 @@ from model_registry.package.signature import InputField, Signature
 
 KEY, TIME, VALUE, HEADER = "key", "time", "value", "header:"
 TIME_DTYPES = ("int64", "uint64", "float64", "float32")
-"""The dtypes that hold a time of today in ms since 1970; float32 to two minutes."""
+"""The dtypes that hold a current time in ms since 1970; float32 is precise to two minutes."""
 
 
 def check_source(raw: Any) -> Any:
-    """What a document states as `from`. Raises ValueError."""
+    """Return a document's `from` if it is valid. Raises ValueError."""
     if raw is None or raw in (KEY, TIME, VALUE) or (isinstance(raw, str) and raw.startswith(HEADER) and raw != HEADER):
         return raw
     raise ValueError(f"{raw!r:.100} is no place of a record: it must be one of key, header:NAME, time, value")
 
 
 def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
-    """Raises ValueError where a field of this kind cannot come from there."""
+    """Raise ValueError if a field of this kind cannot come from this source."""
     if source is None:
         return
     if path is not None:
@@ -34,17 +34,19 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
 
 
 def only_value_fields(signature: Signature) -> Signature:
-    """The signature of what an event's value holds: without the fields that come from elsewhere. A tensor of which a part is
-    left has the columns of that part; one without any is left out."""
+    """Return the signature without the fields that other parts of a record supply.
+
+    A tensor that loses some of its fields keeps the columns of the others; a tensor that loses all of them is left out.
+    """
     if not any(field.source for field in signature.fields):
         return signature
-    kept = [(one, tuple(field for field in one.fields if field.source is None)) for one in signature.fed]
-    inputs = [one if fields == one.fields else replace(one, fields=fields, shape=None) for one, fields in kept if fields]
+    remaining = [(one, tuple(field for field in one.fields if field.source is None)) for one in signature.fed]
+    inputs = [one if fields == one.fields else replace(one, fields=fields, shape=None) for one, fields in remaining if fields]
     return replace(signature, inputs=tuple(inputs))
 
 
 def read_by_name(signature: Signature) -> Signature:
-    """The same tensors, of events that have what comes from elsewhere under the fields' names, as golden examples have it."""
+    """Return the signature with every field read from the event by its name, as golden examples have it."""
     if not any(field.source for field in signature.fields):
         return signature
     named = [replace(one, fields=tuple(replace(field, source=None) for field in one.fields)) for one in signature.inputs]
@@ -52,31 +54,34 @@ def read_by_name(signature: Signature) -> Signature:
 
 
 def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
-    """The fields that no event's value holds."""
+    """Return the fields that are not read from the record's value."""
     return tuple(field for field in signature.fields if field.source)
 
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
-    """What says which field of an older signature was read in a field's place, else by its name."""
-    named, placed = {one.name: one for one in old.fields}, {_place(one): one for one in old.fields}
+    """Return a function that finds a field's predecessor in an older signature: at its position, else by its name."""
+    by_name = {one.name: one for one in old.fields}
+    by_position = {_position(one): one for one in old.fields}
 
-    def was(now: InputField) -> InputField | None:
-        same = named.get(now.name)
-        return same if same and _place(same) == _place(now) else placed.get(_place(now)) or same
+    def predecessor(field: InputField) -> InputField | None:
+        same_name = by_name.get(field.name)
+        if same_name and _position(same_name) == _position(field):
+            return same_name
+        return by_position.get(_position(field)) or same_name
 
-    return was
+    return predecessor
 
 
-def _place(field: InputField) -> object:
+def _position(field: InputField) -> object:
     return field.source or field.steps
 
 
 def qualified_name(field: InputField) -> str:
-    """A field as errors name it: with the place that it is read at, where that is not the top of the event."""
+    """Return a field's name for error messages, with its source or path unless it is at the top of the event."""
     where = field.source or (json_path.format_path(field.path) if field.path else "")
     return f"{field.name!r} ({where})" if where else repr(field.name)
 
 
 def describe_source(field: InputField) -> str:
-    """Where a field comes from, for people; nothing where that is the event's value."""
+    """Return the source of a field as text; empty if it is the record's value."""
     return f" from {field.source}" if field.source else ""

@@ -1,4 +1,4 @@
-"""Shapes of tensors, and arrays that have one: flat (row by row), or nested. All of it is Python's lists and numbers."""
+"""Shapes of tensors, and arrays of a shape as JSON has them: flat lists (row by row) or nested lists."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,16 +8,16 @@ from model_registry.package.dtypes import value_fault
 from model_registry.package.validation import check_whole_number
 
 MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
-MAX_RANK = 8  # dimensions beside the batch
-VARIES = -1  # in a shape: a length of each event's own
+MAX_RANK = 8  # dimensions without the batch
+VARIES = -1  # in a shape: a length that varies from event to event
 
 Shape = tuple[int, ...]
 ElementFault = tuple[str, str, Any]
-"""The place in an array (`[2][5]`, empty for the array itself), what is wrong there, and the element, None for an array."""
+"""The position in an array (`[2][5]`, empty for the array itself), the error there, and the element (None for an array)."""
 
 
 def check_shape(raw: Any) -> Any:
-    """The shape that a document states. Raises ValueError where it is none, or holds too many elements."""
+    """Return a document's shape if it is valid and holds at most MAX_WIDTH elements. Raises ValueError."""
     if raw is None:
         return None
     if not isinstance(raw, list) or len(raw) > MAX_RANK:
@@ -35,7 +35,7 @@ def check_shape(raw: Any) -> Any:
 
 
 def shape_of_value(value: Any) -> list[int]:
-    """The lengths of nested lists, each by its first element; nothing for a single value. Raises ValueError, as `stated`."""
+    """Return the shape of nested lists, measured at first elements; empty for a single value. Raises ValueError."""
     shape: list[int] = []
     while isinstance(value, list) and value and len(shape) <= MAX_RANK:
         shape.append(len(value))
@@ -45,7 +45,7 @@ def shape_of_value(value: Any) -> list[int]:
 
 
 def find_fault(value: object, shape: Sequence[int], check: Callable[[object], str | None]) -> ElementFault | None:
-    """What keeps nested lists from having this shape, or None. `check` says what is wrong with an element."""
+    """Find the first error in nested lists that should have this shape. `check` describes an error of an element."""
     if not shape:
         said = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
         return ("", said, value) if said else None
@@ -61,16 +61,21 @@ def find_fault(value: object, shape: Sequence[int], check: Callable[[object], st
 
 
 def _kind(value: object) -> str:
-    """A value in few words, however large or deep it is."""
+    """Describe a value briefly, however large or deep it is."""
     if isinstance(value, list | tuple | dict):
         return "an object" if isinstance(value, dict) else "an array"
     return f"{value!r:.60}"
 
 
 def array_fault(value: object, length: int, shape: Shape | None, check: Callable[[object], str | None]) -> ElementFault | None:
-    """What keeps a value from being an array field's: `length` elements, or the same nested in the shape. None: nothing.
+    """Find the first error in the value of an array field; None if there is none.
 
-    Of a shape that varies `length` is the most elements that there may be."""
+    Args:
+        value: The value: `length` elements, flat or nested in the shape.
+        length: The number of elements; the largest one if the shape varies.
+        shape: The shape of nested lists; None allows flat lists only.
+        check: Describes a bad element; returns None for a good one.
+    """
     if shape is None:
         return find_fault(value, (length,), check)
     if varies(shape):
@@ -80,23 +85,25 @@ def array_fault(value: object, length: int, shape: Shape | None, check: Callable
 
 
 def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[object], str | None]) -> ElementFault | None:
-    told = f" (shape {list(shape)}{', nested or flat' if len(shape) > 1 else ''})"
+    suffix = f" (shape {list(shape)}{', nested or flat' if len(shape) > 1 else ''})"
     longest, multiple = most // step_size(shape), step_size(shape)
     if not isinstance(value, list):
-        return "", f"an array of at most {longest} was expected, not {_kind(value)}{told}", None
+        return "", f"an array of at most {longest} was expected, not {_kind(value)}{suffix}", None
     found = length_in(value, shape)
     if found is None:
-        return "", f"a multiple of {multiple} elements was expected, not {len(value)}{told}", None
+        return "", f"a multiple of {multiple} elements was expected, not {len(value)}{suffix}", None
     if found > longest:
-        return "", f"a length of at most {longest} was expected, not {found}{told}", None
+        return "", f"a length of at most {longest} was expected, not {found}{suffix}", None
     nested = len(shape) > 1 and is_nested(value)
     wrong = find_fault(value, with_length(shape, found) if nested else (len(value),), check)
-    return wrong and (wrong[0], wrong[1] + told, wrong[2])
+    return wrong and (wrong[0], wrong[1] + suffix, wrong[2])
 
 
 def length_in(value: Any, shape: Shape) -> int | None:
-    """The length that a list, flat or nested, has where its shape varies; of a nested one as its first entries have it. None:
-    the elements of a flat one are no whole number of steps."""
+    """Return the length of a flat or nested list along the varying axis; of a nested list, the length of its first entries.
+
+    Returns None if the elements of a flat list do not fill a whole number of steps.
+    """
     if len(shape) > 1 and is_nested(value):
         for _ in range(shape.index(VARIES)):
             value = value[0] if isinstance(value, list) and value else ()
@@ -106,59 +113,59 @@ def length_in(value: Any, shape: Shape) -> int | None:
 
 
 def varies(shape: Sequence[int] | None) -> bool:
-    """Whether a shape has a length that varies."""
+    """Return whether a shape has a varying length."""
     return shape is not None and VARIES in shape
 
 
 def step_size(shape: Sequence[int]) -> int:
-    """The elements of a shape for each step of the length that varies; all of them where none does."""
+    """Return the number of elements per step of the varying axis; of a fixed shape, of all elements."""
     return math.prod(size for size in shape if size != VARIES)
 
 
 def with_length(shape: Sequence[int], length: int) -> Shape:
-    """The shape with this length where it varies."""
+    """Return the shape with this length on its varying axis."""
     return tuple(length if size == VARIES else size for size in shape)
 
 
 def is_nested(value: object) -> bool:
-    """Whether a value is meant as lists in a list."""
+    """Return whether a value is a list whose first entry is a list."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
 def flatten(value: Any, rank: int) -> list[Any]:
-    """The elements of nested lists of so many dimensions, row by row."""
+    """Return the elements of nested lists of this rank, row by row."""
     for _ in range(rank - 1):
         value = [one for row in value for one in row]
     return list(value)
 
 
 def format_shape(shape: Sequence[int | str | None]) -> str:
-    """(B, 3, 8, 8); None is the batch."""
+    """Format a shape: (B, 3, 8, 8); None is the batch."""
     return f"({', '.join('B' if size is None else str(size) for size in shape)})"
 
 
 def is_open(size: int | str | None) -> bool:
-    """Whether a model's dimension takes any length: it has a name, or none, or is negative."""
+    """Return whether a model's dimension takes any length: it is named, unnamed, or negative."""
     return not isinstance(size, int) or size < 0
 
 
 def fits(given: Sequence[int | None], wanted: Sequence[int | str | None]) -> bool:
-    """Whether a model's input of the shape `wanted` takes what is given. None in `given` is the batch: it needs an open one."""
+    """Return whether a model's input takes this shape. None in `given` is the batch, which needs an open dimension."""
     return len(given) == len(wanted) and all(is_open(w) or w == g for g, w in zip(given, wanted, strict=True))
 
 
 def may_be_equal(one: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
-    """Whether two shapes may be the same: each length is, where neither is open."""
+    """Return whether two shapes may be equal: their lengths are, except for open ones."""
     return len(one) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(one, other, strict=True))
 
 
-def map_elements(value: Any, made: Callable[[Any], Any]) -> Any:
-    """Nested lists or tuples as tuples, with every element made into another."""
-    return tuple(map_elements(one, made) for one in value) if isinstance(value, list | tuple) else made(value)
+def map_elements(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function to every element of nested lists or tuples, and return nested tuples."""
+    return tuple(map_elements(one, function) for one in value) if isinstance(value, list | tuple) else function(value)
 
 
 def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
-    """Raises ValueError where a value neither has the shape nor is one element that fills it."""
+    """Raise ValueError unless a value has the shape, or is one element that fills it."""
     if value is None:
         raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
     wanted = shape if isinstance(value, list) else ()
@@ -167,8 +174,14 @@ def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
 
 
 def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:
-    """Raises ValueError where a tensor's fields are not as many elements as its shape. `array` is the name of its one array
-    field, `length` what that states."""
+    """Raise ValueError unless a tensor's fields have as many elements as its shape.
+
+    Args:
+        shape: The tensor's shape without the batch.
+        fields: The number of its fields.
+        array: The name of its one array field; None if its fields are scalars.
+        length: The length that the array field states.
+    """
     width = math.prod(shape)
     if array is not None and not shape:
         raise ValueError(f"the shape [] is one value, and field {array!r} is an array; name a scalar field")

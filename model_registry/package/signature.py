@@ -1,4 +1,7 @@
-"""`signature.json`: which event field feeds which tensor, and how outputs are read. The public types and their JSON form."""
+"""The signature of a model version: which event field feeds which tensor, and how outputs are read.
+
+The types and their JSON form; `signature_schema.py` parses and checks signature.json.
+"""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -11,22 +14,29 @@ from model_registry.package import json_path, shapes
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
 
-VALUES, PADDING = "values", "padding"  # what a mask marks by 1 or true
+VALUES, PADDING = "values", "padding"
+"""The positions at which a mask is 1 or true."""
 
 
 class SignatureError(Refused):
-    """A signature that says nothing, or two things at once."""
+    """A signature.json that is malformed, incomplete or contradictory."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """One field of the event. Absent and null are the same: an error where `required`, else `default` stands in.
+    """One field of the event.
 
-    `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
-    stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. Where it
-    has a length that varies (-1), `array` is the most elements, and what is absent is empty. `path` leads to the value where
-    it is not at the top under the name. `source`: the value is not in the event's, but where field_sources.py says. `raw`: the
-    elements come as bytes, see binary_fields.py.
+    Attributes:
+        name: The field's name, unique in a signature.
+        dtype: Numpy's name of the tensor's dtype, or "string".
+        required: An absent or null value is an error; otherwise it is replaced by `default`.
+        default: One value, which replaces every element of an array field.
+        array: The number of elements of an array field, the largest one if its length varies; None for a scalar.
+        shape: The shape in which the elements may also be nested; -1 is a length that varies. An absent field of varying
+            length is empty.
+        path: The path of the value in the event; None if it is at the top under the name.
+        source: The part of the record that has the value if that is not the event, see field_sources.py.
+        raw: The elements come as bytes, see binary_fields.py.
     """
 
     name: str
@@ -41,22 +51,22 @@ class InputField:
 
     @property
     def steps(self) -> tuple[json_path.Step, ...]:
-        """Where the event has the value."""
+        """The path of the value in the event."""
         return self.path or (self.name,)
 
     @property
     def varies(self) -> bool:
-        """Whether it is an array, or bytes, whose length varies."""
+        """Whether it is an array, or bytes, of varying length."""
         return shapes.varies(self.shape)
 
     @property
     def max_length(self) -> int:
-        """The largest length where it varies."""
+        """The largest length of a field of varying length."""
         return (self.array or 0) // shapes.step_size(self.shape or ())
 
     @property
     def allows_nan(self) -> bool:
-        """Whether the model knows missing numbers: the default is NaN."""
+        """Whether NaN is the default, so that the model handles missing numbers."""
         return isinstance(self.default, float) and math.isnan(self.default)
 
 
@@ -64,13 +74,18 @@ class InputField:
 class TensorInput:
     """One input tensor of shape (B, *row): its elements are the fields in order, or those of its one array field.
 
-    `shape` None: the row is (width,). A constant has no fields but a `value`: one element that fills the row, or nested tuples
-    of the row's shape. `batch` False: the tensor is the row, without a batch dimension; of one event, where it is no constant.
-
-    A shape with -1 has a length of each event's own. Tensors with the same `axis` share it. `pad` fills rows that are shorter
-    than others of their batch; None: rows of one length only are run together. `mask_of` and `length_of` name such a tensor:
-    this one, without fields, says where that has values and no padding, or how long it is. `marks`: whether the mask is 1
-    (true) at values or at padding.
+    Attributes:
+        tensor: The name of the model's input.
+        dtype: Numpy's name of its dtype, or "string".
+        fields: Its fields; empty for a constant, a mask and lengths.
+        shape: The row's shape, -1 for the length that varies from event to event; None is (width,).
+        value: The value of a constant: one element that fills the row, or nested tuples of the row's shape.
+        batch: False if the tensor has no batch dimension. Unless it is a constant, the model then takes one event at a time.
+        pad: The value that pads rows to the length of others in their batch; with None only rows of one length are batched.
+        axis: Tensors with the same axis have the same length in each event.
+        mask_of: The tensor of varying length that this mask belongs to.
+        length_of: The tensor of varying length whose lengths this tensor holds.
+        marks: Whether the mask is 1 (true) at values or at padding.
     """
 
     tensor: str
@@ -87,31 +102,36 @@ class TensorInput:
 
     @property
     def varies(self) -> bool:
-        """Whether events give it rows of a length that varies."""
+        """Whether events feed it with rows of varying length."""
         return bool(self.fields) and shapes.varies(self.shape)
 
     @property
     def width(self) -> int:
-        """The elements of a row, the most of them where its length varies."""
+        """The number of elements of a row, the largest one if its length varies."""
         return math.prod(self.shape or ()) if self.value is not None else self.fields[0].array or len(self.fields)
 
     @property
     def row(self) -> Shape:
-        """The shape of what one event gives."""
+        """The shape of one event's row."""
         return (self.width,) if self.shape is None else self.shape
 
     @property
     def given(self) -> tuple[int | None, ...]:
-        """The shape of the tensor; None is the batch."""
+        """The shape of the tensor; None is the batch dimension."""
         return (None, *self.row) if self.batch else self.row
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a score is read: an output tensor, and a column of it or (index None) the whole row. `name` None: the only one.
+    """One output of the score.
 
-    `shape` is what follows the batch, -1 an open length; without it a row of one is a number. `top`: so many of a row, the
-    largest first, each with its label. `labels` name the columns where they are not the signature's.
+    Attributes:
+        name: Its name in the score; None for the only output.
+        tensor: The name of the model's output.
+        index: The column that is the score; None reads the whole row.
+        shape: The dimensions after the batch, -1 for any length; without it a row of one element is a number.
+        top: Read this many of a row's largest elements, in descending order, each with its label.
+        labels: The names of the columns if they differ from the signature's labels.
     """
 
     name: str | None
@@ -124,7 +144,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a scalar score is called at or above the threshold, and below. `output` is its name, where there are several."""
+    """The label of a scalar score at or above the threshold, and below it. `output` names one of several outputs."""
 
     threshold: float
     at_or_above: str
@@ -134,7 +154,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Argmax:
-    """A row is called by the label of its largest number; `below`, where that is below the threshold. `output` as above."""
+    """The label of a row's largest number, or `below` if that is below the threshold. `output` names one of several."""
 
     threshold: float | None = None
     below: str | None = None
@@ -145,8 +165,14 @@ class Argmax:
 class Signature:
     """A model version's contract with the producers of events and the readers of scores.
 
-    `batch_tolerance`: by how much a number of a score may depend on the events that share its batch, see batch_probe.py; None:
-    by rounding alone.
+    Attributes:
+        inputs: The model's input tensors.
+        outputs: The outputs of the score.
+        labels: The names of an output's columns.
+        decision: How a score is labelled; None labels none.
+        batch_tolerance: The largest difference of a score between batches, see batch_probe.py; None allows rounding only.
+        fed: The inputs with fields.
+        fields: Every event field once, in the order of the tensors.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -158,42 +184,43 @@ class Signature:
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """`fed`: the tensors with fields. `fields`: every event field once, in the order of the tensors."""
         object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.fields))
         named = {one.name: one for tensor in self.inputs for one in tensor.fields}
         object.__setattr__(self, "fields", tuple(named.values()))
 
     @property
     def decided(self) -> Output:
-        """The output that a decision is made on."""
+        """The output that the decision reads."""
         name = self.decision.output if self.decision else None
         return next((one for one in self.outputs if one.name == name), self.outputs[0])
 
     def labels_of(self, output: Output) -> tuple[str, ...]:
-        """The names of an output's columns; nothing where it has none."""
+        """Return the names of an output's columns; empty if it has none."""
         return output.labels or self.labels or ()
 
     def rank(self, output: Output) -> int | None:
-        """The dimensions of an output behind the batch, where that is said."""
+        """Return the number of an output's dimensions after the batch; None if the signature does not state it."""
         if output.index is not None or output.top or (isinstance(self.decision, Argmax) and output is self.decided):
             return 1
         return None if output.shape is None else len(output.shape)
 
     @property
     def labelled(self) -> bool:
-        """Whether rows are called by the label of their largest without a rule that says so: labels beside one output, or
-        beside several of which none has a `top` that they may belong to."""
+        """Whether a row is labelled by its largest element without a decision.
+
+        That holds if there are labels and one output, or several outputs of which none has a `top` that the labels may name.
+        """
         alone = len(self.outputs) == 1 or not any(one.top for one in self.outputs)
         return self.labels is not None and self.decision is None and alone
 
     @property
     def varies(self) -> bool:
-        """Whether a tensor has a length that varies."""
+        """Whether a tensor has a varying length."""
         return any(one.varies for one in self.fed)
 
     @property
     def alone(self) -> bool:
-        """Whether the model takes one event at a time: a tensor without a batch dimension is no constant."""
+        """Whether the model takes one event at a time: a tensor that is no constant has no batch dimension."""
         return any(one.value is None and not one.batch for one in self.inputs)
 
     def to_json(self) -> str:

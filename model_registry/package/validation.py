@@ -1,6 +1,6 @@
-"""Documents that people write (signature.json, policy.yaml), checked key by key.
+"""Validation of documents that people write (signature.json, policy.yaml), with pydantic.
 
-An error names the place, the value, and what may stand there instead.
+An error names the position, the value, and the values that are allowed.
 """
 
 import difflib
@@ -22,7 +22,7 @@ _TYPES = {
 
 
 class DocumentPart(BaseModel):
-    """An object in a document, called `kind` in its errors. Every key is known, no value is converted."""
+    """An object in a document, named `kind` in error messages. Unknown keys are errors; no value is converted."""
 
     model_config = ConfigDict(strict=True, frozen=True)
     kind: ClassVar[str] = "object"
@@ -43,38 +43,39 @@ class DocumentPart(BaseModel):
 
 
 def format_error(error: ValidationError, document: str) -> str:
-    """The first fault in one line. `document` stands for the place where the fault is in the whole of it."""
-    found = error.errors(include_url=False)[0]
+    """Return the first error in one line. `document` is its position if it concerns the whole document."""
+    first = error.errors(include_url=False)[0]
     place = ""
-    for part in found["loc"]:
+    for part in first["loc"]:
         if isinstance(part, int):
             place += f"[{part}]"
         elif part.isidentifier():
             place += f".{part}" if place else part
-    value, kind = found["input"], found["type"]
+    value = first["input"]
+    kind = first["type"]
     if kind == "value_error":
-        said = str(found["ctx"]["error"])
+        message = str(first["ctx"]["error"])
     elif kind == "literal_error":
-        said = f"{value!r:.100} is neither {found['ctx']['expected'].replace(chr(39), '').replace(' or ', ' nor ')}"
+        message = f"{value!r:.100} is neither {first['ctx']['expected'].replace(chr(39), '').replace(' or ', ' nor ')}"
     else:
-        said = f"{value!r:.100} {_TYPES.get(kind, found['msg'])}"
-    return f"{place or document}: {said}"
+        message = f"{value!r:.100} {_TYPES.get(kind, first['msg'])}"
+    return f"{place or document}: {message}"
 
 
 def check_unique(names: Iterable[str], what: str) -> None:
-    """Raises ValueError, naming `what`, where a name stands there twice."""
-    if found := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise ValueError(f"{what} {found!r} stands there twice")
+    """Raise ValueError, with `what` the names are, if a name is repeated."""
+    if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise ValueError(f"{what} {repeated!r} is repeated")
 
 
 def check_whole_number(low: int, high: int, value: object) -> object:
-    """The value, if it is a whole number from `low` to `high`, or null. Raises ValueError."""
+    """Return the value if it is a whole number from `low` to `high`, or null. Raises ValueError."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high):
         raise ValueError(f"{value!r:.100} is no whole number from {low} to {high}")
     return value
 
 
 def suggestion(word: str, valid: Iterable[str]) -> str:
-    """The nearest valid word, and all where none is near."""
+    """Return a question with the nearest valid word, or the list of all valid words if none is near."""
     near = difflib.get_close_matches(word, list(valid), n=1)
     return f"did you mean {near[0]!r}?" if near else f"it must be one of {', '.join(valid)}"

@@ -241,7 +241,7 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
         (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: no JSON"),
         (["--example", "x"], b'{"a": "' + b"a" * (16 << 20) + b'"}', "x line 1: it has more than 16777216 bytes"),
         (["--example", "x"], b"\n\n", "x has no event"),
-        (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' stands there twice"),
+        (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' is repeated"),
         (["--labels", "x"], b"cat\n\ndog\n", "x: line 2 is empty"),
         (["--labels", "x"], b"", "x: it is empty"),
         (["--labels", "x"], b"\xff\n", "x: 'utf-8' codec can't decode"),

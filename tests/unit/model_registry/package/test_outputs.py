@@ -80,7 +80,7 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
         ({"output": ONE | {"shape": 4}}, "output.shape: 4 is no list of at most 8 lengths"),
         ({"output": ONE | {"shape": [2048, 2048]}}, "output.shape: [2048, 2048] holds 4194304 elements; at most 1048576"),
         ({"output": ONE | {"labels": LABELS}}, "output: labels of one output are those of its top, or of a decision by argmax"),
-        ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' stands there twice"),
+        ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' is repeated"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the one to decide on: "output": "boxes"'),
         ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "bred"}},
          "decision.output: 'bred' is no output; did you mean 'breed'?"),
