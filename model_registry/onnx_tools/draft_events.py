@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from model_registry import atomic_files
 from model_registry.errors import Refused
-from model_registry.package.json_path import MOST_STEPS, Step
+from model_registry.package.json_path import MAX_STEPS, Step
 from model_registry.untrusted_input import documents
 
 MOST_EVENTS = 100  # that are looked at; a file may have more
@@ -50,7 +50,7 @@ def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
 
 
 def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
-    if len(path) > MOST_STEPS:
+    if len(path) > MAX_STEPS:
         return
     if isinstance(value, dict):
         for name, part in value.items():

@@ -1,4 +1,4 @@
-"""Fields of bytes: a row of a tensor as its little-endian bytes, or the text of a string tensor in UTF-8. JSON has base64."""
+"""Fields of bytes: a tensor's row as little-endian numbers, or the text of a string tensor in UTF-8; base64 in JSON."""
 
 import base64
 import math
@@ -10,22 +10,25 @@ from model_registry.package import shapes
 from model_registry.package.signature import InputField
 
 EXAMPLE = '{"name": ..., "bytes": true}'
-MAX_BYTES = 1 << 24  # of one event's row, where its length varies
+MAX_BYTES = 1 << 24  # of one event's row of varying length
 
 
 def item_size(dtype: str) -> int:
-    """The bytes of one number."""
+    """Return the size of one number in bytes."""
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
 def size(field: InputField) -> int:
-    """How many bytes a field of numbers has; the most of them where its length varies."""
+    """Return the size of a field of numbers in bytes, the largest one if its length varies."""
     return (field.array or 1) * item_size(field.dtype)
 
 
 def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
-    """How many numbers a field of bytes has, None for the one text of a string tensor. Raises ValueError where a document does
-    not say it, or says two things."""
+    """Return how many numbers a field of bytes has; None for the text of a string tensor.
+
+    Raises:
+        ValueError: The document does not state it, or contradicts itself.
+    """
     if dtype == "string":
         if length is not None:
             raise ValueError(f"field {name!r} of bytes is one text; leave length out")
@@ -39,7 +42,7 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
 
 
 def from_base64(text: Any) -> bytes:
-    """The bytes of a text in base64 (standard alphabet, padded). Raises ValueError."""
+    """Decode base64 (standard alphabet, padded). Raises ValueError."""
     try:
         return msgspec.convert(text if isinstance(text, str) else None, bytes)
     except msgspec.ValidationError:
@@ -47,27 +50,27 @@ def from_base64(text: Any) -> bytes:
 
 
 def to_base64(data: bytes) -> str:
-    """The text that `from_base64` reads."""
+    """Encode bytes as `from_base64` decodes them."""
     return base64.b64encode(data).decode()
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Why bytes are none of a field, or None if they are."""
+    """Return why bytes do not fit a field, or None if they do."""
     if field.dtype == "string":
         try:
             data.decode()
         except UnicodeDecodeError as error:
             return f"{len(data)} bytes are no UTF-8: {error.reason} at byte {error.start}"
         return None
-    if found := _size_fault(len(data), field):
-        return found
-    if field.dtype == "bool" and (odd := data.translate(None, b"\0\1")):
-        return f"a byte of a bool is {odd[0]}, and 0 or 1 was expected"
+    if fault := _size_fault(len(data), field):
+        return fault
+    if field.dtype == "bool" and (invalid := data.translate(None, b"\0\1")):
+        return f"a byte of a bool is {invalid[0]}, and 0 or 1 was expected"
     return None
 
 
 def _size_fault(count: int, field: InputField) -> str | None:
-    """Why a field has not so many bytes, or None if it may."""
+    """Return why a field cannot have this many bytes, or None if it can."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
         return f"{count} bytes, and {expected}" if count != size(field) else None
@@ -79,7 +82,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Why a golden example has no bytes of a field, or None if it has."""
+    """Return why a golden example's value is no base64 of a field's bytes, or None if it is."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

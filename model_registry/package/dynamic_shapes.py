@@ -1,4 +1,4 @@
-"""Tensors with a length that varies (-1 in their shape), and those made of it: what a signature may say of them. Pure."""
+"""Checks of tensors of varying length (-1 in their shape), and of the masks and lengths derived from them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +13,16 @@ BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def check_dynamic(tensor: Any) -> bool:
-    """Whether a tensor of a document has a length that varies, or is made of one. Raises ValueError where that is wrong."""
+    """Check a document's tensor if its length varies or it is derived from such a tensor.
+
+    Returns:
+        False if it is another kind of tensor.
+
+    Raises:
+        ValueError: The keys for varying lengths are wrong or misplaced.
+    """
     if tensor.mask_of or tensor.length_of:
-        _check_made(tensor)
+        _check_derived(tensor)
         return True
     if tensor.marks:
         raise ValueError('"marks" is for a mask: name the tensor that it masks, "mask_of"')
@@ -23,14 +30,14 @@ def check_dynamic(tensor: Any) -> bool:
         _check_varying(tensor)
         return True
     if shapes.varies(tensor.shape):
-        raise ValueError(f"{tensor.shape}: only what an array field or bytes feed has a length that varies (-1), no constant")
+        raise ValueError(f"{tensor.shape}: only a tensor of an array field or of bytes may have a length that varies (-1)")
     if tensor.pad is not None or tensor.axis or any(one.max_length for one in tensor.fields or ()):
         raise ValueError('"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"')
     return False
 
 
 def _check_varying(tensor: Any) -> None:
-    """Raises ValueError where not one array field, or one of bytes, with a bound feeds the tensor."""
+    """Raise ValueError unless one array field, or one of bytes, with a bound feeds the tensor."""
     shape, fields = tensor.shape, tensor.fields
     if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
         raise ValueError(
@@ -45,31 +52,31 @@ def _check_varying(tensor: Any) -> None:
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
-        hint = 'an absent one is empty if it says "required": false'
-        raise ValueError(f"field {field.name!r}: what has a length that varies takes no default; {hint}")
+        hint = 'an absent one is empty with "required": false'
+        raise ValueError(f"field {field.name!r}: a field of varying length takes no default; {hint}")
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
         raise ValueError(f"the pad: {fault}")
 
 
 def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
-    """Raises ValueError where an event may have more than is fed."""
-    most = shapes.step_size(shape) * field.max_length
-    if field.bytes and most * binary_fields.item_size(dtype) > binary_fields.MAX_BYTES:
-        size = most * binary_fields.item_size(dtype)
-        said = f"field {field.name!r} may have {size} bytes; at most {binary_fields.MAX_BYTES} are fed"
-        raise ValueError(f"{said}: lower max_length")
-    if not field.bytes and most > MAX_WIDTH:
-        raise ValueError(f"field {field.name!r} may have {most} elements; at most {MAX_WIDTH} are fed: lower max_length")
+    """Raise ValueError if an event may have more elements or bytes than a tensor may."""
+    elements = shapes.step_size(shape) * field.max_length
+    size = elements * binary_fields.item_size(dtype) if field.bytes else 0
+    if size > binary_fields.MAX_BYTES:
+        limit = f"at most {binary_fields.MAX_BYTES} are fed: lower max_length"
+        raise ValueError(f"field {field.name!r} may have {size} bytes; {limit}")
+    if not field.bytes and elements > MAX_WIDTH:
+        raise ValueError(f"field {field.name!r} may have {elements} elements; at most {MAX_WIDTH} are fed: lower max_length")
 
 
-def _check_made(tensor: Any) -> None:
-    """Raises ValueError where a mask or lengths cannot be made as they are stated."""
+def _check_derived(tensor: Any) -> None:
+    """Raise ValueError if a mask or lengths cannot be derived as stated."""
     key = "mask_of" if tensor.mask_of else "length_of"
     others = {"fields": tensor.fields, "value": tensor.value, "default": tensor.default, "pad": tensor.pad}
     others |= {"marks": tensor.length_of and tensor.marks}
     others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of}
-    if odd := [name for name, value in others.items() if value is not None]:
-        raise ValueError(f'a tensor with "{key}" is made of another: leave out "{odd[0]}"')
+    if surplus := [name for name, value in others.items() if value is not None]:
+        raise ValueError(f'a tensor with "{key}" is derived from another: leave out "{surplus[0]}"')
     if tensor.dtype == "string":
         raise ValueError(f'a tensor with "{key}" is of numbers, or bool, not of strings')
     if tensor.shape is not None and shapes.varies(tensor.shape) is not (key == "mask_of"):
@@ -78,7 +85,7 @@ def _check_made(tensor: Any) -> None:
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
-    """Raises ValueError where tensors whose lengths vary do not go together, or one is made of what does not vary."""
+    """Raise ValueError if tensors of varying length contradict each other, or one is derived from a tensor of fixed length."""
     varying = {one.tensor: one for one in tensors if one.varies}
     for one in varying.values():
         first = next(other for other in varying.values() if other.axis == one.axis)
@@ -88,18 +95,20 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
         if (most := first.fields[0].max_length) != one.fields[0].max_length:
             raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
     for one in tensors:
-        if (of := one.mask_of or one.length_of) is None:
+        origin = one.mask_of or one.length_of
+        if origin is None:
             continue
-        if of not in varying:
-            said = f"the tensors whose lengths vary are {sorted(varying)}"
-            raise ValueError(f"tensor {one.tensor!r} is made of {of!r}; {said}")
-        longest = varying[of].fields[0].max_length
+        if origin not in varying:
+            raise ValueError(
+                f"tensor {one.tensor!r} is derived from {origin!r}; the tensors whose lengths vary are {sorted(varying)}"
+            )
+        longest = varying[origin].fields[0].max_length
         if one.length_of and one.dtype in INTEGER_LIMITS and (fault := value_fault(longest, one.dtype)):
             raise ValueError(f"tensor {one.tensor!r}: a length may be {longest}, and {fault}")
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:
-    """Whether every array that is good for the old field is good for the new one. Scalars take scalars."""
+    """Return whether every array that is valid for the old field is valid for the new one. Scalars accept scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
     if old.array is None or new.shape is None:
@@ -112,7 +121,7 @@ def accepts_arrays_of(new: InputField, old: InputField) -> bool:
 
 
 def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | None:
-    """Two fields whose arrays have one length in `new`, and in `old` maybe not; None where there are none."""
+    """Find two fields whose arrays must have the same length in `new`, but not in `old`; None if there are none."""
     known = {field.name: (one, field) for one in old.fed for field in one.fields if field.array}
     firsts: dict[str, str] = {}
     for one in (one for one in new.fed if one.varies):
@@ -129,5 +138,5 @@ def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | No
 
 
 def describe_unequal_lengths(pair: tuple[str, str]) -> str:
-    """What `apart` has found."""
-    return f"fields {pair[0]} and {pair[1]} have one length, and might have two"
+    """Describe a result of `find_unequal_lengths`."""
+    return f"fields {pair[0]} and {pair[1]} must have the same length, which was not required"

@@ -1,4 +1,4 @@
-"""What a package leaves for a person to fill in: texts that begin with FILL IN. No version is pushed with one."""
+"""Placeholders in a drafted package: texts that begin with FILL IN. A version with a placeholder is not pushed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +10,17 @@ from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
-MAX_BYTES = 1 << 20  # of a file that is looked through
-SHOWN = 5
+MAX_BYTES = 1 << 20  # of a file that is searched
+MAX_LISTED = 5
 
 
 def is_placeholder(value: object) -> bool:
-    """Whether a value of a document is still to be filled in."""
+    """Return whether a value of a document is a placeholder."""
     return isinstance(value, str) and value.startswith(BLANK)
 
 
 def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The place (`inputs[0].fields[1]`) and the text of each gap in objects and arrays."""
+    """Find the position (`inputs[0].fields[1]`) and the text of each placeholder in objects and arrays."""
     if isinstance(document, dict):
         for key, value in document.items():
             yield from find_in_document(value, f"{place}.{key}" if place else str(key))
@@ -32,7 +32,7 @@ def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]
 
 
 def find_in_folder(folder: Path) -> list[str]:
-    """The gaps in a package's signature.json and README.md, each with its place. What is no JSON has none."""
+    """List the placeholders in a package's signature.json and README.md with their positions. Invalid JSON has none."""
     return [
         *(f"signature.json: {place} is {text!r}" for place, text in _in_json(_start(folder / "signature.json"))),
         *(
@@ -44,12 +44,11 @@ def find_in_folder(folder: Path) -> list[str]:
 
 
 def check(folder: Path) -> None:
-    """Raises Refused, naming the gaps, where a package has some."""
-    if found := find_in_folder(folder):
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        raise Refused(
-            f"{folder} is not complete: {'; '.join(found[:SHOWN])}{more}", f"write there what is meant, without {BLANK}"
-        )
+    """Raise Refused, which names the placeholders, if a package has any."""
+    if placeholders := find_in_folder(folder):
+        more = f"; and {len(placeholders) - MAX_LISTED} more" if len(placeholders) > MAX_LISTED else ""
+        listed = "; ".join(placeholders[:MAX_LISTED])
+        raise Refused(f"{folder} is not complete: {listed}{more}", f"replace each text that begins with {BLANK}")
 
 
 def _in_json(data: bytes) -> list[tuple[str, str]]:
@@ -60,7 +59,7 @@ def _in_json(data: bytes) -> list[tuple[str, str]]:
 
 
 def _start(path: Path) -> bytes:
-    """The first bytes of a file; nothing where there is none."""
+    """Read the first bytes of a file; empty if it does not exist."""
     with atomic_files.report_os_errors(f"the package {path.parent}"):
         if not path.is_file():
             return b""

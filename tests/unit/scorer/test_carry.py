@@ -46,8 +46,8 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
 @pytest.mark.parametrize(
     ("carry", "message"),
     [
-        (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: what stands at character 2"),
-        (["[0].x"], "'[0].x': a path begins with a name, for an event is an object"),
+        (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: an error at character 2"),
+        (["[0].x"], "'[0].x': a path begins with a name, because an event is an object"),
         ([3], "this is not a carried field; write its path, or {path: after.id, as: customer, type: string}"),
         ([{"path": "x", "typ": "long"}], "'typ' is not a key of a carried field"),
         ([{"path": "x", "type": "float"}], "type 'float' is not one of string, long, double, boolean"),

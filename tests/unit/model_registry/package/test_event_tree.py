@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.event_tree import MOST_PARTS, WrongStep, build_event, build_tree, look_up, path_conflict
+from model_registry.package.event_tree import MAX_PARTS, WrongStep, build_event, build_tree, look_up, path_conflict
 from model_registry.package.json_path import Step, parse
 
 EVENT = {"after": {"amount": 5, "none": None, "list": [1, {"x": 2}]}, "a.b": 3, "text": "t", "yes": True, "bytes": b""}
@@ -33,8 +33,8 @@ def test_what_stands_at_a_path(path: str, value: Any) -> None:
     [
         ("text.x", "text is a string, not an object with 'x'"),
         ("after.amount.x", "after.amount is a number, not an object with 'x'"),
-        ("yes[0]", "yes is a boolean, not an array with a place 0"),
-        ("after[0].x", "after is an object, not an array with a place 0"),
+        ("yes[0]", "yes is a boolean, not an array with an element 0"),
+        ("after[0].x", "after is an object, not an array with an element 0"),
         ("after.list.x", "after.list is an array, not an object with 'x'"),
         ("after.list[0].x.y", "after.list[0] is a number, not an object with 'x'"),
         ("bytes.x", "bytes is of the type bytes, not an object with 'x'"),
@@ -61,8 +61,8 @@ def test_the_tree_of_fields() -> None:
         (("a.b.c", "a"), "field 'f1' is read at a, and field 'f0' inside of it"),
         (("a.b", "a.b"), "field 'f1' is read at a.b, and field 'f0' is too"),
         (("a.b[0]", "a.b.c"), "field 'f1' is read at a.b.c: a.b is no array and object at once, and field 'f0' is inside"),
-        (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and places of arrays; at most 4096"),
-        (tuple(f"a{n}.b" for n in range(MOST_PARTS)), "the paths lead through 4097 objects"),
+        (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and array elements; at most 4096"),
+        (tuple(f"a{n}.b" for n in range(MAX_PARTS)), "the paths lead through 4097 objects"),
     ],
 )  # fmt: skip
 def test_fields_that_no_event_has_together(paths: tuple[str, ...], said: str) -> None:

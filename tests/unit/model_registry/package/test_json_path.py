@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.json_path import MOST_STEPS, canonical, format_path, parse, parse_object_path
+from model_registry.package.json_path import MAX_STEPS, canonical, format_path, parse, parse_object_path
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_what_is_no_path_is_refused_with_its_place(text: str) -> None:
 
 
 def test_a_path_has_so_many_steps_at_most() -> None:
-    assert len(parse(".".join("a" * MOST_STEPS))) == MOST_STEPS
+    assert len(parse(".".join("a" * MAX_STEPS))) == MAX_STEPS
     with pytest.raises(ValueError, match="17 steps"):
-        parse(".".join("a" * (MOST_STEPS + 1)))
+        parse(".".join("a" * (MAX_STEPS + 1)))
 
 
 def test_a_path_into_an_object_begins_with_a_name() -> None:
@@ -44,6 +44,6 @@ def test_a_path_into_an_object_begins_with_a_name() -> None:
         parse_object_path("[0].a")
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8")) | st.integers(0, 999_999), min_size=1, max_size=MOST_STEPS))
+@given(st.lists(st.text(st.characters(codec="utf-8")) | st.integers(0, 999_999), min_size=1, max_size=MAX_STEPS))
 def test_what_is_written_is_read(steps: list[str | int]) -> None:
     assert parse(format_path(steps)) == tuple(steps)

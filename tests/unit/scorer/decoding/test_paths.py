@@ -68,7 +68,8 @@ ITEM = "field 'price' (items[1].price)"
         ({"after": "x"}, Reason.WRONG_TYPE, f"{AFTER}: after is a string, not an object with 'amount'"),
         ({"after": []}, Reason.WRONG_TYPE, f"{AFTER}: after is an array, not an object with 'amount'"),
         ({"after": {"amount": "?"}}, Reason.WRONG_TYPE, f"{AFTER}: Expected `float`, got `str`"),
-        ({"after": {"amount": 1}, "items": {}}, Reason.WRONG_TYPE, f"{ITEM}: items is an object, not an array with a place 1"),
+        ({"after": {"amount": 1}, "items": {}}, Reason.WRONG_TYPE,
+         f"{ITEM}: items is an object, not an array with an element 1"),
         ({"after": {"amount": 1}, "items": [0, 1]}, Reason.WRONG_TYPE,
          f"{ITEM}: items[1] is a number, not an object with 'price'"),
         ({"after": {"amount": 1, "n": 128}}, Reason.OUT_OF_RANGE, "field 'n' (after.n): Expected `int` <= 127"),
@@ -138,11 +139,11 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("after[0]", "after is an object, not an array with a place 0"),
+        ("after[0]", "after is an object, not an array with an element 0"),
         ("items.price", "items is an array, not an object with 'price'"),
-        ("items[0][0]", "items[0] is an object, not an array with a place 0"),
+        ("items[0][0]", "items[0] is an object, not an array with an element 0"),
         ("after.amount.x", "after.amount is a number, not an object with 'x'"),
-        ("more[0]", "more is an object, not an array with a place 0"),
+        ("more[0]", "more is an object, not an array with an element 0"),
     ],
 )
 def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, said: str) -> None:
