@@ -1,6 +1,6 @@
-"""Writes the dashboards as Grafana imports them: `python deploy/dashboards/build.py` (needs grafana-foundation-sdk).
+"""Write the dashboards in the format of Grafana: `python deploy/dashboards/build.py` (needs grafana-foundation-sdk).
 
-The code beside this is the source; the JSON files are made from it and kept, so that nobody needs the SDK to use them.
+The code in this folder is the source; the generated JSON files are committed, so that users do not need the SDK.
 """
 
 import json
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 def texts() -> dict[Path, str]:
-    """Each file and what belongs into it."""
+    """Return the content of each file."""
     return {
         FOLDER / f"{module.__name__}.json": json.dumps(module.dashboard().build(), cls=JSONEncoder, indent=1, sort_keys=True)
         + "\n"

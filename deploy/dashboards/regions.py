@@ -46,12 +46,12 @@ EACH_WAY = [
     ),
     each_way(
         "Lag in records",
-        "Source offsets not copied, as last heard: the most that the loss of the source would cost.",
+        "Source offsets not copied, by the last answer of the source: the maximum loss if the source is lost.",
         "short",
         by_way("sum", now("publisher_lag_records")),
     ),
     each_way(
-        "Source not heard",
+        "Source unreachable",
         "Time without an answer of the source.",
         "s",
         by_way("max", now("publisher_source_silence_seconds")),
@@ -69,13 +69,13 @@ EACH_WAY = [
 TROUBLE = [
     lines(
         "Lives ended",
-        "By what ended them; a relay begins anew by itself.",
+        "By cause; a relay restarts by itself.",
         "short",
         [(f"sum by (family) (increase({now('publisher_troubles_total')}[$__rate_interval]))", "{{family}}")],
         width=THIRD,
     ),
     lines(
-        "Begun anew",
+        "Restarts",
         "Relays after trouble, producers because a commit was slow, transactions because of an error; unreadable checkpoints.",
         "short",
         [

@@ -84,5 +84,5 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
 def test_every_page_begins_with_how_bad_it_is_and_has_the_same_parts(rule: dict[str, Any]) -> None:
     page = (ROOT / "deploy" / "runbooks" / f"{rule['alert']}.md").read_text()
     assert page.startswith(f"# {rule['alert']}\n\n**{rule['labels']['severity'].capitalize()}.** ")
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Look", "Do", "If it comes back"]
-    assert re.search(r"^## Look\n\n```sh\n", page, re.MULTILINE), "commands first"
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Check", "Fix", "If it recurs"]
+    assert re.search(r"^## Check\n\n```sh\n", page, re.MULTILINE), "commands first"
