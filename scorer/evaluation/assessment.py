@@ -1,4 +1,4 @@
-"""Answers beside labels, by version: which figures there are for them, and what they come to. Pure."""
+"""Assess versions by the labels of their answers: the applicable figures, and their values. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,12 @@ FIGURES = ("accuracy", "auc", "brier", "calibration_error", "mean_absolute_error
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The figures of one version on `labels` events. None or empty: there is nothing to tell it by. `matrix` counts events by
-    label (`rows`) and decision (`columns`). The last two are of outcomes that are numbers."""
+    """The figures of one version on `labels` events.
+
+    None or empty: the figure does not apply. `matrix` counts events by label (`rows`) and decision (`columns`). The last two
+    figures are for
+    numeric outcomes.
+    """
 
     version: str
     labels: int
@@ -36,10 +40,14 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """`classes` None: outcomes are numbers. `answered` are the ids with an answer, `labelled` those with a label too. Of the
-    labels, `replaced` have a newer one of their id, `unmatched` no answer; `withdrawn` and `refused` ones do not count.
-    `unreadable` records of the score topic were skipped. `undecided` counts, by digest, scores of several outputs that have no
-    figures because it is unknown which output decides."""
+    """The figures of all versions, and the labels that did not count.
+
+    `classes` None: outcomes are numbers. `answered` counts ids with an answer, `labelled` those that also have a label. Of the
+    labels,
+    `replaced` have a newer one of their id, `unmatched` have no answer; `withdrawn` and `refused` ones do not count.
+    `unreadable` counts skipped
+    records of the score topic. `undecided` counts, by digest, scores of several outputs without a known deciding output.
+    """
 
     versions: tuple[Quality, ...]
     classes: tuple[str | None, ...] | None
@@ -54,7 +62,7 @@ class Assessment:
 
 
 def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:
-    """Join the newest answer of each id (`answered`, of `answers`) with its newest label, and take each version's figures."""
+    """Join the newest answer of each id (`answered`, of `answers`) with its newest label, and assess each version."""
     newest = labels.rows.newest()
     mine, theirs = answered.joined(newest)
     there = np.isfinite(newest.columns["truth"][theirs]) if len(theirs) else np.zeros(0, np.bool_)
@@ -76,7 +84,7 @@ def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:
 
 
 def assess_both(sides: Sequence[tuple[Answers, Newest]], labels: Labels) -> Assessment:
-    """The same of several versions' answers to the same ids, in their order."""
+    """Assess several versions by their answers to the same ids, in their order."""
     found = [assess(answers, answered, labels) for answers, answered in sides]
     return replace(found[0], versions=tuple(quality for each in found for quality in each.versions))
 
@@ -111,7 +119,7 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
 
 
 def _decided(its: dict[str, Column], truth: NDArray[np.int64], answers: Answers, classes: Classes) -> dict[str, Any]:
-    """The matrix and the accuracy, of events with a decision. Decisions that are no class have columns behind the classes'."""
+    """Return the matrix and the accuracy of decided events. Unknown decisions have columns behind the classes."""
     decided = its["decision"] >= 0
     if not classes.named or not decided.any():
         return {}
@@ -129,7 +137,7 @@ def _decided(its: dict[str, Column], truth: NDArray[np.int64], answers: Answers,
 
 
 def _graded(its: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """AUC, Brier and calibration of two classes; Brier of more."""
+    """Return AUC, Brier score and calibration of two classes; the Brier score of more."""
     numbers, row = its["number"], its["row"]
     if len(classes.names) == 2:
         if row.shape[1] == 2:

@@ -1,4 +1,4 @@
-"""An assessment as an SVG: the confusion matrix and the calibration of each version, one version a row. Pure."""
+"""Plot an assessment as SVG: the confusion matrix and the calibration of each version, one version per row. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ MOST = 12  # classes that a matrix is drawn of
 
 
 def draw(found: Assessment) -> str:
-    """The text of the SVG."""
+    """Return the SVG."""
     rows = [part for k, each in enumerate(found.versions) for part in _version(each, k * ROW)]
     return picture(WIDTH, max(1, len(found.versions)) * ROW, rows)
 
@@ -32,7 +32,7 @@ def _version(each: Quality, top: int) -> Iterator[str]:
 
 
 def _calibration(each: Quality, left: int, top: int) -> Iterator[str]:
-    """The share that came true by mean score, and a dot whose area is the share of the events."""
+    """Yield the share of positive labels by mean score, as dots whose areas are the shares of events."""
     bottom, ink = top + SIDE, TONES["mark"]
     yield text(left, top - 24, "share that came true, by score", size=11)
     yield f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="{TONES["line"]}"/>'

@@ -1,4 +1,4 @@
-"""Which classes answers and labels speak of: those that are configured, or those that the scores decide. Pure."""
+"""The classes of answers and labels: the configured ones, or the decisions of the scores. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN = 10  # classes that an explanation lists
 
 
 class Names:
-    """Texts as numbers, in the order in which they are first met."""
+    """Numbers texts in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -27,27 +27,31 @@ class Names:
         return list(self._codes)
 
     def code(self, name: str | None) -> int:
-        """The number of a name; NONE for None."""
+        """Return the number of a name; NONE for None."""
         return NONE if name is None else self._codes.setdefault(name, len(self._codes))
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """`names` in the order of the score's numbers, None: not known. `ordered`: a label that is a number k is the k-th class.
-    `named`: decisions are among them; else only the outcomes 0 and 1 are known."""
+    """The classes.
+
+    `names` are in the order of the score's numbers, None if unknown. `ordered`: a numeric label k is the k-th class. `named`:
+    decisions are
+    among the names; otherwise only the outcomes 0 and 1 are known.
+    """
 
     names: tuple[str | None, ...]
     ordered: bool = True
     named: bool = True
 
     def of_label(self, value: str | float) -> float | Unusable:
-        """The number of the class that a label names."""
+        """Return the number of the class that a label names."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
 
     def explain(self, value: str | float) -> str:
-        """Explain why a label with this value names no class, and what to do."""
+        """Explain why a label with this value names no class, and the remedy."""
         shown = ", ".join(str(at) if name is None else name for at, name in enumerate(self.names[:SHOWN]))
         names = f"{shown}, ..." if len(self.names) > SHOWN else shown
         if not self.named:
@@ -65,7 +69,7 @@ BINARY = Classes(("0", "1"), named=False)
 
 
 def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: Names) -> Classes | None:
-    """The classes that are configured, else those that the answers decide; None where they decide nothing."""
+    """Return the configured classes, else those that the answers decide; None if they decide nothing."""
     if configured:
         return Classes(tuple(configured))
     chosen = answers.get("decision", np.empty(0, np.int32))
@@ -84,8 +88,12 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: Names) -> Classes:
-    """A column has the name that the row with its largest number decides, of the rows in which it is the largest: rows below a
-    threshold decide another."""
+    """Name the columns of scores by decisions.
+
+    A column has the decision of the row with its largest number, among the rows in which that column is the largest: rows
+    below a
+    threshold have another decision.
+    """
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)
     names: list[str | None] = [None] * rows.shape[1]

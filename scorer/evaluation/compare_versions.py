@@ -1,4 +1,4 @@
-"""Reads retained events, outside any group and without writing, and has two versions answer each."""
+"""Score retained events with two versions. Joins no group and writes nothing."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +19,17 @@ from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings
 
 Progress = Callable[[int, int], None]
-"""Called with how many offsets are done, and how many there are."""
+"""Reports the number of completed offsets and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """`seconds` are those of decoding and inference by version; `spans` what was read. `labelled`: both versions on
-    the same events, the champion's first; None where no topic of labels is configured."""
+    """The result of a comparison.
+
+    `seconds` are the times of decoding and inference by version; `spans` the offsets that were read. `labelled` has both
+    versions on the
+    same events, the champion first; None if no topic of labels is configured.
+    """
 
     differences: Differences
     seconds: Mapping[str, float]
@@ -34,7 +38,7 @@ class Compared:
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """The offsets of the events in the window; of these the `newest`, evenly of all partitions. Raises Fatal."""
+    """Return the offsets of the events in the window, limited to the `newest`, evenly over all partitions. Raises Fatal."""
     found = reader.spans(reader.partitions(settings.input.topics))
     ends = {partition: bounds.high for partition, bounds in found.items()}
     starts = {partition: bounds.low for partition, bounds in found.items()}
@@ -56,7 +60,7 @@ def compare(
     newest: int | None,
     progress: Progress,
 ) -> Compared:
-    """Both versions' answers to every event of the window, folded. Raises Fatal, and Away where a model server is."""
+    """Score every event of the window with both versions, and fold the answers. Raises Fatal, DependencyUnavailable."""
     reader = TopicReader(settings.kafka, f"{settings.name}.compare")
     every = spans(reader, settings, window, newest)
     total = sum(high - low for low, high in every.values())
@@ -80,7 +84,7 @@ def compare(
 
 
 class _Timed:
-    """Asks both versions in turn, and times them: now the one first, now the other."""
+    """Times both versions, which score in alternating order."""
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}
@@ -100,7 +104,7 @@ class _Timed:
 def _slices(
     offsets: Sequence[int], messages: Sequence[Message], settings: Settings
 ) -> Iterator[tuple[list[int], list[Message]]]:
-    """Batches as large as the loop's, without the tombstones that are skipped there."""
+    """Yield batches of the scorer's size, without the tombstones that it skips."""
     skip = settings.input.tombstones == "skip"
     pairs = [pair for pair in zip(offsets, messages, strict=True) if not skip or pair[1].value() is not None]
     for start in range(0, len(pairs), settings.batching.max_events):

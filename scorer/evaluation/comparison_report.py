@@ -1,4 +1,4 @@
-"""What a comparison comes to: its figures as a document, and which of them are beyond their limits. Pure."""
+"""The result of a comparison as a document, and the figures that exceed their limits. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,12 @@ SHOWN_BYTES = 2_000  # of an event
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest that is tolerated. `errors`: the share of events that only the candidate dead-letters; `flips`: the share of
-    events that both answer and decide otherwise; `cost`: the candidate's time an event, as a multiple of the champion's, None:
-    whatever it costs."""
+    """The limits of a comparison.
+
+    `errors`: the share of events that only the candidate dead-letters; `flips`: the share of the events that both answer with
+    different
+    decisions; `cost`: the candidate's time per event as a multiple of the champion's, None for no limit.
+    """
 
     errors: float = 0.005
     flips: float = 0.05
@@ -39,8 +42,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Names are `name:version@digest`. `cost` is in microseconds an event, by version. `rules` is empty where no event was
-    answered by both."""
+    """A comparison. Names are `name:version@digest`. `cost` is in microseconds per event, by version.
+
+    `rules` is empty if no event was answered by both.
+    """
 
     champion: str
     candidate: str
@@ -49,7 +54,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether there is something to tell by, and none of it is beyond its limit."""
+        """Whether there is a rule, and no figure exceeds its limit."""
         return bool(self.rules) and not any(rule.beyond for rule in self.rules)
 
     @property
@@ -100,7 +105,7 @@ class Comparison:
 
 
 def differences(found: Assessment) -> dict[str, float]:
-    """By figure, the candidate's less the champion's, where both have it."""
+    """Return the candidate's figures minus the champion's, where both exist."""
     if len(found.versions) != 2:
         return {}
     before, after = found.versions
@@ -113,7 +118,7 @@ def _labels(found: Assessment) -> dict[str, Any]:
 
 
 def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> Comparison:
-    """The comparison, with a rule for each figure that there is and that has a limit."""
+    """Build the comparison, with a rule for each figure that exists and has a limit."""
     return Comparison(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
 
 

@@ -1,4 +1,4 @@
-"""How far the scores of two versions lie apart as distributions. Pure."""
+"""The distance between the score distributions of two versions. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,26 +12,30 @@ Numbers = Sequence[float] | NDArray[np.float64]
 
 
 def psi(expected: Numbers, actual: Numbers) -> float:
-    """Population stability index over ten bins of equal shares of `expected`: below 0.1 alike, above 0.25 another population.
-    Siddiqi, Credit Risk Scorecards (2006), chapter 9. Equal values share a bin."""
+    """Return the population stability index over ten bins of equal shares of `expected`; equal values share a bin.
+
+    Below 0.1 the populations are alike, above 0.25 they differ (Siddiqi, Credit Risk Scorecards, 2006, chapter 9).
+    """
     return _index(*_binned(expected, actual))
 
 
 def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
-    """The same less what two samples of one population come to on average, (bins - 1)(1/n + 1/m); at least 0.
-    Yurdakul and Naranjo, Statistical properties of the population stability index (2020)."""
+    """Return the index minus its expectation for two samples of one population, (bins - 1)(1/n + 1/m); at least 0.
+
+    Yurdakul and Naranjo, Statistical properties of the population stability index (2020).
+    """
     return _without_bias(*_binned(expected, actual))
 
 
 def psi_of_names(expected: Mapping[str | None, int], actual: Mapping[str | None, int]) -> float:
-    """The same of counts by name, such as decisions: each name is a bin."""
+    """Return the index of counts by name, such as decisions: each name is a bin."""
     names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are apart
     counts = [np.array([counted.get(name, 0) for name in names]) for counted in (expected, actual)]
     return _without_bias(*counts)
 
 
 def ks(expected: Numbers, actual: Numbers) -> float:
-    """The two-sample statistic of Kolmogorov and Smirnov: the largest distance of the two distribution functions."""
+    """Return the two-sample Kolmogorov-Smirnov statistic: the largest distance of the two distribution functions."""
     columns = [np.sort(np.asarray(numbers)) for numbers in (expected, actual)]
     every = np.concatenate(columns)
     below = [np.searchsorted(column, every, side="right") / len(column) for column in columns]

@@ -1,4 +1,4 @@
-"""Reads the scores of a window, then every label that is kept, and joins them. It joins no group and writes nothing."""
+"""Join the scores of a window with all retained labels. Joins no group and writes nothing."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +34,12 @@ Spans = dict[Partition, Bounds]
 
 
 def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
-    """The quality of all versions on the events of this window, by the scores' timestamps, with every label of theirs that is
-    there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there; RegistryError if scores have
-    several outputs and the registry is unavailable."""
+    """Assess all versions on the events of this window (by score timestamps); also return the offsets read.
+
+    Raises:
+        Fatal: 2 if no topic of labels is configured or it does not exist.
+        RegistryError: Scores have several outputs and the registry is unavailable.
+    """
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
     spans = _spans(bus, settings.output.topic, window)
@@ -54,7 +57,7 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
 
 
 def labels_topic(settings: Settings) -> str:
-    """Raises Fatal (2)."""
+    """Return the configured topic of labels. Raises Fatal (2)."""
     if settings.labels.topic is None:
         raise Fatal("labels.topic is not set: nothing tells what came true", HINT, USAGE)
     return settings.labels.topic
@@ -63,8 +66,7 @@ def labels_topic(settings: Settings) -> str:
 def join(
     bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
-    """Every label of these answers that the topic has now, or had `until` these ends. Of other labels only the count is kept.
-    Raises Fatal."""
+    """Read every label of these answers up to the end of the topic or `until`; count other labels. Raises Fatal."""
     topic = labels_topic(settings)
     spans = bus.spans(bus.partitions([topic]))
     if until is not None:
@@ -83,7 +85,7 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
 
 
 def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
-    """All that may hold scores of the window: timestamps are those of events, and need not rise."""
+    """Return all offsets that may hold scores of the window: timestamps are those of events and may be out of order."""
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:
         return spans
@@ -102,7 +104,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Take in the scores of a batch that are in the window; expired events have none."""
+    """Add the scores of a batch that are in the window; expired events have none."""
     found = [(at, time, answer) for at, time, answer in scored if window.holds(time)]
     answers.add(
         batch.partition,

@@ -1,4 +1,4 @@
-"""Answers and labels as they are read, in columns by id. Pure."""
+"""Answers and labels in columns by id, as they are read. Pure."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ WIDEST = 100  # numbers in a row of scores; of longer rows the decision alone co
 
 
 class Answers:
-    """Scores and decisions. A score of one number stands in `number`, one of several (n, k) in `row`; NaN: none is there."""
+    """Scores and decisions. `number` has a score of one number, `row` (n, k) one of several; NaN if absent."""
 
     def __init__(self) -> None:
         self.versions, self.decisions = Names(), Names()
@@ -36,7 +36,7 @@ class Answers:
         decisions: Sequence[str | None],
         versions: Sequence[str],
     ) -> None:
-        """Take in the answers (JSON values) to events of one partition; `times` are Unix ms."""
+        """Add the answers (JSON values) to events of one partition; `times` are Unix ms."""
         self.rows.add(
             ids,
             self._partitions.setdefault(partition, len(self._partitions)),
@@ -54,7 +54,7 @@ def _number(score: Any) -> float:
 
 
 def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
-    """(n, k): the scores that are flat lists of numbers; k is the length of the longest."""
+    """Return (n, k): the scores that are flat lists of numbers; k is the length of the longest."""
     lists = {at: score for at, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
     found = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
     for at, score in lists.items():
@@ -64,7 +64,7 @@ def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """The position of a record."""
 
     partition: Partition
     offset: int
@@ -75,8 +75,10 @@ class Place(NamedTuple):
 
 @dataclass
 class Refusals:
-    """Labels that do not count, by reason; the first position of each, and an explanation if there is one. In any order of the
-    partitions the same labels give the same."""
+    """Labels that do not count, by reason, with the position of the first and an explanation.
+
+    The result does not depend on the order of the partitions.
+    """
 
     counts: Counter[Unusable] = field(default_factory=Counter)
     examples: dict[Unusable, Place] = field(default_factory=dict)
@@ -106,8 +108,10 @@ class Refusals:
 
 
 class Labels:
-    """Outcomes of the events that were answered; labels of others are counted. `truth` is the number of a class, or without
-    classes the outcome itself; NaN: it was withdrawn."""
+    """Outcomes of answered events; other labels are counted.
+
+    `truth` is the number of a class, or without classes the outcome itself; NaN if it was withdrawn.
+    """
 
     def __init__(self, topic: str, classes: Classes | None) -> None:
         self.topic = topic
@@ -116,7 +120,7 @@ class Labels:
         self.refused = Refusals()
         self.unmatched = 0
         self.records: Counter[Partition] = Counter()
-        """How many records were taken in, by partition."""
+        """Number of added records by partition."""
 
     def add(
         self,
@@ -127,7 +131,7 @@ class Labels:
         ids: Ids,
         labels: Sequence[Label | Unusable],
     ) -> None:
-        """Take in records of one partition; `times` are Unix ms. Of what is unusable the id does not count."""
+        """Add records of one partition; `times` are Unix ms. The ids of unusable labels are ignored."""
         held = answered.holds(ids)
         self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []

@@ -1,4 +1,4 @@
-"""One record of the topic of labels: the id of an event and what came true of it, or why the record says neither. Pure."""
+"""A record of the topic of labels: the id of an event and its outcome, or the reason why the record has neither. Pure."""
 
 import math
 from collections.abc import Callable
@@ -32,20 +32,20 @@ class Unusable(StrEnum):
 
 
 class Label(NamedTuple):
-    """`value` is a class or a number; None: an earlier label of the id is withdrawn."""
+    """A label. `value` is a class or a number; None withdraws an earlier label of the id."""
 
     id: str
     value: str | float | None
 
 
 Parts = Callable[[], Headers]
-"""Gives the headers of a record, where they are asked for."""
+"""Returns the headers of a record on demand."""
 LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
-"""Reads the key, the value and the headers of a record."""
+"""Parses the key, value and headers of a record."""
 
 
 def reader(settings: LabelSettings) -> LabelReader:
-    """What reads records as these settings say. It raises nothing over what a record holds."""
+    """Return the reader for these settings. It raises nothing for any content of a record."""
     path = json_path.parse(settings.value)
     id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
 
@@ -73,7 +73,7 @@ def reader(settings: LabelSettings) -> LabelReader:
 
 
 def _parsed(value: bytes) -> Any:
-    """Return the JSON; Unusable.NOT_JSON if it is none. NaN and infinity are taken."""
+    """Return the JSON, or Unusable.NOT_JSON. NaN and infinity are accepted."""
     value = without_prefix(value)
     try:
         return orjson.loads(value)
@@ -98,7 +98,7 @@ def _label(id_: str, value: Any) -> Label | Unusable:
 
 
 def _id(found: Any) -> str | None:
-    """The id as an event's is written: text, or a whole number."""
+    """Return the id in the form of an event's id: text, or an integer."""
     if isinstance(found, str):
         return found
     return str(found) if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 64 else None

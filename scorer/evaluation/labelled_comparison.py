@@ -1,4 +1,4 @@
-"""The answers of two versions to the same events, beside what came true of these."""
+"""The answers of two versions to the same events, and their labels."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers to events that both versions score: about 100 bytes an event."""
+    """The answers to events that both versions score: about 100 bytes per event."""
 
     def __init__(self, region: str) -> None:
         self._region = region
@@ -36,7 +36,7 @@ class BothAnswers:
         champion: comparison.Answers,
         candidate: comparison.Answers,
     ) -> None:
-        """Take in the answers of both to some events of a partition."""
+        """Add the answers of both versions to events of a partition."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
             event_id(
@@ -53,7 +53,7 @@ class BothAnswers:
             side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
 
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
-        """Both on the events with a label. Classes are those of the settings, else the champion's. Raises Fatal."""
+        """Assess both versions on the labelled events, with the configured classes or the champion's. Raises Fatal."""
         tables = [side.rows.newest() for side in self._sides]
         told = settings.labels.classes or classes_of(signature)
         labels, _ = join_labels.join(bus, settings, known(told, tables[0].columns, self._sides[0].decisions), tables[0])
@@ -61,7 +61,7 @@ class BothAnswers:
 
 
 def classes_of(signature: Signature) -> Sequence[str]:
-    """The classes that a version decides among, in the order of its scores; empty: none."""
+    """Return the classes that a version decides among, in the order of its scores; empty if none."""
     rule = signature.decision
     if isinstance(rule, Decision):
         return (rule.below, rule.at_or_above)

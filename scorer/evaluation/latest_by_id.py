@@ -1,4 +1,4 @@
-"""Columns of rows with an id each, of which the newest of an id counts, whatever order they are read in. Pure."""
+"""Columns of rows with ids, of which the newest per id counts, in any reading order. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ Column = NDArray[Any]
 
 
 def digest(id_: str) -> bytes:
-    """128 bits of BLAKE2b. Of ten million ids two are alike with a probability of 1e-25."""
+    """Return 128 bits of BLAKE2b. Two of ten million ids collide with a probability of 1e-25."""
     return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def hashed(ids: Iterable[str]) -> Ids:
-    """(n, 2): the digest of each id."""
+    """Return (n, 2): the digest of each id."""
     return from_digests(map(digest, ids))
 
 
 def from_digests(digests: Iterable[bytes]) -> Ids:
-    """(n, 2)"""
+    """Return (n, 2): digests as numbers."""
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """One row an id, in the order of `ids` (n, 2). `replaced` is how many rows a newer one of their id took the place of."""
+    """One row per id, in the order of `ids` (n, 2). `replaced` counts rows that a newer one of their id replaced."""
 
     ids: Ids
     columns: dict[str, Column]
@@ -39,7 +39,7 @@ class Newest:
         return len(self.ids)
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """(m,) booleans: False where an id is not here; True is said of one in 2^64 that is not here either."""
+        """Return (m,) booleans: False if an id is absent. One absent id in 2^64 gives True."""
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -47,7 +47,7 @@ class Newest:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "Newest") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The rows here, and the rows of the other, that have one id."""
+        """Return the row indices here and in the other that share an id."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -55,8 +55,10 @@ class Newest:
 
 
 class Rows:
-    """Rows as they come. The newest of an id is the last of its partition; of those in several partitions the one with the
-    latest time."""
+    """Rows in the order of reading.
+
+    The newest row of an id is the last of its partition; among partitions it is the one with the latest time.
+    """
 
     def __init__(self) -> None:
         self._ids: list[Ids] = []
@@ -66,7 +68,7 @@ class Rows:
         return sum(map(len, self._ids))
 
     def add(self, ids: Ids, partition: int, offsets: Column, times: Column, **columns: Column) -> None:
-        """Take in rows of one partition; `times` are Unix ms, every column is (n,) or (n, k)."""
+        """Add rows of one partition; `times` are Unix ms, every column is (n,) or (n, k)."""
         place = {"partition": np.full(len(ids), partition, np.int32), "offset": offsets, "time": times}
         self._ids.append(ids)
         self._columns.append({**place, **columns})
@@ -85,7 +87,7 @@ class Rows:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """The rows after which another value begins."""
+    """Return the last row of each run of equal values."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:
@@ -95,7 +97,7 @@ def _last(*columns: Column) -> NDArray[np.bool_]:
 
 
 def _joined(parts: Sequence[Column]) -> Column:
-    """One below the other; of (n, k) parts narrower ones are filled up with NaN."""
+    """Concatenate parts; narrower (n, k) parts are filled with NaN."""
     if parts[0].ndim == 1:
         return np.concatenate(parts)
     widest = max(part.shape[1] for part in parts)

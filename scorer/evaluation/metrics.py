@@ -1,4 +1,4 @@
-"""How good answers were, now that outcomes are known: (n,) columns to figures. Pure."""
+"""Figures of answers by their outcomes: (n,) columns to numbers. Pure."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Scores from `low` to `high`: how many, their mean, and the share of them that came true."""
+    """Scores from `low` to `high`: their number, their mean, and the share of positive outcomes."""
 
     low: float
     high: float
@@ -22,8 +22,10 @@ class Bin:
 
 
 def auc(scores: Numbers, true: Truth) -> float | None:
-    """The area under the ROC curve, the probability that a true event scores higher than another one, ties half; None where
-    only one outcome came. Mann and Whitney (1947)."""
+    """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947).
+
+    It is the probability that a positive event scores higher than a negative one; None with only one outcome.
+    """
     positive, negative = int(true.sum()), int((~true).sum())
     if not positive or not negative:
         return None
@@ -37,14 +39,14 @@ def auc(scores: Numbers, true: Truth) -> float | None:
 
 
 def brier(scores: Numbers, true: Truth) -> float | None:
-    """The mean squared difference of probability and outcome; None where scores are no probabilities. Brier (1950)."""
+    """Return the mean squared difference of probability and outcome (Brier, 1950); None if scores are not probabilities."""
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
         return None
     return float(np.square(scores - true).mean())
 
 
 def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | None:
-    """Of (n, k) probabilities and the columns (n,) that came true: Brier's own definition, from 0 to 2."""
+    """Return Brier's own definition, from 0 to 2, for (n, k) probabilities and the columns (n,) of the outcomes."""
     if not len(scores) or not np.isfinite(scores).all() or scores.min() < 0.0 or scores.max() > 1.0:
         return None
     right = scores[np.arange(len(scores)), which]
@@ -52,7 +54,7 @@ def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | Non
 
 
 def calibration(scores: Numbers, true: Truth) -> list[Bin]:
-    """Ten bins of equal width over [0, 1], those without scores left out; empty where scores are no probabilities."""
+    """Return ten bins of equal width over [0, 1] without empty ones; none if scores are not probabilities."""
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
         return []
     edges = np.linspace(0.0, 1.0, BINS + 1)
@@ -65,12 +67,14 @@ def calibration(scores: Numbers, true: Truth) -> list[Bin]:
 
 
 def calibration_error(bins: list[Bin]) -> float | None:
-    """The expected calibration error: by bin, how far the mean score lies from the share that came true. Naeini and others,
-    Obtaining well calibrated probabilities using Bayesian binning (2015)."""
+    """Return the expected calibration error: the weighted distance of mean score and positive share per bin.
+
+    Naeini and others, Obtaining well calibrated probabilities using Bayesian binning (2015).
+    """
     total = sum(each.count for each in bins)
     return sum(each.count * abs(each.score - each.true) for each in bins) / total if total else None
 
 
 def confusion(labels: NDArray[np.integer], decisions: NDArray[np.integer], classes: int) -> NDArray[np.int64]:
-    """(classes, classes): counts of events by label (row) and decision (column)."""
+    """Return (classes, classes): counts of events by label (row) and decision (column)."""
     return np.bincount(labels * classes + decisions, minlength=classes * classes).reshape(classes, classes)

@@ -7,7 +7,7 @@ from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.label_columns import Place
 
 DASH = "\N{EN DASH}"
-"""Printed for a figure that is not known."""
+"""Printed for an unknown figure."""
 FIGURE_TITLES = ("accuracy", "AUC", "Brier", "calibration error", "mean error", "RMSE")
 """The titles of `assessment.FIGURES`, in their order."""
 

@@ -1,4 +1,4 @@
-"""What differs in the answers of two versions to the same events: folded batch by batch in bounded memory. Pure."""
+"""The differences between the answers of two versions to the same events, folded batch by batch in bounded memory. Pure."""
 
 import heapq
 import math
@@ -21,7 +21,7 @@ SAMPLE = 200_000  # pairs of scores, at most, that distributions are compared on
 
 
 class Event(NamedTuple):
-    """One event, with its place."""
+    """One event with its position."""
 
     partition: Partition
     offset: int
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The answers of both versions to one event, as JSON, and how far they lie apart."""
+    """The answers of both versions to one event, as JSON, and their distance."""
 
     size: float
     event: Event
@@ -39,9 +39,14 @@ class Difference(NamedTuple):
 
 @dataclass
 class Differences:
-    """Counts of events. `dead` are those that a version dead-letters, `newly` the reasons why the candidate does what the
-    champion does not, `examples` the first of each. `flips` counts pairs of decisions; `changed` the scores that differ, of
-    which `apart` in more than numbers (a text, a shape). `worst` are the largest differences."""
+    """Counts of events.
+
+    `dead` counts those that a version dead-letters, `newly` the reasons of the candidate alone, with the first `examples` of
+    each. `flips`
+    counts pairs of decisions; `changed` the scores that differ, of which `apart` in more than numbers (a text, a shape).
+    `worst` are the
+    largest differences.
+    """
 
     events: int = 0
     both: int = 0
@@ -64,7 +69,7 @@ class Differences:
         champion: Answers,
         candidate: Answers,
     ) -> None:
-        """Take in the answers of both versions to some events of a partition."""
+        """Add the answers of both versions to events of a partition."""
         both = champion.scored() & candidate.scored()
         self.events += len(offsets)
         self.both += int(both.sum())
@@ -97,11 +102,11 @@ class Differences:
             heapq.heapreplace(self.worst, entry)
 
     def largest(self) -> list[Difference]:
-        """The largest differences, the largest first."""
+        """The largest differences in descending order."""
         return [difference for *_, difference in sorted(self.worst, reverse=True)]
 
     def flipped(self) -> int:
-        """How many events are decided otherwise."""
+        """The number of events with different decisions."""
         return sum(count for (before, after), count in self.flips.items() if before != after)
 
     def decided(self) -> bool:
@@ -109,8 +114,7 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """PSI, without its bias, and KS of the scores; of the decisions, where scores are no single numbers, and KS None. None
-        where there is neither."""
+        """PSI without its bias and KS of the scores; of decisions (KS None) without single-number scores; else None."""
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)
@@ -124,7 +128,7 @@ class Differences:
 
 
 def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterator[tuple[int, float]]:
-    """The rows, of those that both have scored, whose scores differ, and by how much."""
+    """Yield the rows that both have scored differently, and the distance."""
     apart = np.abs(candidate.numbers - champion.numbers)
     if champion.several or candidate.several:  # other outputs may differ where the one that decides does not
         apart = np.full(len(apart), np.nan)
@@ -137,7 +141,7 @@ def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterat
 
 
 def _distance(one: Any, other: Any) -> float:
-    """The largest difference of two scores' numbers, place by place; infinity where they differ in more than numbers."""
+    """Return the largest difference of two scores' numbers; infinity if they differ in more than numbers."""
     if isinstance(one, bool) or isinstance(other, bool) or isinstance(one, str) or one is None:
         return 0.0 if one == other else math.inf
     if isinstance(one, int | float) and isinstance(other, int | float):

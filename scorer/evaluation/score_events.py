@@ -1,4 +1,4 @@
-"""What one version makes of events, without a record of it: scores, decisions, or why an event would be dead-lettered."""
+"""The answers of one version to events, without publishing them: scores, decisions, or dead-letter reasons."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,14 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class Answers:
-    """Of B events. `numbers` (B,) float64 has the output that the version decides on where that is one number, NaN elsewhere;
-    `output` is its name, None for the only output, and `several` whether a score has others beside it; `decisions`
-    (None: none), `scores` (JSON) and `ids` (those in the values, None: none) have an entry for each event; `rejected` says what
-    is wrong with those that are not scored."""
+    """Answers to B events.
+
+    `numbers` (B,) float64 has the deciding output if it is one number, NaN elsewhere; `output` is its name, None for the only
+    output;
+    `several` states whether a score has other outputs. `decisions` (None: none), `scores` (JSON) and `ids` (from the values,
+    None: none) have
+    an entry per event; `rejected` has the errors of the events without a score.
+    """
 
     def __init__(self, count: int) -> None:
         self.numbers: NDArray[np.float64] = np.full(count, np.nan)
@@ -33,14 +37,14 @@ class Answers:
         self.rejected: dict[int, Poison] = {}
 
     def scored(self) -> NDArray[np.bool_]:
-        """(B,) booleans."""
+        """Return (B,) booleans: the events with a score."""
         found = np.ones(len(self.scores), np.bool_)
         found[list(self.rejected)] = False
         return found
 
 
 def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> Answers:
-    """The answers of this version, those of a scorer but for deadlines, which are not minded. Raises Away."""
+    """Return the answers of this version like a scorer, except that deadlines are ignored. Raises DependencyUnavailable."""
     found = Answers(len(values))
     decoded = decode_after_look_ups(loaded.decoder, values, parts)
     found.rejected = dict(decoded.rejected)
@@ -67,7 +71,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 
 def _note(found: Answers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Take in the scores of the good events from `start` on."""
+    """Store the scores of the good events from `start` on."""
     rows, encoded, decisions, finite = decoded.rows[start:], scores.encoded(), scores.decisions(), scores.finite()
     for at, row in enumerate(rows[: len(encoded)]):
         if finite[at]:

@@ -1,4 +1,4 @@
-"""Pairs of scores in bounded memory, chosen by the places of their events: the same in any order. Pure."""
+"""A sample of score pairs in bounded memory, selected by the positions of their events: the same in any order. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from publisher.kafka.partitions import Partition
 
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""The multipliers of splitmix64. Steele, Lea and Flood, Fast splittable pseudorandom number generators (2014)."""
+"""The multipliers of splitmix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014)."""
 Pairs = NDArray[np.float64]
 
 
 class PairSample:
-    """Of at most `most` pairs: those whose place hashes below a bound, which is halved when they become too many."""
+    """At most `most` pairs: those whose position hashes below a bound, which is halved when there are too many."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +22,7 @@ class PairSample:
         self._parts: list[Pairs] = []
 
     def add(self, partition: Partition, offsets: Sequence[int] | NDArray[np.int64], pairs: Pairs) -> None:
-        """Take in the pairs (2, n) of these events of a partition; those that are not finite say nothing."""
+        """Add the pairs (2, n) of these events of a partition; pairs that are not finite are ignored."""
         hashes = _hashes(partition, np.asarray(offsets).astype(np.uint64))
         chosen = np.isfinite(pairs).all(axis=0) & (hashes <= np.uint64(self._bound))
         self._hashes.append(hashes[chosen])
@@ -34,12 +34,12 @@ class PairSample:
             self._hashes, self._parts = [every[below]], [numbers[:, below]]
 
     def pairs(self) -> Pairs:
-        """(2, m), in no order that means anything."""
+        """Return (2, m) pairs in arbitrary order."""
         return np.concatenate(self._parts, axis=1) if self._parts else np.empty((2, 0))
 
 
 def _hashes(partition: Partition, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64 of the places, whose numbers begin elsewhere in each partition."""
+    """Return splitmix64 of the positions, with a different start per partition."""
     seed = int.from_bytes(repr(partition).encode()[-8:], "big")
     mixed = (offsets + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
     for shift, factor in zip((30, 27), MIX, strict=True):

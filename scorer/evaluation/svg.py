@@ -1,6 +1,6 @@
-"""Pieces of pictures: their frame, text, and a matrix of counts. Pure.
+"""Parts of SVG plots: the frame, text, and a matrix of counts. Pure.
 
-Every piece has a colour, for a picture in a file, and a class, by which the style sheet of a page may give it another.
+Every part has a colour, for a plot in a file, and a class that the style sheet of a page may style differently.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +10,13 @@ TONES = {
     "ink": "#17212b", "muted": "#586172", "line": "#d0d7de", "axis": "#8b98a5", "good": "#0b6e4f", "bad": "#ae2338",
     "mark": "#b3541e", "none": "none",
 }  # fmt: skip
-"""What the classes look like in a file."""
+"""The styles of the classes in a file."""
 DARKEST = 0.45  # of a cell: its text is read on every darkness
 PERCENT_FROM = 44.0  # pixels of height of a cell that has room for its share too
 
 
 def picture(width: int, height: int, parts: Iterable[str]) -> str:
-    """The text of the SVG, on white paper."""
+    """Return the SVG on white background."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
     paper = f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>'
     return "\n".join([head, paper, *parts, "</svg>", ""])
@@ -25,7 +25,7 @@ def picture(width: int, height: int, parts: Iterable[str]) -> str:
 def text(
     x: float, y: float, said: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
 ) -> str:
-    """A line of text, whatever characters it has."""
+    """Return a line of text with any characters."""
     style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
     plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
@@ -39,7 +39,7 @@ def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: 
 def matrix(
     rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]], left: float, top: float, side: float
 ) -> Iterator[str]:
-    """Counts in a square of `side` pixels: the darker, the larger the share of its row. Names stand left of it and above."""
+    """Return a matrix of counts, `side` pixels wide: darker for a larger share of its row, with names left and above."""
     wide, high = side / len(columns), side / len(rows)
     for j, name in enumerate(columns):
         yield text(left + (j + 0.5) * wide, top - 6, short(name), anchor="middle", size=11)
@@ -58,5 +58,5 @@ def matrix(
 
 
 def short(name: str, most: int = 18) -> str:
-    """A name that fits beside a picture."""
+    """Shorten a name to fit beside a plot."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
