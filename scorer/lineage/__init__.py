@@ -1,1 +1,1 @@
-"""Where a score comes from: the event, the version, the move that put it there; and the score, recomputed."""
+"""The lineage of a score: the event, the version, the channel move that put it there, and the recomputed score."""

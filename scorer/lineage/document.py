@@ -1,4 +1,4 @@
-"""Why an event has the answer that it has: the event, its score or dead letter, the version, and the move that put it there."""
+"""The lineage of an answer: the event, its score or dead letter, the version, and the channel move that put it there."""
 
 import contextlib
 from collections.abc import Mapping
@@ -27,8 +27,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an event was answered. `record` is the score record, or what the headers of a dead letter say; `version` and
-    `digest` are those of the model."""
+    """The answer to an event.
+
+    `record` is the score record or the dead letter's headers; `version` and `digest` are the model's.
+    """
 
     kind: str
     at: Place
@@ -40,9 +42,14 @@ class Answer:
 
 @dataclass(slots=True)
 class Explanation:
-    """`event` and `answer` are None where the topics hold them no longer, or not yet. `swap` is the record of the partition's
-    cut-over to the version that scored it, `instead_of` that of the candidate whose event it was and which failed, `move` the
-    channel's, `bucket` the key's, of 10,000, where there is a canary; `missing` says why what is None is not there."""
+    """The lineage of an answer.
+
+    `event` and `answer` are None if the topics do not hold them. `swap` is the record of the partition's cut-over to the
+    version that scored
+    it; `instead_of` is that of the candidate that owned the event but failed; `move` is that of the channel; `bucket` is the
+    key's, of 10,000,
+    during a canary. `missing` has the reason for each value that is None.
+    """
 
     place: Place
     event: Message | None = None
@@ -57,8 +64,7 @@ class Explanation:
 
 
 def place_of(text: str, settings: Settings) -> Place | None:
-    """The place that a person names: `topic[3]@17`, `topic/3/17`, or a position of this region as headers and ids have it. None
-    for any other text, and for a topic that is no input."""
+    """Parse `topic[3]@17`, `topic/3/17`, or a position of this region as in headers; None for other text or topics."""
     topic, _, rest = text.rpartition("[")
     number, _, offset = rest.partition("]@")
     whole = text if text.count("/") == source_position.PARTS - 1 else f"/{text}"

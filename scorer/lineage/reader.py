@@ -1,7 +1,8 @@
-"""Explains answers: reads the event, its score or dead letter, the cut-over, corrections, and what the registry says of it.
+"""Read the lineage of answers: the event, its score or dead letter, the cut-over, corrections, and the registry's history.
 
-Everything is read from the topics and the registry, outside any group. An answer stands in the partition that its event's maps
-to, under its event's time: there the search begins.
+Topics are read outside any group. An answer is in the partition that its event's partition maps to, and has the timestamp of
+its event:
+the search starts there.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ STRETCH = 10_000  # offsets that are read one after the other
 
 
 class Swap(msgspec.Struct):
-    """The fields of a swap record that are looked for."""
+    """The used fields of a swap record."""
 
     topic: str
     partition: Int64
@@ -58,8 +59,10 @@ _swaps, _records = DocumentDecoder(Swap), DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """A short stretch of offsets that holds the answer to the event at offset `wanted`, where answers are in the order of their
-    events. `probe(offset)` has the place of the next answer at or after an offset, and the offset of its event."""
+    """Return a short range of offsets with the answer to the event at offset `wanted`, if answers are in event order.
+
+    `probe(offset)` returns the position of the next answer at or after an offset, and the offset of its event.
+    """
     while end - start > STRETCH:
         middle = (start + end) // 2
         if (found := probe(middle)) is None:
@@ -73,7 +76,7 @@ def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None]
 
 
 class Explainer:
-    """Answers the questions of one scorer. Raises Fatal as TopicReader does."""
+    """Answers lineage queries of one scorer. Raises Fatal like TopicReader."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -83,7 +86,7 @@ class Explainer:
         self._skipped = SkippedRecords(log)
 
     def explain(self, place: Place) -> Explanation:
-        """What is known of the event at this place. Raises Fatal (2) where it is no place of an input topic."""
+        """Return the lineage of the event at this position. Raises Fatal (2) if it is not a position of an input topic."""
         found = Explanation(place, event=self._event(place))
         if found.event is None:
             found.missing.append(f"the event: {place.topic} holds no record at offset {place.offset}")
@@ -99,7 +102,7 @@ class Explainer:
         return found
 
     def _name_skipped(self, found: Explanation) -> None:
-        """Say how many records of each topic were unreadable: one of them may be what is missing."""
+        """Report the number of unreadable records per topic: one of them may be the missing record."""
         found.missing += [f"{count:,} unreadable records of {topic}" for topic, count in sorted(self._skipped.counts.items())]
 
     def _cut_over(self, found: Explanation, answer: Answer) -> None:
@@ -118,7 +121,7 @@ class Explainer:
             found.bucket = TrafficSplit(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> Place:
-        """The place of the event with this id: of the newest answer in the window that bears it. Raises Fatal (2)."""
+        """Return the position of the event with this id, by the newest answer in the window. Raises Fatal (2)."""
         for topic, named in ((self._settings.output.topic, self._score_id), (self._settings.dead_letter.topic, self._dead_id)):
             last = None
             for message in self._records(topic, window):
@@ -168,8 +171,7 @@ class Explainer:
         return None
 
     def _answer(self, place: Place, event: Message | None) -> Answer | None:
-        """The dead letter, of which there are few, or else the score: first where it stands if scores are in the order of
-        their events, then anywhere."""
+        """Return the dead letter, or else the score: first searched by event order, then anywhere."""
         letters, scores = self._settings.dead_letter.topic, self._settings.output.topic
         if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
             return letter
@@ -179,7 +181,7 @@ class Explainer:
         return next((found for span in spans for found in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: Place, start: int, end: int) -> tuple[int, int] | None:
-        """Where the next score of the place's input partition stands, and the offset of its event; None: not near."""
+        """Return the position of the next score of the input partition and the offset of its event; None if none is near."""
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
                 if (found := self._as_score(message)) is not None and found.source[:2] == place[:2]:
@@ -192,7 +194,7 @@ class Explainer:
         yield from self._answers_at(*self._bounds(topic, place, event), place, read)
 
     def _bounds(self, topic: str, place: Place, event: Message | None) -> tuple[Partition, tuple[int, int]]:
-        """The partition of a topic in which an answer to this place stands, and its offsets since the event's time."""
+        """Return the partition of a topic that holds the answer, and its offsets since the event's time."""
         count = len(self._reader.partitions([topic]))
         partition: Partition = (topic, place.partition % count)
         start, end = self._reader.spans([partition])[partition]
@@ -236,7 +238,7 @@ class Explainer:
         return None if source is None else Answer(DEAD_LETTER, _at(message), source, said, name.rpartition(":")[2], digest)
 
     def _swaps(self, place: Place) -> list[dict[str, Any]]:
-        """The records of the partition's last cut-over that is not behind the event, one for each role."""
+        """Return the records of the partition's last cut-over before the event, one per role."""
         last: dict[str, dict[str, Any]] = {}
         since = (-1, -1)
         for message in self._records(self._settings.swaps_topic, TimeRange()):
@@ -252,7 +254,7 @@ class Explainer:
         return list(last.values())
 
     def _registry(self, found: Explanation) -> None:
-        """The move of the channel, and who signed the version: as far as the registry tells."""
+        """Add the move of the channel and the signer of the version, as far as the registry has them."""
         answer, model = found.answer, self._settings.model
         if answer is None:
             return

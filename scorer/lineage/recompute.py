@@ -1,4 +1,4 @@
-"""A score computed again by the version that an answer names, to prove it."""
+"""Recompute a score with the version that an answer names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ SCORED = "scored"  # the status of an answer that has the score of a model
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A score computed again. `now` is None where the version dead-letters the event now, for the reason `why`."""
+    """A recomputed score. `now` is None if the version now dead-letters the event for the reason `why`."""
 
     same: bool
     now: Any
@@ -27,9 +27,13 @@ class Proof:
 
 
 def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proof:
-    """Score the event again by the version that scored it, and hold both answers against each other. Raises Fatal (2) where
-    there is nothing to compute from, or the answer has no score. A number may differ by `tolerance`, and by the
-    `batch_tolerance` of the signature: the event is alone now."""
+    """Score the event again with its version, and compare both answers.
+
+    A number may differ by `tolerance` and by the `batch_tolerance` of the signature, because the event is scored alone.
+
+    Raises:
+        Fatal: 2 if the event is missing or the answer has no score.
+    """
     event, answer = found.event, found.answer
     if event is None or answer is None:
         raise Fatal(f"nothing can be computed again: {'; '.join(found.missing)}", "the event must still be kept", USAGE)
@@ -43,7 +47,7 @@ def recompute(found: Explanation, loaded: LoadedModel, tolerance: float) -> Proo
 
 
 def against(answer: Answer, poison: Poison | None, score: Any, decision: str | None, tolerance: float) -> Proof:
-    """An answer held against what the version says now: why it dead-letters the event, or score and decision."""
+    """Compare an answer with the current result: a rejection, or score and decision."""
     letter = answer.kind == DEAD_LETTER
     if poison is not None:
         return Proof(letter and answer.record.get("reason") == poison.reason, None, None, f"{poison.reason}: {poison}")

@@ -1,1 +1,1 @@
-"""What the scorer tells of itself: metrics, progress and status records."""
+"""Observability of the scorer: metrics, liveness and status records."""

@@ -1,7 +1,6 @@
-"""Hears from the status topic that the model's channel has moved, so that the registry is asked at once, not at the next poll;
-and reports records under our own key.
+"""Follow the status topic for notices of channel moves, so that the registry is polled at once, and for records of our own key.
 
-A notice that is lost, or a topic that may not be read, costs nothing but that time: polling goes on beside it.
+A lost notice or an unreadable topic only delays the move until the next poll.
 """
 
 import logging
@@ -27,7 +26,7 @@ MOVED_SECONDS = 0.5  # between two calls of `moved`: a flood of notices must not
 
 
 class CallCoalescer:
-    """Makes one call of many, `seconds` apart. Pure: times are monotonic seconds."""
+    """Merges calls within `seconds` into one. Pure: times are monotonic seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -35,11 +34,11 @@ class CallCoalescer:
         self._last = float("-inf")
 
     def add(self) -> None:
-        """Note that a call is wanted."""
+        """Request a call."""
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether the call is to be made now; all that were noted until now are one."""
+        """Return whether a call is due; it covers all requests so far."""
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending, self._last = False, now
@@ -47,8 +46,10 @@ class CallCoalescer:
 
 
 class ChannelMoveListener:
-    """Calls `moved` for each notice of the channel `model.tag`, and `own` with each record under our key, from a thread of its
-    own, until `close`. `deaf`: the topic cannot be read."""
+    """Calls `moved` for each notice of the channel `model.tag`, and `own` with each record of our key, from its own thread.
+
+    `deaf`: the topic cannot be read.
+    """
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ChannelMoveListener:
         self._thread.join(timeout=5)
 
     def _listen(self) -> None:
-        """Every scorer reads the records of all, few and small; the fetch is answered when something comes."""
+        """Read the status topic until `close`. Records are few and small; the fetch returns as soon as one arrives."""
         properties = {"auto.offset.reset": "latest", "fetch.wait.max.ms": 2_000, "queued.max.messages.kbytes": 1_024}
         consumer = kafka.reader(self._settings.kafka, f"{self._settings.owner}.notices", **properties)
         topic = self._settings.status_topic

@@ -1,9 +1,12 @@
-"""How late a partition's scores are, in seconds. Pure: `now_ms` is handed in.
+"""The lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-While records wait, lag is the time since the partition was last known to be level: since its last answered event was written,
-since its end was reached with everything answered, or since nothing waited, whichever came last. Readers of committed records
-reach an end also while a transaction is open behind it. So a producer that aborts its transactions one after another causes no
-lag in seconds, a partition that never answers anything is late too, and one in which an event comes after a quiet hour is not.
+While records wait, lag is the time since the partition was last level: since its last answered event was written, since its
+end was reached
+with everything answered, or since no record waited, whichever came last. Readers of committed records also reach an end while
+a
+transaction is open behind it. A producer that aborts its transactions therefore causes no lag in seconds, a partition that
+never answers
+an event does, and a partition whose first event arrives after a quiet hour does not.
 """
 
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """Remembers when each assigned partition was last level (Unix ms)."""
+    """The time when each assigned partition was last level (Unix ms)."""
 
     def __init__(self) -> None:
         self._level_ms: dict[Partition, int] = {}
@@ -20,9 +23,12 @@ class LagClock:
     def seconds(
         self, waiting: Mapping[Partition, int], answered_ms: Mapping[Partition, int], now_ms: int
     ) -> dict[Partition, float]:
-        """Lag of each partition of `waiting` (records not yet answered). `answered_ms`: when the last answered event of a
-        partition was written, or its end reached after that. A partition that is missing here is forgotten: it belongs to
-        others."""
+        """Return the lag of each partition of `waiting` (number of unanswered records).
+
+        `answered_ms` is the time when the last answered event of a partition was written, or when its end was reached after
+        that. Partitions that
+        are missing here are forgotten: they belong to other scorers.
+        """
         self._level_ms = {p: now_ms if not records else self._level_ms.get(p, 0) for p, records in waiting.items()}
         rows = {}
         for partition, records in waiting.items():

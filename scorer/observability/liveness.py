@@ -1,5 +1,7 @@
-"""What the owner thread shows of its work to the threads that tell about it: plain values, each replaced whole; and what
-/livez and /readyz make of it."""
+"""The progress of the worker's main thread as plain values for other threads, and the checks of /livez and /readyz.
+
+Each value is replaced as a whole.
+"""
 
 import time
 from collections.abc import Callable
@@ -13,9 +15,13 @@ LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransact
 
 @dataclass(slots=True)
 class WorkerProgress:
-    """`heartbeat` is in monotonic seconds; `lag` in records, `lag_seconds` as in `lag.py`; `last_event_ms` is the time of the
-    last answered event; `state` says what the scorer is at while it has not `joined`; `scoring` is set once the owner thread
-    goes round; `paused` says why a partition is not read, where that is wrong."""
+    """The progress of a worker.
+
+    `heartbeat` is in monotonic seconds; `lag` in records, `lag_seconds` as in `lag.py`; `last_event_ms` is the time of the
+    last answered event;
+    `state` describes the scorer until it has `joined`; `scoring` is set once the loop runs; `paused` has the reasons of paused
+    partitions.
+    """
 
     heartbeat: float
     state: str = "starting"
@@ -31,12 +37,12 @@ class WorkerProgress:
     last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def alive(self) -> None:
-        """The owner thread waits for something, and has not hung up."""
+        """Record that the main thread waits deliberately and does not hang."""
         self.heartbeat = time.monotonic()
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """What is wrong where the scoring thread has not moved for `limit` seconds. While a scorer starts, nothing is scored."""
+    """Return the fault if the main thread made no progress for `limit` seconds; None while a scorer starts."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 
@@ -44,7 +50,7 @@ def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] 
 def not_ready(
     outages: Outages, counters: Counters, progress: WorkerProgress, clock: Callable[[], float] = time.monotonic
 ) -> str | None:
-    """What is wrong where the scorer waits for something outside, holds a transaction open for long, or is not in its group."""
+    """Return the fault if the scorer waits for a dependency, holds a transaction open, or is not in its group."""
     since = counters.open_since  # the owner thread may change it meanwhile
     age = 0.0 if since is None else clock() - since
     late = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None

@@ -1,4 +1,4 @@
-"""Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
+"""Prometheus metrics: base units, `_total` for counters, bounded labels. Updated per batch, never per event."""
 
 import logging
 import time
@@ -28,7 +28,7 @@ SIZE_BUCKETS = tuple(4**k for k in range(9))
 
 
 class BatchHistogram(Collector):
-    """A histogram of LATENCY_BUCKETS that takes a whole batch of observations in one call."""
+    """A histogram of LATENCY_BUCKETS that accepts a batch of observations in one call."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class BatchHistogram(Collector):
         registry.register(self)
 
     def observe(self, values: "np.typing.NDArray[np.float64]") -> None:
-        """(B,) values in the metric's unit."""
+        """Add (B,) values in the metric's unit."""
         self._counts += np.bincount(np.searchsorted(self._edges, values), minlength=len(self._counts))
         self._sum += float(values.sum())
 
@@ -52,7 +52,7 @@ class BatchHistogram(Collector):
 
 
 class LabelledCounter(Collector):
-    """A counter with one label that is told of each batch: a number in a dictionary costs a tenth of what a child does."""
+    """A counter with one label that is updated per batch: a dictionary costs a tenth of a labelled child."""
 
     def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry) -> None:
         self._named = name, documentation, label
@@ -60,7 +60,7 @@ class LabelledCounter(Collector):
         registry.register(self)
 
     def add(self, counts: Mapping[str, float]) -> None:
-        """So many more, or seconds, by the label's value."""
+        """Increase the counter by these amounts per label value."""
         for value, count in counts.items():
             self._totals[value] += max(count, 0.0)
 
@@ -73,7 +73,7 @@ class LabelledCounter(Collector):
 
 
 class SessionCounters(Collector):
-    """The session's own integers, as counters."""
+    """The integers of the transaction session as counters."""
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
@@ -95,7 +95,7 @@ class SessionCounters(Collector):
 
 
 class UnreadableRecordsCounter(Collector):
-    """Unreadable records by topic, as a counter."""
+    """Unreadable records by topic as a counter."""
 
     def __init__(self, records: SkippedRecords) -> None:
         self.records = records
@@ -109,7 +109,7 @@ class UnreadableRecordsCounter(Collector):
 
 
 class Metrics:
-    """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
+    """All metrics of one scorer in its own registry; `model` describes the runtime, one metric shows `outages`."""
 
     def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -164,7 +164,7 @@ class Metrics:
         self._machinery(model)
 
     def _machinery(self, model: ModelSettings) -> None:
-        """What runs in this process, which never changes."""
+        """Set the constant metrics of the runtime of this process."""
         at = self.registry
         device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
         device.labels(model.backend, model.device).set(1)
@@ -175,13 +175,13 @@ class Metrics:
         ).set(1)
 
     def loading(self, age_seconds: Callable[[], float]) -> None:
-        """From now on the age of a load is what this returns."""
+        """Use this function for the age of a running load."""
         self._load_seconds.set_function(age_seconds)
 
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]
     ) -> None:
-        """A batch is published: its events by outcome, its dead letters by reason, its seconds by stage."""
+        """Count a published batch: events by outcome, dead letters by reason, seconds by stage."""
         self.batches.inc()
         self.batch_events.observe(events)
         self.limited.add({limited: 1})
@@ -190,7 +190,7 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """A batch had so many events of the canary; for some of them the champion answered."""
+        """Count the canary's events of a batch, and the fallbacks to the champion."""
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for why, count in fallbacks.items():
             self.canaried.labels(why).inc(count)
@@ -202,7 +202,7 @@ class Metrics:
         lag_records: Mapping[Partition, int],
         lag_seconds: Mapping[Partition, float],
     ) -> None:
-        """So many partitions are assigned; those `paused` are not read, and each is so far behind."""
+        """Set the number of assigned partitions, the paused ones, and the lag of each."""
         self.assigned.set(assigned)
         for gauge, values in (
             (self.paused, dict.fromkeys(paused, 1.0)),
@@ -214,7 +214,7 @@ class Metrics:
                 gauge.labels(topic, str(partition)).set(value)
 
     def serving(self, origins: Iterable[Mapping[str, str]], revision: int) -> None:
-        """Versions of these origins, one in each role, are served from now on."""
+        """Set the origins of the served versions, one per role."""
         self.model.clear()
         for origin in origins:
             self.model.labels(*(origin[name] for name in ("model", "version", "digest", "role"))).set(1)

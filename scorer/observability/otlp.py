@@ -1,8 +1,10 @@
-"""Spans of batches over OTLP/HTTP, by the OpenTelemetry SDK, whose own OTEL_ variables hold: headers, certificates, sampling.
+"""Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
 
-An event's `traceparent` (W3C) goes to its score as it came, so that producer and consumer share a trace; a batch has many
-producers, so its span is in a trace of its own and links to theirs. The score of an event without one gets the batch's.
-A collector that is away costs no score: what cannot be sent is dropped, and the SDK logs it.
+The `traceparent` (W3C) of an event is copied to its score, so that producer and consumer share a trace. A batch has many
+producers, so its
+span is in a separate trace with links to theirs. The score of an event without one gets the batch's. An unavailable collector
+costs no
+score: spans are dropped and the SDK logs it.
 """
 
 import logging
@@ -35,7 +37,7 @@ Carried = list[tuple[str, str | bytes | None]]
 
 
 class OtlpTraces(Traces):
-    """Sends to `endpoint`, `http://host:port`, from a thread of its own. `owner` is this scorer among those of `name`."""
+    """Sends to `endpoint`, `http://host:port`, from its own thread. `owner` is this scorer among those of `name`."""
 
     def __init__(self, endpoint: str, name: str, owner: str) -> None:
         limit = None if OTEL_SPAN_LINK_COUNT_LIMIT in os.environ else LINKS
@@ -51,7 +53,7 @@ class OtlpTraces(Traces):
             handler.addFilter(with_ids)
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """See Traces. From here on log lines of this thread have the span's ids."""
+        """See Traces. Log lines of this thread carry the ids of the span until the batch ends."""
         carried = [_carried(headers) for headers in batch.headers]
         span = self._tracer.start_span(
             f"score {', '.join(sorted(set(batch.topics)))}",
@@ -84,7 +86,7 @@ class OtlpTraces(Traces):
         self._leave()
 
     def close(self) -> None:
-        """See Traces. The SDK may wait much longer for a collector that does not answer: it is not waited for."""
+        """See Traces. The SDK may block for a collector that does not answer: the call does not wait for it."""
         self.fail("the scorer ends")
         ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
         ending.start()
@@ -108,7 +110,7 @@ class OtlpTraces(Traces):
 
 
 def with_ids(record: logging.LogRecord) -> bool:
-    """A logging filter that lets everything pass: a line said while a batch is in hand gets the ids of its span."""
+    """Add the ids of the current batch's span to a log record; a logging filter that accepts every record."""
     found = trace.get_current_span().get_span_context()
     if found.is_valid:
         record.trace_id, record.span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
@@ -116,7 +118,7 @@ def with_ids(record: logging.LogRecord) -> bool:
 
 
 def _carried(headers: Headers) -> Carried:
-    """What an event hands on: its last good traceparent, with its tracestate; empty where it has none."""
+    """Return the event's last valid traceparent with its tracestate; empty without one."""
     found = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
     parent = _bytes(found.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
@@ -126,7 +128,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """A link to each span that events come from and that is sampled, once."""
+    """Yield one link per sampled span of the events."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

@@ -1,4 +1,4 @@
-"""The metrics of a rollout's controller, collected from its state when Prometheus asks."""
+"""The metrics of a rollout controller, collected from its state on each scrape."""
 
 import time
 from collections import Counter
@@ -14,10 +14,14 @@ LOOKED = "Seconds since the controller last looked at the rollouts."
 
 @dataclass(slots=True)
 class RolloutState:
-    """What a controller knows of its own work; its loop sets it anew at each look. `step` counts the plan's `steps` from 0, -1
-    is before the first. `baked_seconds` of `wanted_seconds` is the step's clock. `behind_seconds` is how far the judge is
-    behind, None where it reads nothing; `pairs` are those of the step. `decisions` counts the entries written, by verdict.
-    `looked` is the time of the last look in monotonic seconds."""
+    """The state of a controller, replaced by its loop at each iteration.
+
+    `step` counts the plan's `steps` from 0, -1 before the first. `baked_seconds` of `wanted_seconds` is the timer of the step.
+    `behind_seconds` is
+    the delay of the analysis, None if it reads nothing; `pairs` are those of the step. `decisions` counts log entries by
+    verdict. `looked` is the
+    time of the last iteration in monotonic seconds.
+    """
 
     leads: bool = False
     running: bool = False
@@ -34,7 +38,7 @@ class RolloutState:
 
 
 class RolloutMetrics(Collector):
-    """The figures of the rollout itself are those of the replica that leads; another one has none."""
+    """Metrics of the rollout; only the leading replica has them."""
 
     def __init__(self, state: RolloutState, clock: Callable[[], float] = time.monotonic) -> None:
         self._state = state

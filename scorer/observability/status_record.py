@@ -36,7 +36,7 @@ class VersionStatus(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """An assigned partition and the records behind its end; `paused` says why it is not read, where that is wrong."""
+    """An assigned partition and its unread records; `paused` has the reason if it is not read because of a fault."""
 
     topic: str
     partition: Number
@@ -45,9 +45,14 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):
-    """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the channel that it follows,
-    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way. `instance` is the process.
-    A `shadow`, in a group of its own, answers nobody and plays no part in a rollout."""
+    """The status of one scorer.
+
+    Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the followed channel, `aspired_revision` its
+    newest seen revision,
+    whether served, refused or being loaded. `instance` identifies the process. A `shadow` is in its own group, answers no
+    event and takes no
+    part in a rollout.
+    """
 
     scorer: str
     region: str
@@ -74,8 +79,7 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """A scorer's record of the status topic; None for notices, tombstones, bytes that are no such record, and one that names
-    another scorer than its key."""
+    """Parse a scorer's record; None for notices, tombstones, other bytes, and records that contradict their key."""
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)
@@ -83,13 +87,15 @@ def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
 
 
 def parse(value: bytes | None) -> ScorerStatus | None:
-    """The value of a scorer's record; None for a tombstone and for bytes that are no such record."""
+    """Parse the value of a scorer's record; None for a tombstone and for other bytes."""
     return _decoder.decode_or_none(value)
 
 
 class StatusReporter:
-    """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS. Delivery is at
-    least once. `current(state)` makes the record of now; `replaced()` is whether another process runs under this name."""
+    """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS, at least once.
+
+    `current(state)` builds the record; `replaced()` returns whether another process runs under this name.
+    """
 
     def __init__(
         self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], replaced: Callable[[], bool]
@@ -102,7 +108,7 @@ class StatusReporter:
         self._next = float("inf")
 
     def tick(self, now: float) -> None:
-        """Tell, if it is time or something changed; called about once a second. `now` is in monotonic seconds."""
+        """Write a record if it is due or the state changed; called about once a second. `now` is in monotonic seconds."""
         self._producer.poll(0)
         status = self._current("running")
         partitions = [(p.topic, p.partition) for p in status.partitions]

@@ -1,6 +1,6 @@
-"""Traces of batches, as the loop sees them. Off by default: then nothing is done, and no event's headers are looked at.
+"""Traces of batches as the worker uses them. Off by default: then no header is read.
 
-On (`tracing.endpoint`), each batch is one span with links to the spans that its events came from; see otlp.py.
+With `tracing.endpoint` each batch is one span with links to the spans of its events; see otlp.py.
 """
 
 from collections.abc import Mapping
@@ -12,23 +12,23 @@ from scorer.settings import Settings
 
 
 class Traces:
-    """Tracing that is off; what the loop calls. A batch is begun once, and ended, or failed with all that are begun."""
+    """Disabled tracing, and the worker's interface. A batch is begun once, then ended, or failed with all others."""
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """A batch has been taken, for the version that `provenance` names. Sets what its events hand on to their scores."""
+        """Start the span of a batch for the version in `provenance`, and set the headers for its scores."""
 
     def end(self, batch: Batch, stages: Mapping[str, float], outcomes: Mapping[str, int]) -> None:
-        """A batch is committed: seconds by stage, events by outcome."""
+        """End the span of a committed batch with seconds by stage and events by outcome."""
 
     def fail(self, reason: object) -> None:
-        """What is begun is given up, and will be done again."""
+        """End all open spans as failed; their batches will be repeated."""
 
     def close(self) -> None:
-        """Send what is not sent yet, within seconds. Never raises."""
+        """Send the remaining spans, within seconds. Never raises."""
 
 
 def traces(settings: Settings) -> Traces:
-    """As configured. Raises Fatal (2) where the packages for it are not installed."""
+    """Return the configured tracing. Raises Fatal (2) if its packages are not installed."""
     if settings.tracing.endpoint is None:
         return Traces()
     try:

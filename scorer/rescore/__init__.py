@@ -1,1 +1,1 @@
-"""Scores events again whose score records are wrong, and writes corrections beside them."""
+"""Score events again whose scores are wrong, and publish corrections."""

@@ -1,4 +1,4 @@
-"""What became of the score records that a job has looked at. Pure."""
+"""Counts of the score records that a job has processed. Pure."""
 
 from collections import Counter
 from typing import Any
@@ -7,9 +7,14 @@ import msgspec
 
 
 class RescoreCounts(msgspec.Struct):
-    """Counts of score records. `others` were not selected. Of the selected, `not_retained` have an event that the input
-    topic holds no more, `refused` one that the version dead-letters (by reason), and `unfit` do not lead to their
-    event. `unread` are offsets that retention took before the job came to them."""
+    """Counts of score records.
+
+    `others` were not selected. Of the selected ones, `not_retained` have an event that the input topic no longer holds,
+    `refused` one that the
+    version dead-letters (by reason), and `unfit` do not lead to their event. `unread` are offsets that retention deleted
+    before the job
+    reached them.
+    """
 
     corrected: int = 0
     others: int = 0
@@ -32,7 +37,7 @@ class RescoreCounts(msgspec.Struct):
 
     @property
     def uncorrected(self) -> int:
-        """Selected records that have no correction."""
+        """The number of selected records without a correction."""
         return self.not_retained + sum(self.refused.values()) + self.unfit
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""`scorer rescore`: score records that are wrong get corrections, each once.
+"""`scorer rescore`: correct wrong score records, each once.
 
-The corrections of some records and the position behind these records become visible in one transaction. One transactional id
-prefix for a job: a process fences the one that began the same job before it, and reads how far that one has come only after
-that. So neither a kill nor two at once correct a record twice.
+The corrections of some records and the position behind them become visible in one transaction. Each job has a transactional id
+prefix: a
+process fences an earlier one of the same job, and reads its progress only after that. Neither a kill nor two processes at once
+correct a
+record twice.
 """
 
 import contextlib
@@ -44,7 +46,7 @@ CHUNKS_A_SECOND = 10.0  # where a rate is asked for
 
 @dataclass(frozen=True, slots=True)
 class RescoreJob:
-    """What is asked for. `version` is the digest that --with names, None for the channel's version."""
+    """The request. `version` is the digest of --with, None for the channel's version."""
 
     name: str
     selection: ScoreSelection
@@ -65,7 +67,7 @@ class OffsetSpan(NamedTuple):
 
 @dataclass(slots=True)
 class RescoreSummary:
-    """What the job has come to: `run` by this process, `total` since its beginning; `findings` are this process's."""
+    """The result of the job: `run` by this process, `total` since its start; `findings` are those of this process."""
 
     run: RescoreCounts = field(default_factory=RescoreCounts)
     total: RescoreCounts = field(default_factory=RescoreCounts)
@@ -88,7 +90,7 @@ class RescoreSummary:
 
 
 def correcting_settings(settings: Settings) -> Settings:
-    """The same, but that scores go to the topic of corrections."""
+    """Return the settings with the topic of corrections as the output."""
     return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
 
 
@@ -146,8 +148,10 @@ def rescore(
 
 
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
-    """What the job would still look at; nothing is scored or written. Of `run` only `others`, `not_retained` and what is to be
-    corrected (`corrected`) are known then. Raises Fatal."""
+    """Count the remaining records of the job without scoring or writing.
+
+    Of `run` only `others`, `not_retained` and the records to correct (`corrected`) are known then. Raises Fatal.
+    """
     needed = acls.to_read(settings.output.topic, settings.rollouts_topic)
     described(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
@@ -169,7 +173,7 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
 
 
 def _gone(source: EventPosition, kept: Mapping[Partition, Bounds]) -> bool:
-    """Whether retention has taken the event."""
+    """Return whether retention has deleted the event."""
     span = kept.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]
 
@@ -180,7 +184,7 @@ def asked_for(settings: Settings, job: RescoreJob, reader: TopicReader) -> dict[
 
 
 def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.DescribedTopic]:
-    """The topics. Raises Fatal (2) where one is missing."""
+    """Describe the topics. Raises Fatal (2) if one is missing."""
     admin = connect(settings.kafka, _name(settings))
     found = topics.describe(admin, settings.kafka, needed)
     topics.check_present(settings, admin, found, needed)
@@ -188,7 +192,7 @@ def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, to
 
 
 def left(settings: Settings, reader: TopicReader, known: JobProgress) -> dict[Partition, OffsetSpan]:
-    """What the job has not come to, up to the end as it is now."""
+    """Return the remaining offsets, up to the current end."""
     spans = reader.spans(reader.partitions([settings.output.topic]))
     begins = {number: place.next for number, place in known.places.items()}
     return {(topic, at): OffsetSpan(begins.get(at, low), low, high) for (topic, at), (low, high) in spans.items()}
@@ -197,7 +201,7 @@ def left(settings: Settings, reader: TopicReader, known: JobProgress) -> dict[Pa
 def to_do(
     settings: Settings, job: RescoreJob, reader: TopicReader, stretches: dict[Partition, OffsetSpan], rate: float | None
 ) -> Iterator[RescoreChunk]:
-    """The score records in these stretches; what retention has taken of them is told first."""
+    """Yield the score records in these ranges; report deleted ranges first."""
     most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
     for (_, number), (begin, low, _) in stretches.items():
         if begin < low:
@@ -207,7 +211,7 @@ def to_do(
 
 
 class _Writer:
-    """Writes a chunk's corrections and how far the job is, in one transaction."""
+    """Writes the corrections and the progress of a chunk in one transaction."""
 
     def __init__(
         self,

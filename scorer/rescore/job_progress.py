@@ -1,5 +1,9 @@
-"""How far a job has come, in the compacted topic `<name>.rollouts`: what it is (`rescore/<job>`), and for each partition of the
-scores where it goes on (`rescore/<job>/<partition>`), written in the transaction of the corrections up to there."""
+"""The progress of a job in the compacted topic `<name>.rollouts`.
+
+`rescore/<job>` holds its definition, `rescore/<job>/<partition>` its position in each partition of the scores, written in the
+transaction of
+the corrections up to it.
+"""
 
 from typing import Any
 
@@ -19,14 +23,14 @@ OTHER_JOB = "give this one another name with --job; or repeat the arguments of t
 
 
 class PartitionProgress(msgspec.Struct):
-    """The next offset to look at in one partition of the scores, and what became of those before it."""
+    """The next offset in one partition of the scores, and the counts of those before it."""
 
     next: Count
     tally: RescoreCounts
 
 
 class JobProgress:
-    """Of one job: `definition` is None and `places` is empty before its first transaction."""
+    """The progress of one job: `definition` is None and `places` is empty before its first transaction."""
 
     def __init__(self, settings: Settings, job: str) -> None:
         self.definition: dict[str, Any] | None = None
@@ -35,7 +39,7 @@ class JobProgress:
         self._key = f"rescore/{job}"
 
     def read(self, reader: TopicReader) -> None:
-        """Take in all that is committed. Raises Fatal."""
+        """Read the committed progress. Raises Fatal."""
         for batch in reader.read(reader.spans(reader.partitions([self._topic]))):
             for message in batch.messages:
                 self._hear(message.key() or b"", message.value() or b"")
@@ -54,7 +58,7 @@ class JobProgress:
             raise Fatal(said, "name another job with --job", REFUSED) from error
 
     def check(self, job: str, asked: dict[str, Any]) -> None:
-        """Raises Fatal (3) where the job was begun with other arguments, which it names."""
+        """Compare with the requested arguments. Raises Fatal (3) with the differences."""
         known = self.definition or asked
         other = [f"{name} {known.get(name)!r}, not {asked[name]!r}" for name in asked if known.get(name) != asked[name]]
         if other:
@@ -67,12 +71,12 @@ class JobProgress:
         return found
 
     def begin(self, definition: dict[str, Any]) -> Record:
-        """The record that says what the job is."""
+        """Return the record with the definition of the job."""
         self.definition = definition
         return self._topic, orjson.dumps(definition), self._key.encode(), -1, 0, None
 
     def move(self, partition: int, reached: int, tally: RescoreCounts) -> Record:
-        """The record that says that the job goes on at `reached`, where the records up to there became this."""
+        """Return the record with the position `reached` and the counts up to it."""
         place = self.places.setdefault(partition, PartitionProgress(0, RescoreCounts()))
         place.tally.add(tally)
         place.next = reached
@@ -80,5 +84,12 @@ class JobProgress:
 
 
 def definition(selection: ScoreSelection, version: str | None, output: str, topic_id: str) -> dict[str, Any]:
-    """What a job is. `version`: the digest that --with names, None for the channel's. `topic_id`: of the topic of scores."""
+    """Return the definition of a job.
+
+    Args:
+        selection: The selected scores.
+        version: The digest of --with, None for the channel's version.
+        output: The topic of scores.
+        topic_id: The id of that topic.
+    """
     return {**selection.to_dict(), "with": version, "output": output, "topic_id": topic_id}

@@ -1,4 +1,4 @@
-"""Events at given places of the input topics, read outside any group."""
+"""Read events at given positions of the input topics, outside any group."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -11,7 +11,7 @@ GAP = 20_000  # offsets between two wanted events that are rather read than jump
 
 
 def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
-    """The stretches [from, to) of a partition that are read for these offsets. Pure."""
+    """Return the ranges [from, to) of a partition to read for these offsets. Pure."""
     found: list[tuple[int, int]] = []
     for offset in sorted(wanted):
         if found and offset - found[-1][1] < GAP:
@@ -22,7 +22,7 @@ def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
 
 
 def at(reader: TopicReader, wanted: Mapping[Partition, Collection[int]], most: int) -> Iterator[list[Message]]:
-    """The events at these offsets that are still there, up to `most` of one partition together, in its order. Raises Fatal."""
+    """Yield the events at these offsets that still exist, up to `most` of one partition at once, in order. Raises Fatal."""
     if not wanted:
         return
     kept, ends = reader.earliest(wanted), reader.visible(wanted)

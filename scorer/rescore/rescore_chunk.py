@@ -1,4 +1,4 @@
-"""From score records to their corrections: finds each record's event, has a version score it, and says why where that fails."""
+"""Compute corrections of score records: find each record's event and score it, or report why that fails."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -25,12 +25,12 @@ from scorer.worker.score_batch import BatchScorer, ScoredBatch
 AHEAD_MS = 3_600_000  # a record that says it was scored later than this from now is not believed
 EXAMPLES = 10  # of records that are not corrected
 Place = tuple[str, int, int]
-"""An event's topic, partition and offset."""
+"""The topic, partition and offset of an event."""
 
 
 @dataclass(slots=True)
 class MissingEvents:
-    """Events of one partition that are not there any more."""
+    """Events of one partition that no longer exist."""
 
     count: int = 0
     first: int = 0
@@ -44,7 +44,7 @@ class MissingEvents:
 
 @dataclass(slots=True)
 class UncorrectedScores:
-    """Why records are not corrected: events that are gone, by partition, and the first others in words."""
+    """The reasons why records are not corrected: missing events by partition, and the first other reasons."""
 
     gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
     examples: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class UncorrectedScores:
 
 
 class ChunkRescorer:
-    """For one job. `servable` is the version that scores; its encoder and `target` are those of the topic of corrections."""
+    """Rescores the chunks of one job with `servable`; its encoder and `target` belong to the topic of corrections."""
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
         self.findings = UncorrectedScores()
@@ -74,8 +74,18 @@ class ChunkRescorer:
         self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
-        """The corrections of a chunk, in the order of its records; what became of each stands in the chunk's tallies then.
-        `partitions` are those of the input topics, `now_ms` is the wall clock. Raises Fatal, and Away where a server is."""
+        """Return the corrections of a chunk in the order of its records, and count each record in the chunk's tallies.
+
+        Args:
+            chunk: The selected records.
+            reader: Reads the input topics.
+            partitions: The partitions of the input topics.
+            now_ms: The wall clock.
+
+        Raises:
+            Fatal: The topics cannot be read.
+            DependencyUnavailable: A model server is unavailable.
+        """
         wanted: dict[Place, list[int]] = {}
         for row, given in enumerate(chunk.given):
             if why := _unfit(given.record, partitions, now_ms):
@@ -99,7 +109,7 @@ class ChunkRescorer:
     def _answered(
         self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """The corrections of some events, by row; they are wanted no more."""
+        """Return the corrections of some events by row, and remove them from the wanted ones."""
         batch = batch_of(messages, "empty")
         scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False)
         scored.unpack()
@@ -118,7 +128,7 @@ class ChunkRescorer:
         return made
 
     def _answer(self, scored: ScoredBatch, at: int, given: SelectedScore, event_ms: int) -> Record | str:
-        """A score or a dead letter of the event that this record is about, or why it is another event."""
+        """Return the score or dead letter of the record's event, or the reason why the event is another one."""
         answer, record = scored.slots[at], given.record
         if event_ms != record.event_ms:
             return f"its event has the time {event_ms}, and the score {record.event_ms}: was the topic made again?"
@@ -152,7 +162,7 @@ class ChunkRescorer:
 
 
 def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
-    """Why a record does not lead to its event; nothing where it may. Pure."""
+    """Return the reason why a record does not lead to its event; empty if it may. Pure."""
     source = record.source
     if (source.topic, source.partition) not in partitions:
         return f"its event came from {source.topic}[{source.partition}], which is no partition of an input topic"

@@ -1,4 +1,4 @@
-"""Which score records are to be corrected: by the digest that they record, by status, by when they were scored. Pure."""
+"""The selection of score records to correct: by digest, status, and scoring time. Pure."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -9,14 +9,14 @@ from scorer.scores.decode_record import ScoreRecord, decode_record
 
 SHOWN_DIGITS = 12  # of a digest in a job's name
 USUAL = ("fallback", "scored")
-"""Statuses that are corrected where none are asked for: an expired answer has no score that could be wrong."""
+"""The statuses that are corrected by default: an expired answer has no score."""
 
 AsJson = Callable[[bytes], bytes]
-"""Turns a score record of any format into JSON; raises ValueError for what is no record."""
+"""Converts a score record of any format to JSON; raises ValueError for other bytes."""
 
 
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
-    """The score record that the value is; None for what is none."""
+    """Decode a score record; None for other bytes."""
     try:
         return decode_record(as_json(value or b""))
     except ValueError:
@@ -25,7 +25,7 @@ def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSelection:
-    """Score records of this digest (of any: None) and these statuses, whose `scored_ms` lies in the window."""
+    """Score records of this digest (None: any) and these statuses, whose `scored_ms` is in the window."""
 
     digest: str | None = None
     statuses: tuple[str, ...] = USUAL
@@ -36,7 +36,7 @@ class ScoreSelection:
         return wanted and self.window.holds(record.scored_ms)
 
     def name(self) -> str:
-        """A job's name for people who give none: the same selection has the same name, so the same command goes on."""
+        """The default name of a job: the same selection has the same name, so the same command continues it."""
         parts = [self.digest.partition(":")[2][:SHOWN_DIGITS]] if self.digest else []
         parts += self.statuses if self.statuses != USUAL else ()
         parts += [f"from-{self.window.from_ms}"] if self.window.from_ms is not None else []

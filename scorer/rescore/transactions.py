@@ -1,4 +1,4 @@
-"""The score records of a job, cut into pieces of one transaction each. Pure but for the records that come in."""
+"""Cut the score records of a job into chunks of one transaction each. Pure except for the incoming records."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SCANNED = 200_000  # records of one transaction, where few of them are selected
 
 
 class SelectedScore(NamedTuple):
-    """A score record that is to be corrected, and where it stands."""
+    """A score record to correct, and its position."""
 
     partition: int
     offset: int
@@ -25,8 +25,12 @@ class SelectedScore(NamedTuple):
 
 @dataclass(slots=True)
 class RescoreChunk:
-    """`given` are in the order of each partition. `reached` is by partition the offset that follows the last record, `tallies`
-    what became of the records; `unreadable` are the places of records that say nothing."""
+    """A chunk of records.
+
+    `given` are the selected records in the order of each partition. `reached` is the offset behind the last record by
+    partition, `tallies` the
+    counts of the records; `unreadable` are the positions of undecodable records.
+    """
 
     given: list[SelectedScore] = field(default_factory=list)
     reached: dict[int, int] = field(default_factory=dict)
@@ -51,7 +55,7 @@ class RescoreChunk:
 
 
 def chunks(batches: Iterable[Batch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
-    """All records, of which each chunk has up to `most` that are selected."""
+    """Yield all records in chunks with up to `most` selected ones."""
     chunk = RescoreChunk()
     for batch in batches:
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
