@@ -1,4 +1,4 @@
-"""The model's tag, as one scorer has last seen it: what it names, and what is known to be good of what it has named."""
+"""The channel as one scorer last saw it: its target, and the last good target."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ LOOK_SECONDS = 60.0  # after so long a channel is resolved though its tag names 
 
 
 class ChannelFollower:
-    """One thread looks; any may `forget`."""
+    """Polled by one thread; any thread may call `forget`."""
 
     def __init__(self, settings: ModelSettings, store: Store, cache: Cache) -> None:
         self._tag = settings.tag
@@ -29,7 +29,7 @@ class ChannelFollower:
         self.named: Resolution | None = None  # at the last look
 
     def look(self) -> tuple[Resolution, str] | None:
-        """What the tag names, and why it was moved there; None where nothing can have changed. Raises RegistryError."""
+        """Return the target of the channel and the reason of its move; None if it cannot have changed. Raises RegistryError."""
         validator, now = self._store.validator(self._tag), time.monotonic()
         if validator == self._validator and now < self._resolved_at + LOOK_SECONDS:
             return None
@@ -39,15 +39,15 @@ class ChannelFollower:
         return found, reason
 
     def forget(self) -> None:
-        """Resolve it at the next look, whatever that sees."""
+        """Resolve the channel at the next poll in any case."""
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """What of it was served last, now or before a restart; None where nothing was."""
+        """The target that was served last, also before a restart; None if there is none."""
         return self._cache.recall(self._key)
 
     def note(self, serving: Resolution, label: str) -> None:
-        """This is served, a version that was gone back to included: a start falls back on it."""
+        """Record the served target, including one that was rolled back to: a start falls back to it."""
         if serving == self._noted:
             return
         try:

@@ -1,4 +1,4 @@
-"""The constant that answers while all model servers are away (`model.fallback`). Pure."""
+"""The constant answer while all model servers are unavailable (`model.fallback`). Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FALLBACK = "fallback"  # the status of its answers
 
 @dataclass(frozen=True, slots=True)
 class ConstantFallback:
-    """`score` is JSON."""
+    """The constant answer. `score` is JSON."""
 
     score: bytes
     decision: str | None
@@ -28,8 +28,10 @@ class ConstantFallback:
 
 
 def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
-    """How a score is shaped otherwise than one that a model has shown, both as JSON values; None where it is not. `lengths`:
-    arrays have the same number of elements, too."""
+    """Return how the form of a score differs from that of a model's score, both as JSON values; None if it does not.
+
+    `lengths`: arrays must also have the same number of elements.
+    """
     if isinstance(shown, dict):
         if not isinstance(ours, dict) or ours.keys() != shown.keys():
             return f"{where} has to be an object with {', '.join(shown)}"

@@ -1,4 +1,4 @@
-"""What a batch costs: T(B) = a + b B seconds, fitted by least squares with forgetting over the batches seen. Pure."""
+"""The cost of a batch: T(B) = a + b B seconds, fitted by least squares with forgetting. Pure."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class LatencyModel:
     bt: float = 0.0
 
     def observe(self, size: int, seconds: float) -> None:
-        """One batch of `size` events took `seconds`."""
+        """Add a batch of `size` events that took `seconds`."""
         self.weight = self.weight * FORGET + 1
         self.b = self.b * FORGET + size
         self.t = self.t * FORGET + seconds
@@ -24,7 +24,7 @@ class LatencyModel:
         self.bt = self.bt * FORGET + size * seconds
 
     def line(self) -> tuple[float, float]:
-        """(a, b) in seconds, neither negative. With sizes all alike the whole cost counts as per event."""
+        """Return (a, b) in seconds, neither negative. If all sizes are equal the whole cost counts per event."""
         if not self.weight:
             return 0.0, 0.0
         mean_b, mean_t = self.b / self.weight, self.t / self.weight
@@ -36,9 +36,9 @@ class LatencyModel:
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
 
     def within(self, seconds: float, most: int) -> int:
-        """The largest size, 1 to `most`, that is expected to take no more than `seconds`.
+        """Return the largest size, 1 to `most`, with an expected time of at most `seconds`.
 
-        What a batch costs whatever its size counts for half of that at most: smaller batches would not make it less.
+        The constant cost counts for at most half of that time: smaller batches would not reduce it.
         """
         a, b = self.line()
         room = max(seconds - a, seconds / 2)

@@ -1,4 +1,4 @@
-"""A batch of events that have lengths of their own, on any backend: a run of the model for each group of nearly one length."""
+"""Length bucketing on any backend: one run of the model per group of events of similar length."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from scorer.models.latency_model import LatencyModel
 
 
 class LengthBucketedRuns:
-    """The runs of one model. No run is expected to take more than `deadline` seconds, unless one event does."""
+    """The runs of one model. No run is expected to exceed `deadline` seconds, unless a single event does."""
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._lengths = LengthPlan(signature)
@@ -22,8 +22,10 @@ class LengthBucketedRuns:
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
-        """The outputs in the order of the events, whichever were run together. `alive` is called before each run. Raises
-        InferenceFailed and Away."""
+        """Run the model and return the outputs in the order of the events.
+
+        `alive` is called before each run. Raises InferenceFailed, DependencyUnavailable.
+        """
         runs = self._lengths.plan(tensors, self._cost.within(self._deadline, MAX_STEPS))
 
         def one(part: Tensors, steps: int) -> Tensors:
@@ -41,7 +43,7 @@ class LengthBucketedRuns:
             raise InferenceFailed(str(error)) from error
 
     def _check(self, outputs: Tensors) -> None:
-        """Raises InferenceFailed where an output has another shape than before: it has the events' lengths."""
+        """Check that outputs keep their shape. Raises InferenceFailed if an output has the length of the events."""
         for name, output in outputs.items():
             shape = output.shape[1:]
             if (previous := self._shapes.setdefault(name, shape)) != shape:

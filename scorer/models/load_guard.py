@@ -9,7 +9,7 @@ from model_registry.package import Package
 ACCEPTED, REFUSED, DIED, SUPERSEDED = "accepted", "refused", "died", "superseded"
 TOO_LARGE, TOO_LONG = "too-large", "too-long"
 OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
-"""Of a trial."""
+"""The outcomes of a trial."""
 
 
 class Superseded(Exception):
@@ -17,23 +17,25 @@ class Superseded(Exception):
 
 
 class LoadGuard(Protocol):
-    """Keeps a version from ending the process that loads it. Used by one thread at a time."""
+    """Prevents a version from ending the process that loads it. Used by one thread at a time."""
 
     def refusal(self, identity: str) -> str | None:
-        """Why this version (see `Resolution.identity`) is not loaded, because of deaths before; None if it may be."""
+        """Return why this version (see `Resolution.identity`) is refused after earlier deaths; None if it may load."""
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
-        """To be held while this version is tried and loaded: a death in it counts against the version."""
+        """Return the context of a trial and load: a death in it counts against the version."""
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
         """Try the version in another process. `is_wanted` is called several times a second meanwhile.
 
-        Raises ModelRefused with the reason if the version is not fit, and Superseded once it is not wanted.
+        Raises:
+            ModelRefused: The version is not fit to serve.
+            Superseded: The version is no longer wanted.
         """
 
 
 class Unguarded:
-    """Lets every version be loaded at once."""
+    """Lets every version load at once."""
 
     def refusal(self, identity: str) -> str | None:  # noqa: ARG002
         return None

@@ -1,4 +1,4 @@
-"""The registry's repository that a scorer takes its versions from, and where it keeps them, as the settings name both."""
+"""The repository of a scorer's versions and their cache, as configured."""
 
 from datetime import UTC, datetime
 
@@ -18,20 +18,20 @@ SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last versio
 
 
 def open_source(settings: Settings) -> Store:
-    """Touches nothing yet. Raises RegistryError for a reference or an option that nothing can be opened with."""
+    """Open the repository without connecting. Raises RegistryError for an invalid reference or option."""
     model = settings.model
     options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
     return open_store(reference.parse(model.source), options=options)
 
 
 def move_key(settings: Settings) -> PrivateKey | None:
-    """The key that signs moves of the channel; None where the settings name none. Raises BadFile."""
+    """Return the key that signs channel moves; None if none is configured. Raises BadFile."""
     rollout = settings.rollout
     return None if rollout.key_file is None else read_private(rollout.key_file, read_password(rollout.password_file))
 
 
 def open_cache(model: ModelSettings) -> Cache:
-    """The versions on this machine's disk, as the settings bound them."""
+    """Open the cache of versions with its configured limits."""
     return Cache(model.cache, max_bytes=model.cache_bytes, max_version_bytes=model.max_bytes)
 
 

@@ -1,4 +1,4 @@
-"""A version in its role: a loaded model, and how its answers are encoded."""
+"""A version in its role: a loaded model, and the encoder of its answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,13 +13,16 @@ from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 
 LoadPackage = Callable[[Package], LoadedModel]
-"""Loads a package's model and makes it ready. Raises ModelRefused and Away."""
+"""Loads the model of a package and makes it ready. Raises ModelRefused, DependencyUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """What answers events in one role. `resolution` is what the channel names for the role, under the revision that made it the
-    aspired version; `reason` is why the channel was moved there."""
+    """Answers events in one role.
+
+    `resolution` is the channel's target for the role, under the revision that made it the aspired version; `reason` is that of
+    the move.
+    """
 
     loaded: LoadedModel
     encoder: RecordEncoder
@@ -27,26 +30,26 @@ class Servable:
     reason: str = ""
 
     def acting(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """The same version in a role, under the revision of this resolution."""
+        """Return the same version in a role, under the revision of this resolution."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def instead_of_canary(self, why: str) -> "Servable":
-        """The same champion where it answers events of the canary's arm."""
+        """Return the champion for events of the canary's arm, with the reason."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """The same for records in the name of a version that is not here."""
+        """Return the same for records in the name of a version that is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, why: str | None = None) -> "Servable":
-        """The same version where it scores events of this arm unseen; `why` it cannot, if so."""
+        """Return the same version as the shadow of this arm; `why` is the reason if it cannot score."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=why))
 
     def reads_as(self, other: "Servable") -> bool:
-        """Whether both versions make the same tensors of an event."""
+        """Return whether both versions decode an event to the same tensors."""
         ours, theirs = self.loaded, other.loaded
         return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs
 
@@ -57,15 +60,19 @@ class Servable:
 
     @property
     def label(self) -> str:
-        """`name:version@digest`, for people and for dead letters."""
+        """`name:version@digest`, for messages and dead letters."""
         origin = self.encoder.provenance
         return f"{origin['model']}:{origin['version']}@{self.digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The canary's arm: its keys, and what answers them; None where that version is refused here. `pairs` is the percent of the
-    keys that a shadow is to score, 0: as it has set it. `alike`: it makes the same tensors of an event as the champion."""
+    """The canary's arm: its keys, and the version that answers them, None if that is refused here.
+
+    `pairs` is the percentage of keys that a shadow scores, 0 for its own setting. `alike`: it decodes an event to the same
+    tensors as the
+    champion.
+    """
 
     digest: str
     percent: int
@@ -77,14 +84,14 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """That of a role in a channel, beside this champion; a shadow's share of the answers is none."""
+        """Return the arm of a role in a channel beside this champion; a shadow answers no key."""
         alike = servable is not None and servable.reads_as(champion)
         split = TrafficSplit.of(role.digest, role.weight)
         return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
 
 def make(package: Package, resolution: Resolution, load: LoadPackage, settings: Settings, role: str = CHAMPION) -> Servable:
-    """A package, ready to answer in this role. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
+    """Load a package for this role. Raises like `load`, and Fatal and DependencyUnavailable from the encoder."""
     encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )

@@ -1,5 +1,6 @@
-"""The part in C: what is done once an event, where Python would be slow. It knows no policy. Everything works without it.
+"""The native part in C: work per event for which Python would be slow. It contains no policy, and everything works without it.
 
-scanner.c reads JSON, fetch.c takes events from Kafka as columns, produce.c puts records together and produces them. clients.c
-gives them the Kafka clients. hash.c hashes keys.
+scanner.c scans JSON, fetch.c fetches events from Kafka as columns, produce.c assembles records and produces them. clients.c
+provides
+the Kafka clients. hash.c hashes keys.
 """

@@ -1,7 +1,7 @@
-"""Hatchling's hook: compiles the scanner into the wheel, or beside its source in an editable installation.
+"""Hatchling's hook: compile the native part into the wheel, or beside its source in an editable installation.
 
-`cc` where it works; else ziglang, which comes as a build requirement; else the package is pure Python, with a warning.
-`SCORESTREAM_NATIVE=0` leaves it out.
+It uses `cc`, else ziglang, which is a build requirement; without both the package is pure Python, with a warning.
+`SCORESTREAM_NATIVE=0` disables it.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ ZIG_MACHINES = ("x86_64", "aarch64", "arm64")  # those for which ziglang has a w
 
 
 def _compiler() -> Any:
-    """The module beside this file, which is no part of a package while it is being built."""
+    """Import the module beside this file, which is not in a package during a build."""
     spec = importlib.util.spec_from_file_location("scorestream_compiler", Path(__file__).with_name("compiler.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -32,15 +32,15 @@ compiler = _compiler()
 
 
 class ScannerHook(BuildHookInterface[Any]):
-    """The scanner's place in a build."""
+    """Builds the shared object."""
 
     def dependencies(self) -> list[str]:
-        """A C compiler, where the system has none that works and a wheel of one can be had."""
+        """Require ziglang if the system has no working C compiler and a wheel exists."""
         known = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
         return [ZIG] if known and not compiler.switched_off() and not compiler.cc_works() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and name the wheel by what is in it."""
+        """Compile, and set the platform tag of the wheel."""
         editable = version == "editable"
         self._folder = tempfile.TemporaryDirectory(prefix="scorestream-")
         target = compiler.OBJECT if editable else Path(self._folder.name, compiler.OBJECT.name)
@@ -58,5 +58,5 @@ class ScannerHook(BuildHookInterface[Any]):
             build_data["pure_python"] = False
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove what the wheel has by now."""
+        """Remove the build product after it is in the wheel."""
         self._folder.cleanup()

@@ -1,4 +1,4 @@
-"""Many byte strings in one buffer: what C reads and writes at once, and Python takes apart only where somebody asks."""
+"""Columns of byte strings in one buffer: C reads and writes them at once, Python creates objects only on demand."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 PADDING = bytes(32)
-"""Zeros that have to follow a text which is scanned: SCANNER_PADDING."""
+"""The zeros that must follow a scanned text: SCANNER_PADDING."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
-"""For each byte, whether it stands in a JSON string as it is."""
+"""For each byte whether it is unescaped in a JSON string."""
 Column = Sequence[bytes | None]
-"""A string a row, or None: `Texts`, or a list."""
+"""A string per row, or None: a `ByteColumn` or a list."""
 
 
 class LazySequence(Sequence[T]):
-    """A sequence whose entries are made all at once, where somebody asks for one."""
+    """A sequence whose entries are created all at once on the first access."""
 
     @cached_property
     def listed(self) -> list[T]:
-        """Every entry."""
+        """Return every entry."""
         return self._made()
 
     @abstractmethod
     def _made(self) -> list[T]:
-        """The entries, asked for once."""
+        """Create the entries; called once."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.listed)
@@ -41,8 +41,10 @@ class LazySequence(Sequence[T]):
 
 
 class ByteColumn(LazySequence[bytes | None]):
-    """The strings `text[starts[i]:ends[i]]`. `text` is uint8; `starts` and `ends` are int64 and ascend; `nulls`, where it is
-    given, is true for those that are None."""
+    """The strings `text[starts[i]:ends[i]]`.
+
+    `text` is uint8; `starts` and `ends` are ascending int64; `nulls`, if given, marks None.
+    """
 
     def __init__(
         self,
@@ -58,8 +60,7 @@ class ByteColumn(LazySequence[bytes | None]):
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
-        """The parts of a text that end at `ends`. The first begins `before` bytes after the start; `between` bytes lie between
-        two of them."""
+        """Split a text at `ends`. The first part starts at `before`; `between` bytes separate two parts."""
         starts = np.empty_like(ends)
         starts[:1] = before
         starts[1:] = ends[:-1] + between
@@ -73,12 +74,12 @@ class ByteColumn(LazySequence[bytes | None]):
         return found
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
-        """Those of some rows, (n,), in the same text."""
+        """Return the strings of these rows, (n,), in the same text."""
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
-        """Those of some rows, (n,); the others are not made."""
+        """Return the strings of these rows, (n,), without creating the others."""
         text, bounds = self.text.data, zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
         found: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
         for at in [] if self.nulls is None else np.flatnonzero(self.nulls[rows]).tolist():
@@ -86,22 +87,22 @@ class ByteColumn(LazySequence[bytes | None]):
         return found
 
     def all_begin(self, prefix: bytes) -> bool:
-        """Whether each begins so."""
+        """Return whether every string starts with a prefix."""
         if (self.lengths() < len(prefix)).any():
             return False
         first = self.text[self.starts[:, None] + np.arange(len(prefix))]
         return bool((first == np.frombuffer(prefix, np.uint8)).all())
 
     def lengths(self) -> NDArray[np.int64]:
-        """How many bytes each has; 0 for None."""
+        """Return the length of each string; 0 for None."""
         return self.ends - self.starts
 
     def largest(self) -> int:
-        """How many bytes the largest has."""
+        """Return the length of the longest string."""
         return int(self.lengths().max(initial=0))
 
     def any_empty(self) -> bool:
-        """Whether one of them is empty, or None."""
+        """Return whether a string is empty or None."""
         return not self.lengths().all()
 
     def __len__(self) -> int:
@@ -109,14 +110,14 @@ class ByteColumn(LazySequence[bytes | None]):
 
 
 class AsciiColumn(LazySequence[str | int | None]):
-    """Strings that stand in JSON as they are: printable ASCII without quotation marks and backslashes."""
+    """Strings that need no escapes in JSON: printable ASCII without quotation marks and backslashes."""
 
     def __init__(self, texts: ByteColumn) -> None:
         self.texts = texts
 
     @classmethod
     def cut(cls, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> "AsciiColumn | None":
-        """The strings `buffer[begins[i]:ends[i]]`, copied; None where one is not plain."""
+        """Copy the strings `buffer[begins[i]:ends[i]]`; None if one needs escapes."""
         lengths = ends - begins
         until = np.cumsum(lengths)
         starts = until - lengths
@@ -134,23 +135,23 @@ class AsciiColumn(LazySequence[str | int | None]):
 
 
 def part(column: Column, rows: NDArray[np.int64]) -> Column:
-    """The strings of some rows, (n,), as a column."""
+    """Return the strings of these rows, (n,), as a column."""
     return column.part(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def nulls(column: Column) -> list[int]:
-    """The rows that are None."""
+    """Return the rows that are None."""
     if isinstance(column, ByteColumn):
         return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
     return [row for row, text in enumerate(column) if text is None]
 
 
 def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
-    """The strings of some rows, (n,)."""
+    """Return the strings of these rows, (n,)."""
     return column.some(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def address(owner: NDArray[Any]) -> int:
-    """Where an array's memory begins. The caller keeps the array for as long as somebody reads there."""
+    """Return the address of an array. The caller keeps the array alive while the address is used."""
     at: int = owner.__array_interface__["data"][0]
     return at

@@ -1,6 +1,6 @@
-"""Compiles the native part to one shared object that serves every Python: it includes no `Python.h`.
+"""Compile the native part to one shared object for every Python version: it does not include `Python.h`.
 
-Standard library only. The build hook uses this before anything is installed.
+Standard library only. The build hook uses this module before anything is installed.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ SECONDS = 120
 
 
 class NotCompiled(Exception):
-    """There is no shared object; the message says why."""
+    """There is no shared object; the message has the reason."""
 
 
 def switched_off() -> bool:
-    """Whether the environment says that nothing native is wanted: `SCORESTREAM_NATIVE=0`."""
+    """Return whether the environment disables the native part: `SCORESTREAM_NATIVE=0`."""
     return os.environ.get(SWITCH) == "0"
 
 
 def source_digest() -> str:
-    """What the object says of itself: the digest of the sources that it was compiled from."""
+    """Return the digest of the sources, which the shared object contains."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
 
 
 def cc_works() -> bool:
-    """Whether the system's C compiler is there and compiles this."""
+    """Return whether the system has a C compiler that works."""
     with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
         try:
             _compile(_cc(), Path(folder, OBJECT.name))
@@ -53,7 +53,7 @@ def cc_works() -> bool:
 
 
 def compile_to(target: Path) -> None:
-    """Compile to a file, by the system's compiler or else by ziglang. Raises NotCompiled."""
+    """Compile to a file with the system's compiler, else with ziglang. Raises NotCompiled."""
     try:
         _compile(_cc(), target)
     except NotCompiled:
@@ -63,7 +63,7 @@ def compile_to(target: Path) -> None:
 
 
 def _compile(command: Sequence[str], target: Path) -> None:
-    """The same by one compiler. The file is there whole, or not at all."""
+    """Compile with one compiler, atomically."""
     if not command:
         raise NotCompiled("there is no C compiler (cc)")
     unfinished = target.with_suffix(".unfinished")
@@ -81,11 +81,11 @@ def _compile(command: Sequence[str], target: Path) -> None:
 
 
 def _cc() -> list[str]:
-    """`cc`, or the command that the variable CC names; nothing where there is none."""
+    """Return `cc`, or the command in the variable CC; empty if there is none."""
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     return command if shutil.which(command[0]) else []
 
 
 def _zig() -> list[str]:
-    """Zig compiles for the CPU it runs on unless it is told otherwise."""
+    """Return zig's command with a generic CPU: by default zig compiles for the CPU that it runs on."""
     return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"] if find_spec("ziglang") else []

@@ -1,4 +1,4 @@
-"""Takes events of a consumer as columns; fetch.c says who owns what."""
+"""Fetch the events of a consumer as columns; fetch.c documents ownership."""
 
 import ctypes
 import time
@@ -18,7 +18,7 @@ Place = tuple[str, int]
 
 
 class CollectedSizes(ctypes.Structure):
-    """As in fetch.c."""
+    """The sizes structure of fetch.c."""
 
     messages: int
     errors: int
@@ -43,8 +43,11 @@ class _Columns(ctypes.Structure):
 
 @dataclass(slots=True)
 class MessageColumns:
-    """Messages, an entry each. `codes` is 0 for an event, else its value says why there is none. `lanes` are indices into
-    `places`. `headers` is None where no message has one."""
+    """Messages as columns, one entry each.
+
+    `codes` is 0 for an event, otherwise the error code. `lanes` are indices into `places`. `headers` is None if no message has
+    headers.
+    """
 
     places: list[Place]
     lanes: NDArray[np.int32]
@@ -60,17 +63,19 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """The headers of some messages, (n,), as `publisher.kafka.headers.headers_of` gives them."""
+        """Return the headers of these messages, (n,), in the form of `publisher.kafka.headers.headers_of`."""
         return [None] * len(rows) if self.headers is None else self.headers.some(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
-        """The values of headers by name, where all messages have the same; none where there is none."""
+        """Return the values of headers by name if all messages have the same names; None without headers."""
         return {} if self.headers is None else self.headers.by_name()
 
 
 class NativeFetcher:
-    """For one consumer, given by its handle. It is closed before the consumer is. `sizes` tell what is collected. Raises
-    MemoryError."""
+    """Fetches from one consumer, given by its handle. Close it before the consumer.
+
+    `sizes` are those of the collected messages. Raises MemoryError.
+    """
 
     def __init__(self, bus: LibrdkafkaPlugin, handle: int) -> None:
         self._library = bus.library
@@ -81,13 +86,15 @@ class NativeFetcher:
         self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """These are read here from now on. To be called before they are assigned."""
+        """Read these partitions here. Call it before they are assigned."""
         for partition in partitions if self._taker else ():
             self._library.taker_forward(self._taker, partition.topic.encode(), partition.partition)
 
     def collect(self, most: int, seconds: float) -> int:
-        """Collect up to `most` messages, the first within `seconds`, and return their number. The end of a partition is not
-        counted: see `ends`. After `close` none come within that time."""
+        """Collect up to `most` messages, the first within `seconds`, and return their number.
+
+        Partition ends are not counted: see `ends`. After `close` no message arrives.
+        """
         if not self._taker:
             time.sleep(seconds)
             return 0
@@ -97,7 +104,7 @@ class NativeFetcher:
         return came
 
     def drop(self) -> None:
-        """Let go of what is collected."""
+        """Release the collected messages."""
         self._library.taker_drop(self._taker)
         self.ends()
         self.sizes = CollectedSizes()
@@ -112,11 +119,11 @@ class NativeFetcher:
         return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
     def first_time(self) -> int:
-        """When the first collected event happened, in Unix ms; 0 where the broker has no time. Something is collected."""
+        """Return the timestamp (Unix ms) of the first collected message; 0 if it has none. Requires a collected message."""
         return max(0, int(self._library.taker_first_time(self._taker)))
 
     def columns(self) -> MessageColumns:
-        """What is collected; it is no more from here on."""
+        """Return the collected messages and release them."""
         sizes, self.sizes = self.sizes, CollectedSizes(ends=self.sizes.ends)
         count = sizes.messages
         offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -134,13 +141,13 @@ class NativeFetcher:
         return MessageColumns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), found)
 
     def close(self) -> None:
-        """Let go of what is collected, and of the queue."""
+        """Release the collected messages and the queue."""
         if self._taker:
             self._library.taker_free(self._taker)
             self._taker = None
 
     def _learn(self, known: int) -> None:
-        """The names of lanes that are new."""
+        """Read the names of new lanes."""
         if known < 0:
             raise MemoryError
         partition = ctypes.c_int32()
@@ -150,7 +157,7 @@ class NativeFetcher:
 
 
 class _Room:
-    """Arrays for `count` strings of so many bytes together, with zeros behind them that a scanner may read."""
+    """Arrays for `count` strings with this total size, followed by zeros for a scanner."""
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -166,7 +173,7 @@ class _Room:
 
 
 class _HeaderRoom:
-    """Arrays for the headers of `count` messages, and where C finds them."""
+    """Arrays for the headers of `count` messages, and their addresses for C."""
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
@@ -180,13 +187,13 @@ class _HeaderRoom:
 
 
 class HeaderColumns:
-    """The headers of all messages: `counts` how many each has, `names` and `values` those of all, one behind the other."""
+    """The headers of all messages: `counts` per message, and `names` and `values` concatenated."""
 
     def __init__(self, counts: NDArray[np.int64], names: ByteColumn, values: ByteColumn) -> None:
         self._counts, self._names, self._values = counts, names, values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
-        """Where all messages have headers of the same names in the same order: their values, by name, of several the last."""
+        """Return the values by name if all messages have the same names in order; the last value of a repeated name."""
         count, each = len(self._counts), int(self._counts[0])
         if (self._counts != each).any():
             return None
@@ -204,7 +211,7 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Whether one of these strings is in the names, which lie one behind the other."""
+        """Return whether one of these strings is in the concatenated names."""
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
@@ -215,8 +222,7 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """The headers of each message, as `publisher.kafka.headers.headers_of` gives them, and the rows with a name that is not
-        UTF-8."""
+        """Return the headers of each message like `headers_of`, and the rows with a name that is not UTF-8."""
         found: list[Headers] = []
         unread: list[int] = []
         every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
@@ -231,7 +237,7 @@ class HeaderColumns:
         return found, unread
 
     def some(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """The headers of some messages, (n,), None where a name is not UTF-8; the others are not made."""
+        """Return the headers of these messages, (n,), None if a name is not UTF-8, without creating the others."""
         found: list[Headers] = []
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
             own = np.arange(end - count, end)
@@ -243,5 +249,5 @@ class HeaderColumns:
         return found
 
     def unread(self) -> list[int]:
-        """The rows with a name that is not UTF-8."""
+        """Return the rows with a name that is not UTF-8."""
         return self.listed()[1] if self._names.text.max(initial=0) >= 0x80 else []

@@ -1,7 +1,8 @@
-"""Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the clients that they use.
+"""Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-librdkafka is the one that confluent-kafka has loaded, and its clients are those of confluent-kafka: this object is a plugin
-of librdkafka, which tells a plugin of each client that is made.
+librdkafka is the one that confluent-kafka has loaded, and the clients are confluent-kafka's: the shared object is a plugin of
+librdkafka,
+which calls a plugin for each new client.
 """
 
 import ctypes
@@ -37,7 +38,7 @@ POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
 class LibrdkafkaPlugin:
-    """`library` has the functions, which run without the interpreter's lock. A plugin of `publisher.kafka.clients`."""
+    """The plugin. `library` has the functions, which release the interpreter's lock. See `publisher.kafka.clients`."""
 
     path = str(OBJECT)
 
@@ -45,7 +46,7 @@ class LibrdkafkaPlugin:
         self.library = library
 
     def handle(self) -> int:
-        """The handle of the client that this thread made last, 0 where it was not made with this plugin."""
+        """Return the handle of the client that this thread created last; 0 if it was created without this plugin."""
         return self.library.kafka_newest() or 0
 
 
@@ -72,17 +73,17 @@ def _found() -> _Found:
 
 
 def librdkafka_plugin() -> LibrdkafkaPlugin | None:
-    """The bus of this process, or None."""
+    """Return the plugin of this process, or None."""
     return _found().plugin
 
 
 def in_words() -> str:
-    """What this process has of the native part, and why it lacks what it lacks."""
+    """Describe the native part of this process, and the reason if it is missing."""
     return _found().why
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """The same with the types of its functions. Raises AttributeError where it lacks one."""
+    """Declare the types of the functions. Raises AttributeError if one is missing."""
     types: dict[str, tuple[object, list[object]]] = {
         "kafka_bind": (None, [POINTER]),
         "kafka_newest": (POINTER, []),

@@ -1,4 +1,4 @@
-"""Finds and loads the shared object, and says why where it does not."""
+"""Find and load the shared object, and give the reason if it cannot be loaded."""
 
 import ctypes
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The loaded object, or None; `why` says in words which it is."""
+    """The loaded object or None; `why` describes it or has the reason."""
 
     library: ctypes.PyDLL | None
     why: str
@@ -19,7 +19,7 @@ class NativeLibrary:
 
 @cache
 def native_library() -> NativeLibrary:
-    """What this process has. It is asked for once: the environment is read at the first call."""
+    """Return the library of this process. The environment is read at the first call."""
     if switched_off():
         return NativeLibrary(None, f"{SWITCH}=0 switches it off")
     if not OBJECT.exists():

@@ -1,6 +1,6 @@
-"""Records that are put together from columns, and handed to a producer in one call; produce.c has the other half.
+"""Records assembled from columns and produced in one call; produce.c is the other half.
 
-They are a sequence of plain records too: as such they are made where somebody asks, and then kept.
+They are also a sequence of plain records, which is created and cached on demand.
 """
 
 import ctypes
@@ -20,19 +20,22 @@ DIGITS = 20  # of an int64, with its sign
 
 @dataclass(slots=True)
 class RecordPiece:
-    """A piece of each record's value: of `texts` the one of that record, or the one that `which` (int32) says; where there are
-    none the digits of `numbers` (int64)."""
+    """A part of each record's value.
+
+    It is the text of the record in `texts`, or the one selected by `which` (int32); without texts the digits of `numbers`
+    (int64).
+    """
 
     texts: ByteColumn | None = None
     which: NDArray[np.int32] | None = None
     numbers: NDArray[np.int64] | None = None
 
     def largest(self) -> int:
-        """How many bytes it has at most."""
+        """Return the maximum size in bytes."""
         return DIGITS if self.texts is None else self.texts.largest()
 
     def mean(self) -> float:
-        """How many bytes it has on average, or at most."""
+        """Return the mean size in bytes, or the maximum."""
         if self.texts is None:
             return DIGITS
         lengths = self.texts.lengths()
@@ -41,7 +44,7 @@ class RecordPiece:
         return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
 
     def c(self) -> tuple[int | None, ...]:
-        """As produce.c takes it."""
+        """Return the arguments of produce.c."""
         if self.texts is None:
             assert self.numbers is not None
             return None, None, None, None, address(self.numbers)
@@ -50,12 +53,12 @@ class RecordPiece:
 
 
 def constant(text: bytes, count: int) -> RecordPiece:
-    """The same in each of `count` records."""
+    """Return a part that is the same in each of `count` records."""
     return chosen([text], np.zeros(count, np.int32))
 
 
 def chosen(texts: Sequence[bytes], which: NDArray[np.int32]) -> RecordPiece:
-    """In each record the text that `which` says."""
+    """Return a part that is the text selected by `which` in each record."""
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=bounds[1:])
     return RecordPiece(ByteColumn(np.frombuffer(b"".join(texts) or b"\0", np.uint8), bounds[:-1], bounds[1:]), which)
@@ -78,7 +81,7 @@ def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
 
 
 def joined(bus: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
-    """`count` texts: the pieces of each, one behind the other."""
+    """Concatenate the parts of each of `count` texts."""
     size, kept = count * sum(piece.largest() for piece in pieces), _c(pieces)
     text, bounds = np.empty(size + 1, np.uint8), np.zeros(count + 1, np.int64)
     records = _Records(count, len(pieces), ctypes.addressof(kept))
@@ -87,7 +90,7 @@ def joined(bus: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> 
 
 
 class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
-    """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
+    """Records without headers for one topic; `partitions` is int32, `times` int64 in Unix ms, `keys` one entry each."""
 
     def __init__(
         self,
@@ -107,22 +110,27 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         self._c = _Records(len(keys), len(pieces), ctypes.addressof(self._kept[1]), *at)
         self._largest = sum(piece.largest() for piece in pieces)
         self.largest_record = self._largest + keys.largest()
-        """No key and value have more bytes together."""
+        """An upper bound of key plus value in bytes."""
 
     def write(self, producer: Producer, first: int) -> int:
-        """Hand the records from `first` on to a producer that has its handle. The number of the first that it does not take,
-        which has to be handed over by itself to learn why: their count, where it takes all."""
+        """Produce the records from `first` on with a producer that has a handle.
+
+        Returns:
+            The index of the first record that the producer rejects, which must be produced separately to learn the reason; the
+            number of
+            records if it accepts all.
+        """
         value = np.empty(self._largest + 1, np.uint8)
         handle, topic = getattr(producer, "handle", 0), self._topic.encode()
         reached: int = self._bus.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
         return reached
 
     def mean_bytes(self) -> float:
-        """How many bytes a key and a value have together on average, a little more at most."""
+        """Return the mean size of key plus value in bytes, or a little more."""
         return sum(piece.mean() for piece in self._pieces) + float(self._keys.lengths().mean())
 
     def largest_share(self) -> float:
-        """The share of them that the partition with the most gets."""
+        """Return the share of the records in the largest partition."""
         return float(np.bincount(self._partitions).max() / len(self))
 
     def __len__(self) -> int:

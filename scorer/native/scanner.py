@@ -1,6 +1,6 @@
-"""The scanner of JSON objects and arrays, for Python: events in, rows of float32 and ids out, and which events are not certain.
+"""The scanner of JSON objects and arrays: events to rows of float32, ids, and the uncertain events.
 
-`scanner.c` says what is certain and who owns what. The arrays that it borrows are held here by a name until it has returned.
+`scanner.c` documents certainty and ownership. Borrowed arrays are kept alive here until it returns.
 """
 
 import ctypes
@@ -23,20 +23,20 @@ Id = str | int | None
 
 
 class IdColumn(LazySequence[Id]):
-    """The ids of a batch, which are made where somebody asks. `text` has each and a newline, `kinds` a byte an event."""
+    """The ids of a batch, created on demand. `text` has each id and a newline, `kinds` one byte per event."""
 
     def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
         self._text = text
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """The ids as text; None where an event has none."""
+        """The ids as text; None for an event without one."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
 
     def absent(self) -> bool:
-        """Whether no event has one."""
+        """Whether no event has an id."""
         return self._kinds.count(NO_ID) == len(self._kinds)
 
     def _made(self) -> list[Id]:
@@ -51,9 +51,9 @@ class IdColumn(LazySequence[Id]):
 
 @dataclass(slots=True)
 class ScanResult:
-    """What became of B events. `rows` is (B, width) float32, `kinds` has a byte an event (see scanner.h), `ids` an entry each.
+    """The result for B events. `rows` is (B, width) float32, `kinds` has a byte per event (see scanner.h), `ids` an entry.
 
-    Rows and ids of uncertain events hold anything.
+    Rows and ids of uncertain events are undefined.
     """
 
     rows: NDArray[np.float32]
@@ -63,8 +63,11 @@ class ScanResult:
 
 @dataclass(frozen=True, slots=True)
 class NumberField:
-    """A field of numbers. `array`: how many it has, 0 where it is a number by itself. `absent` stands for each where the field
-    is absent or null; None: it is required."""
+    """A field of numbers.
+
+    `array`: its length, 0 for a scalar. `absent` replaces each number if the field is absent or null; None: the field is
+    required.
+    """
 
     name: str
     absent: float | None = None
@@ -76,10 +79,11 @@ class _Wanted(ctypes.Structure):
 
 
 class Scanner:
-    """Scans events for one list of fields, whose numbers are a row.
+    """Scans events for a list of fields, whose numbers form a row.
 
-    `id_name` None: there is no id. `bare`: an event is the array of the one field. Calls from several threads come one after
-    the other: the library keeps the interpreter's lock. Raises ValueError for names that are not plain, MemoryError.
+    `id_name` None: there is no id. `bare`: an event is the array of the only field. Calls of several threads are serialized by
+    the interpreter's
+    lock. Raises ValueError for names that need escapes, MemoryError.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class Scanner:
         weakref.finalize(self, library.scanner_free, self._state)
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
-        """Scan a batch, a slice at a time. A value that is None is uncertain."""
+        """Scan a batch slice by slice. None is uncertain."""
         count = len(values)
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
@@ -130,7 +134,7 @@ class Scanner:
 
 
 def plain(name: str) -> bool:
-    """Whether a name stands in a JSON text as it is, so that it can be compared byte by byte."""
+    """Return whether a name needs no escapes in JSON, so that it can be compared byte by byte."""
     return PLAIN_NAME.fullmatch(name) is not None
 
 

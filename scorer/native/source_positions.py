@@ -1,4 +1,4 @@
-"""Where the events of score records stand, found for many records at once; source_positions.c says what is certain."""
+"""The source positions of score records, found for many records at once; source_positions.c documents certainty."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,13 @@ Numbers = NDArray[np.int64]
 
 
 def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None:
-    """For each of these rows, (n,): the first of them, by its place in `rows`, whose event stands in the same topic and
-    partition, or UNCERTAIN_PLACE; and the offset of the event, any number where the place is uncertain. PADDING follows the
-    text. None where there is no native part."""
+    """Return the source positions of these rows, (n,).
+
+    Returns:
+        For each row the index in `rows` of the first record with the same topic and partition, or UNCERTAIN_PLACE, and the
+        offset of
+        the event, undefined for uncertain records. PADDING must follow the text. None without the native part.
+    """
     library = native_library().library
     if library is None:
         return None

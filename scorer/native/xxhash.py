@@ -1,4 +1,4 @@
-"""XXH64 of many strings: at once where they lie in one buffer and the native part is there (hash.c), else one by one."""
+"""XXH64 of many strings: at once if they are in one buffer and the native part is loaded (hash.c), else one by one."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from scorer.native.load import native_library
 
 
 def xxh64(texts: Sequence[bytes | None], seed: int) -> NDArray[np.uint64]:
-    """(n,) uint64, the hash of each string under a seed of 64 bits; None counts as an empty one."""
+    """Return (n,) uint64: the hash of each string with a 64-bit seed; None counts as empty."""
     library = native_library().library
     if library is None or not isinstance(texts, ByteColumn):
         return np.fromiter((xxh64_intdigest(text or b"", seed) for text in texts), np.uint64, len(texts))
