@@ -144,36 +144,38 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         RegistryError: The version cannot be pulled.
     """
     try:
-        found = folder or pull_version(settings)[0]
-        parsed = found.signature is None or field_sources.only_value_fields(found.signature).fields or settings.output.carry
-        stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
-        settings = settings.model_copy(update={"input": stated})
-        servable = make(
-            found, Resolution(found.digest, found.version, 0), tried_loader(settings, remember=folder is None), settings
-        )
+        model_package = folder or pull_version(settings)[0]
+        signature = model_package.signature
+        parsed = signature is None or field_sources.only_value_fields(signature).fields or settings.output.carry
+        input_settings = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
+        settings = settings.model_copy(update={"input": input_settings})
+        resolution = Resolution(model_package.digest, model_package.version, 0)
+        servable = make(model_package, resolution, tried_loader(settings, remember=folder is None), settings)
     except ModelRefused as error:
         raise Fatal(f"the version is rejected: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()
-    events = [example.event for example in found.golden] or [example_event(signature)]
-    curve, points = _measured(settings, servable, [create_example_record(signature, event) for event in events], sizes)
+    events = [example.event for example in model_package.golden] or [example_event(signature)]
+    curve, costs = _measure_sizes(settings, servable, [create_example_record(signature, event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
+    fixed, per_event = _fit_line(costs)
     return BenchReport(
-        f"{found.name}:{found.version}",
-        settings.model.device,
-        getattr(servable.loaded.model, "buckets", ()),
-        choose({size: curve[size] for size in CANDIDATES if size in curve}),
-        points,
-        *_line(points),
-        target,
-        max((point.size for point in points if point.loop <= target), default=0),
-        max(point.events_per_second for point in points),
-        in_words(),
+        version=f"{model_package.name}:{model_package.version}",
+        device=settings.model.device,
+        buckets=getattr(servable.loaded.model, "buckets", ()),
+        worthwhile=choose({size: curve[size] for size in CANDIDATES if size in curve}),
+        points=costs,
+        fixed=fixed,
+        per_event=per_event,
+        latency_target=target,
+        batch=max((cost.size for cost in costs if cost.loop <= target), default=0),
+        events_per_second=max(cost.events_per_second for cost in costs),
+        native=in_words(),
     )
 
 
-def _measured(
+def _measure_sizes(
     settings: Settings, servable: Servable, events: Sequence[ExampleRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[BatchCost, ...]]:
     target = Target(settings.output.topic, 1, RECORD_BYTES)
@@ -186,7 +188,7 @@ def _measured(
     return curve, tuple(BatchCost(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 
 
-def _line(points: Sequence[BatchCost]) -> tuple[float, float]:
+def _fit_line(points: Sequence[BatchCost]) -> tuple[float, float]:
     """Fit a and b of T(B) = a + b B by least squares of the relative errors; neither is negative."""
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size

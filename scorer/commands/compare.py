@@ -83,14 +83,14 @@ def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]
     folder = Path(wanted)
     if folder.is_dir():
         digest = from_bytes(str(folder.resolve()).encode())
-        found = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
+        model_package = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
         name = str(folder)
     else:
         model = settings.model.model_copy(update={"tag": wanted})
-        found, resolution = pull_version(settings.model_copy(update={"model": model}))
-        name = f"{found.name}:{resolution.version}@{resolution.digest}"
+        model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
+        name = f"{model_package.name}:{resolution.version}@{resolution.digest}"
     try:
-        loaded = tried_loader(settings, remember=not folder.is_dir())(found)
+        loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)
     except ModelRefused as error:
         raise Fatal(f"{name} is rejected: {error}", "push a version that passes", REFUSED) from error
     with contextlib.closing(loaded.model):
@@ -108,16 +108,16 @@ def _progress() -> Iterator[compare_versions.Progress]:
 
 def as_tables(report: Comparison) -> Group:
     """Return tables of counts, rules, changed decisions, dead letters of the candidate alone, and the largest differences."""
-    found = report.compared.differences
+    scored = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
-    if found.flipped():
-        parts.append(_flips(found))
-    if found.newly:
-        parts.append(_new_dead_letters(found))
+    if scored.flipped():
+        parts.append(_flips(scored))
+    if scored.newly:
+        parts.append(_new_dead_letters(scored))
     if report.compared.labelled is not None:
         parts += _labelled(report.compared.labelled)
-    if found.worst:
-        parts.append(_largest_differences(found))
+    if scored.worst:
+        parts.append(_largest_differences(scored))
     return Group(*parts)
 
 
@@ -129,9 +129,9 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _counts(report: Comparison) -> Table:
-    found, cost = report.compared.differences, report.cost
-    table = _table(f"{found.events:,} events, {found.both:,} scored by both", "", report.champion, report.candidate)
-    table.add_row("dead letters", *(f"{found.dead[side]:,}" for side in ("champion", "candidate")))
+    scored, cost = report.compared.differences, report.cost
+    table = _table(f"{scored.events:,} events, {scored.both:,} scored by both", "", report.champion, report.candidate)
+    table.add_row("dead letters", *(f"{scored.dead[side]:,}" for side in ("champion", "candidate")))
     table.add_row("us an event", *(f"{cost[side]:.2f}" for side in ("champion", "candidate")))
     return table
 
@@ -149,36 +149,36 @@ def _rules(report: Comparison) -> Table:
     return table
 
 
-def _labelled(found: Assessment) -> list[RenderableType]:
+def _labelled(assessment: Assessment) -> list[RenderableType]:
     """Return the metrics of both versions on labelled events, and their differences."""
-    deltas = differences(found)
-    table = _table(f"by the labels of {found.labelled:,} events", "", "champion", "candidate", "difference")
+    deltas = differences(assessment)
+    table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):
         if name in deltas:
-            table.add_row(title, *(format_figure(getattr(each, name)) for each in found.versions), f"{deltas[name]:+.4g}")
-    return [table, f"labels of other events: {found.unmatched:,}; unusable labels: {found.refused.counts.total():,}"]
+            table.add_row(title, *(format_figure(getattr(each, name)) for each in assessment.versions), f"{deltas[name]:+.4g}")
+    return [table, f"labels of other events: {assessment.unmatched:,}; unusable labels: {assessment.refused.counts.total():,}"]
 
 
-def _flips(found: Differences) -> Table:
-    names = sorted({name for pair in found.flips for name in pair}, key=str)
+def _flips(scored: Differences) -> Table:
+    names = sorted({name for pair in scored.flips for name in pair}, key=str)
     table = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
     for before in names:
-        table.add_row(str(before), *(f"{found.flips[before, after]:,}" for after in names))
+        table.add_row(str(before), *(f"{scored.flips[before, after]:,}" for after in names))
     return table
 
 
-def _new_dead_letters(found: Differences) -> Table:
+def _new_dead_letters(scored: Differences) -> Table:
     table = _table("dead letters of the candidate alone", "reason", "events", "first", "")
-    for reason, count in found.newly.most_common():
-        for number, (event, error) in enumerate(found.examples[reason]):
+    for reason, count in scored.newly.most_common():
+        for number, (event, error) in enumerate(scored.examples[reason]):
             head = (str(reason), f"{count:,}") if number == 0 else ("", "")
             table.add_row(*head, _position(event.partition, event.offset), _short(error.encode()))
     return table
 
 
-def _largest_differences(found: Differences) -> Table:
-    table = _table(f"largest of {found.changed:,} differences", "", "champion", "candidate", "at", "event")
-    for each in found.largest():
+def _largest_differences(scored: Differences) -> Table:
+    table = _table(f"largest of {scored.changed:,} differences", "", "champion", "candidate", "at", "event")
+    for each in scored.largest():
         event = each.event
         scores = _short(each.champion), _short(each.candidate)
         table.add_row(f"{each.size:.4g}", *scores, _position(event.partition, event.offset), _short(event.value or b"null"))

@@ -41,6 +41,11 @@ def console(
     logs.configure({"console": settings.name}, "WARNING")
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # one line per attempt; the pages show the error once
     serve(
-        settings, path, listen, lambda address: err_console.print(f"the console is at {address}", markup=False),
-        allow_actions=allow_actions, allow_hosts=allow_host or (), user_header=user_header,
-    )  # fmt: skip
+        settings,
+        path,
+        listen,
+        lambda address: err_console.print(f"the console is at {address}", markup=False),
+        allow_actions=allow_actions,
+        allow_hosts=allow_host or (),
+        user_header=user_header,
+    )

@@ -1,6 +1,6 @@
-"""`scorer emit`: writes events to the input topic, one JSON object a line, at a steady rate if one is asked for.
+"""`scorer emit`: write events from JSON lines to the input topic, optionally at a steady rate.
 
-However it ends, it reports how many events the broker has confirmed and where to continue.
+On every exit it reports how many events the broker has confirmed and how to continue.
 """
 
 import contextlib
@@ -27,40 +27,42 @@ from scorer.settings import load
 SHOW_SECONDS = 0.2  # between two updates of the progress bar
 STDIN = Path("-")
 Progress = Callable[[int, int], None]
-"""Called with how many events were handed over, and the bytes of their lines."""
-TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
+"""Called with the number of events passed to the producer and the bytes of their lines."""
+TICK = 0.01  # seconds between bursts with --rate: one request per event would cost broker and client more
 
 
 def emit(
     path: Config,
     flags: Set = None,
-    file: Annotated[Path, typer.Option(help="Events, one JSON object a line; `-` is stdin.")] = STDIN,
-    topic: Annotated[str | None, typer.Option(help="Another topic than the first input topic.")] = None,
+    file: Annotated[Path, typer.Option(help="The events, one JSON object per line; `-` is stdin.")] = STDIN,
+    topic: Annotated[str | None, typer.Option(help="The topic to write to. Default: the first input topic.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="Key as a template over the event, with paths: '{carrier}-{after.id}'.")
+        str | None, typer.Option(help="The key, a template with paths into the event: '{carrier}-{after.id}'.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="name=value on every event, the value a template as the key; repeatable.")
+        list[str] | None, typer.Option(help="A header, name=value. The value is a template like the key. Repeatable.")
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="The field whose text is written in place of the event.", metavar="FIELD")
+        str | None, typer.Option(help="Write the text of this field instead of the event.", metavar="FIELD")
     ] = None,
-    base64: Annotated[bool, typer.Option("--base64", help="With --value: the bytes that the text is in base64.")] = False,
+    base64: Annotated[bool, typer.Option("--base64", help="With --value: decode the text from base64.")] = False,
     time_field: Annotated[
         str | None,
-        typer.Option("--time", metavar="FIELD", help="The path of the event's time, its timestamp: ISO 8601 or Unix ms."),
+        typer.Option(
+            "--time", metavar="FIELD", help="The path of the event's time, for the record's timestamp: ISO 8601 or Unix ms."
+        ),
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
+    rate: Annotated[float | None, typer.Option(help="Events per second. Default: no limit.", min=0.001)] = None,
     skip: Annotated[
-        int, typer.Option(metavar="LINES", help="Pass over the first lines, which an earlier run has written.", min=0)
+        int, typer.Option(metavar="LINES", help="Skip the first lines, which an earlier run has written.", min=0)
     ] = 0,
-    raw_lines: Annotated[bool, typer.Option("--raw", help="Write lines as they are, whether they are JSON or not.")] = False,
+    raw_lines: Annotated[bool, typer.Option("--raw", help="Write lines unchanged, without a check for JSON.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write events to the input topic, up to a line that is not JSON. Report how many were written, and where to continue."""
+    """Write events to the input topic until the first line that is not JSON. Report the number of written events."""
     settings = load(path, flags or []).settings
     if base64 and value is None:
-        raise typer.BadParameter("--base64 is for --value")
+        raise typer.BadParameter("--base64 needs --value")
     if raw_lines and value is not None:
         raise typer.BadParameter("--value needs JSON; leave --raw out", param_hint="--raw")
     if topic is not None and not topic.strip():
@@ -81,7 +83,7 @@ def emit(
 
 
 def _headers(items: list[str]) -> list[tuple[str, str]]:
-    """Return names and values of headers. Raises BadParameter."""
+    """Parse headers into names and values. Raises BadParameter."""
     pairs = []
     for item in items:
         name, separator, value = item.partition("=")
@@ -97,13 +99,13 @@ def _headers(items: list[str]) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open the file, or stdin. Raises Fatal (2) if it cannot be read, now or later in the block."""
+    """Open the file or stdin. Raises Fatal (2) if it cannot be opened, or read in the block."""
     try:
         if file != STDIN:
             with file.open("rb") as lines:
                 yield lines
         elif sys.stdin is None:
-            raise Fatal("stdin is closed", "name a file with --file, or feed events through a pipe", USAGE)
+            raise Fatal("stdin is closed", "give a file with --file, or pipe events to stdin", USAGE)
         else:
             if sys.stdin.isatty():
                 err_console.print("reading events from the terminal; Ctrl-D ends them")
@@ -116,7 +118,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _progress(file: Path) -> Iterator[Progress]:
-    """Show how much is written, on stderr if that is a terminal."""
+    """Show the progress on stderr, if that is a terminal."""
     size = file.stat().st_size if file.is_file() else None
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.fields[events]:,} events"), TimeElapsedColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
@@ -125,7 +127,7 @@ def _progress(file: Path) -> Iterator[Progress]:
 
 
 class WritePace:
-    """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
+    """Limits the rate of events, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
 
     def __init__(self, rate: float | None, began: float) -> None:
         self._rate = rate
@@ -133,7 +135,7 @@ class WritePace:
         self._allowed = 0.0
 
     def pause(self, count: int, now: float) -> float:
-        """Seconds to wait before event number `count` (from 0) is written."""
+        """Return the seconds to wait before writing event number `count` (from 0)."""
         if self._rate is None or count < self._allowed:
             return 0.0
         due = self._began + count / self._rate
@@ -144,25 +146,33 @@ class WritePace:
 def write(
     writer: EventWriter, lines: Iterable[EventLine], template: RecordTemplate, rate: float | None, progress: Progress
 ) -> None:
-    """Write lines, and wait until the broker has confirmed each.
+    """Write lines and wait for the broker's confirmation of each.
 
-    Partitions are chosen by key as the Java client does (murmur2). `rate` is events a second; `progress` is called a few times
-    a second.
+    Partitions are chosen by key like the Java client does (murmur2).
+
+    Args:
+        writer: the producer.
+        lines: the lines to write.
+        template: makes a record from a line.
+        rate: events per second; None for no limit.
+        progress: called a few times per second.
 
     Raises:
-        Fatal: if the broker did not take an event, or if a line lacks a field.
+        Fatal: The broker rejects an event, or a line lacks a field.
     """
-    pace, read, shown = WritePace(rate, time.monotonic()), 0, 0.0
+    pace = WritePace(rate, time.monotonic())
+    read = 0
+    reported = 0.0
     for count, line in enumerate(lines):
         now = time.monotonic()
         if (pause := pace.pause(count, now)) > 0:
             time.sleep(pause)
         writer.write(line.number, template.record(line))
         read += len(line.data) + 1
-        if count == 0:  # it waits half a second for its producer id: the others begin after that
+        if count == 0:  # the first event waits half a second for the producer id, so the rate applies after it
             writer.confirm()
             pace = WritePace(rate, time.monotonic())
-        if now > shown + SHOW_SECONDS:
+        if now > reported + SHOW_SECONDS:
             progress(count + 1, read)
-            shown = now
+            reported = now
     writer.confirm()

@@ -77,7 +77,7 @@ def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -
     if explanation.answer is None:
         raise Fatal(
             f"{explanation.place} has no answer, so --recompute has nothing to compare",
-            "`scorer status` shows how far the scorers have read",
+            "`scorer status` prints the lag of the scorers",
         )
     model = settings.model.model_copy(update={"tag": explanation.answer.digest})
     package, _ = pull_version(settings.model_copy(update={"model": model}))

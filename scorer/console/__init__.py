@@ -1,1 +1,1 @@
-"""`scorer console`: what the bus and the registry tell, in a browser. Pure folds and views; threads and sockets at the rim."""
+"""The web console: feeds read Kafka and the registry into pure folds, and pure views make pages of them."""

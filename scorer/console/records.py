@@ -79,7 +79,7 @@ def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
 
 
 def decode_score(value: bytes) -> CompleteScoreRecord | None:
-    """Decode a score record from JSON; None if it is none, or has a time that is no date."""
+    """Decode a score record from JSON; None if it is not one, or its time is out of range."""
     try:
         record = decode_complete_record(value)
     except documents.UnreadableDocument:

@@ -36,10 +36,14 @@ from scorer.settings import Settings
 CHECK_SECONDS = 0.5  # between two checks for changes, for each browser
 SILENCE_SECONDS = 15.0  # proxies close streams that are idle for longer
 VIEWS = (
-    ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"),
-    ("/regions", "regions", "Regions"), ("/dead-letters", "dead_letters", "Dead letters"), ("/history", "history", "History"),
+    ("/", "rollout", "Rollout"),
+    ("/scores", "scores", "Scores"),
+    ("/flow", "flow", "Flow"),
+    ("/regions", "regions", "Regions"),
+    ("/dead-letters", "dead_letters", "Dead letters"),
+    ("/history", "history", "History"),
     ("/training", "training", "Training"),
-)  # fmt: skip
+)
 MAX_REASON = 500
 
 
@@ -101,9 +105,16 @@ class Console:
         }
         headline = rollout_view.headline(view)
         return self._page(
-            request, "rollout", rollout=view, headline=headline, versions=versions, commands=commands, query=query, plan=plan,
+            request,
+            "rollout",
+            rollout=view,
+            headline=headline,
+            versions=versions,
+            commands=commands,
+            query=query,
+            plan=plan,
             verbs=list(Verb),
-        )  # fmt: skip
+        )
 
     def scores(self, request: Request) -> Response:
         with self.state.lock:
@@ -166,19 +177,19 @@ class Console:
     def data(self, request: Request) -> Response:
         figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data
         with self.state.lock:
-            found = figures(self.state)
-        return Response(orjson.dumps(found), media_type="application/json")
+            values = figures(self.state)
+        return Response(orjson.dumps(values), media_type="application/json")
 
     async def events(self, _: Request) -> Response:
-        """Server-sent events: one whenever something that is shown has changed."""
+        """Stream server-sent events: one after each visible change."""
         return StreamingResponse(self._changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        told, last = -1, time.monotonic()
+        sent, last = -1, time.monotonic()
         while not self.stopping():
-            if self.state.sequence != told:
-                told, last = self.state.sequence, time.monotonic()
-                yield b"event: changed\ndata: %d\n\n" % told
+            if self.state.sequence != sent:
+                sent, last = self.state.sequence, time.monotonic()
+                yield b"event: changed\ndata: %d\n\n" % sent
             elif time.monotonic() - last > SILENCE_SECONDS:
                 last = time.monotonic()
                 yield b": still here\n\n"
@@ -237,10 +248,23 @@ class Console:
             state = self.state
             common: dict[str, Any] = {f"{source}_error": state.source_errors.get(source) for source in ("kafka", "registry")}
             common |= {"loaded": state.loaded, "recent_actions": state.recent_actions[:3], "registry_read": state.registry.read}
-        html = rendering.environment().get_template(f"{view}.html").render(
-            **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
-            source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=self.clock(),
-        )  # fmt: skip
+        html = (
+            rendering.environment()
+            .get_template(f"{view}.html")
+            .render(
+                **common,
+                **values,
+                view=view,
+                views=VIEWS,
+                name=self.settings.name,
+                tag=self.tag,
+                may_act=self.actions is not None,
+                source=self.settings.model.source,
+                servers=self.settings.kafka.bootstrap_servers,
+                token=token,
+                now=self.clock(),
+            )
+        )
         response = HTMLResponse(html, status)
         if self.actions is not None:
             self.tokens.set_cookie(response, cookie)

@@ -98,8 +98,10 @@ class _RolloutsDemo(Demo):
             decided = self.run_rollout(topic, BAD, BAD_PLAN)
         if decided is not None:
             self.view.step("   Reproduce the decision from the topics")
-            found = self.shell.run("scorer", "rollout", "verify", "scorer.yaml", str(decided.seq))
-            self.view.say(f"{'the same' if found['same'] else found['differs']}, from {found['pairs']:,} pairs")
+            verification = self.shell.run("scorer", "rollout", "verify", "scorer.yaml", str(decided.seq))
+            self.view.say(
+                f"{'the same' if verification['same'] else verification['differs']}, from {verification['pairs']:,} pairs"
+            )
         return began
 
     def run_rollout(self, topic: RolloutLogTopic, candidate: str, plan: dict[str, Any]) -> LogEntry | None:

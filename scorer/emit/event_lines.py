@@ -1,6 +1,6 @@
-"""Read and check the lines that `scorer emit` writes: each must be a JSON value that can be an event.
+"""Read and check the lines of `scorer emit`: each must be a JSON value that can be an event.
 
-A line is parsed once. One that is no event is rejected before it is written, with the file's real kind where its bytes show it.
+Each line is parsed once, before it is written. The error for another kind of file names that kind if its first bytes show it.
 """
 
 import json
@@ -15,9 +15,9 @@ from publisher.errors import USAGE, Fatal
 from scorer.settings.input_formats import INPUT_FORMATS, FormatName
 
 LineKind = Literal["object", "array", "any", "raw"]
-"""What each line must be; `raw` lines are not checked."""
-SHOWN = 60  # bytes of a line in an error
-LONGEST = 256 * 1_024 * 1_024  # bytes of a line: base64 of the largest event fits
+"""The JSON type of each line; `raw` lines are not checked."""
+EXCERPT_BYTES = 60  # of a line, in errors
+MAX_LINE_BYTES = 256 * 1_024 * 1_024  # enough for the largest event in base64
 BOM = b"\xef\xbb\xbf"
 TO_LINES = "python -c \"import pandas; pandas.{reader}('FILE').to_json('events.jsonl', orient='records', lines=True)\""
 BINARY = {
@@ -31,18 +31,18 @@ BINARY = {
     b"\xff\xfe": ("in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | scorer emit CONFIG"),
     b"\xfe\xff": ("in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | scorer emit CONFIG"),
 }
-"""What files that are no JSON lines begin with, what they are, and how to make JSON lines of them."""
+"""The first bytes of other kinds of files, with the kind and the command that converts it to JSON lines."""
 
 
 class Readable(Protocol):
-    """A binary file."""
+    """A file opened in binary mode."""
 
     def readline(self, size: int, /) -> bytes:
-        """Return the next line with its end, at most `size` bytes of it; nothing at the end of the file."""
+        """Return the next line with its end, at most `size` bytes; empty at the end of the file."""
 
 
 class EventLine(NamedTuple):
-    """A line of the file: its number from 1, its bytes, and the value that they are in JSON, None if it was not parsed."""
+    """A line of the file: its number from 1, its bytes, and its JSON value (None if not parsed)."""
 
     number: int
     data: bytes
@@ -50,7 +50,7 @@ class EventLine(NamedTuple):
 
 
 def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKind:
-    """Return what each line must be.
+    """Return the JSON type that each line must have.
 
     Args:
         format_: the setting `input.format`.
@@ -59,7 +59,7 @@ def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKin
         part: whether a field of each line is written in place of the line.
 
     Raises:
-        Fatal: with code 2 if JSON lines cannot be events of this format.
+        Fatal: JSON lines cannot be events of this format (exit code 2).
     """
     if raw:
         return "raw"
@@ -68,63 +68,63 @@ def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKin
     if not own:
         return "any"
     if not INPUT_FORMATS[format_].is_json:
-        hint = "--value FIELD --base64 writes the bytes that a field holds, --raw writes lines as they are"
-        raise Fatal(f"input.format is {format_}, and the lines of emit are JSON", hint, USAGE)
+        hint = "--value FIELD --base64 writes the bytes of a field, --raw writes lines unchanged"
+        raise Fatal(f"input.format is {format_}, but emit reads JSON lines", hint, USAGE)
     return "array" if format_ == "json-array" else "object"
 
 
 def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = False) -> Iterator[EventLine]:
-    """Return each line that is not blank, without its end and without a byte order mark.
+    """Yield each line that is not blank, without line end and byte order mark.
 
     Args:
         lines: the file.
-        kind: what each line must be.
-        skip: how many lines are passed over unread.
-        fields: whether the fields of raw lines are needed too.
+        kind: the JSON type of each line.
+        skip: the number of lines to skip.
+        fields: also parse raw lines.
 
     Raises:
-        Fatal: with code 2 if a line is not what it must be.
+        Fatal: A line does not have the JSON type (exit code 2).
     """
-    for number, line in enumerate(iter(partial(lines.readline, LONGEST), b""), 1):
-        if len(line) == LONGEST and not line.endswith(b"\n"):
-            hint = "write one event on each line; is it a file of lines?"
-            raise Fatal(f"line {number} has more than {LONGEST:,} bytes", hint, USAGE)
+    for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES), b""), 1):
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            hint = "write one event per line"
+            raise Fatal(f"line {number} has more than {MAX_LINE_BYTES:,} bytes", hint, USAGE)
         if number <= skip:
             continue
         data = line.removesuffix(b"\n").removesuffix(b"\r")
         if kind == "raw" and data:
-            yield EventLine(number, data, parsed(data, number) if fields else None)
+            yield EventLine(number, data, parse_line(data, number) if fields else None)
         elif kind != "raw" and (data := data.removeprefix(BOM) if number == 1 else data).strip():
-            yield EventLine(number, data, checked(data, number, kind))
+            yield EventLine(number, data, check_line(data, number, kind))
 
 
-def parsed(line: bytes, number: int) -> Any:
-    """Return the value of a line. Raises Fatal (2) if it is no JSON."""
+def parse_line(line: bytes, number: int) -> Any:
+    """Return the value of a line. Raises Fatal (2) if it is not JSON."""
     try:
         return orjson.loads(line)
     except ValueError as error:
-        what, hint = _explained(line, number, str(error))
-        raise Fatal(f"line {number} is not JSON: {what}", hint, USAGE) from None
+        fault, hint = _diagnose(line, number, str(error))
+        raise Fatal(f"line {number} is not JSON: {fault}", hint, USAGE) from None
 
 
-def checked(line: bytes, number: int, kind: LineKind) -> Any:
-    """Return the value of a line. Raises Fatal (2) unless it is JSON of this kind."""
-    value = parsed(line, number)
+def check_line(line: bytes, number: int, kind: LineKind) -> Any:
+    """Return the value of a line. Raises Fatal (2) if it does not have this JSON type."""
+    value = parse_line(line, number)
     if kind == "object" and isinstance(value, list):
-        raise Fatal(f"line {number} is an array, and not one event", "jq -c '.[]' FILE | scorer emit CONFIG", USAGE)
+        raise Fatal(f"line {number} is an array, not one event", "jq -c '.[]' FILE | scorer emit CONFIG", USAGE)
     if (kind == "object" and not isinstance(value, dict)) or (kind == "array" and not isinstance(value, list)):
-        hint = f"write a JSON {kind} on each line; --raw writes lines as they are"
-        raise Fatal(f"line {number} is {_shown(line)}, and an event is a JSON {kind}", hint, USAGE)
+        hint = f"write a JSON {kind} on each line; --raw writes lines unchanged"
+        raise Fatal(f"line {number} is {_excerpt(line)}, but an event is a JSON {kind}", hint, USAGE)
     return value
 
 
-def _explained(line: bytes, number: int, error: str) -> tuple[str, str]:
-    """Return why a line is no JSON, and what to do."""
-    raw = "one JSON value a line, in UTF-8; --raw writes lines as they are"
+def _diagnose(line: bytes, number: int, error: str) -> tuple[str, str]:
+    """Return why a line is not JSON, and a remedy."""
+    usual_hint = "write one JSON value per line, in UTF-8; --raw writes lines unchanged"
     if number == 1:
-        for head, (what, hint) in BINARY.items():
+        for head, (file_kind, hint) in BINARY.items():
             if line.startswith(head):
-                return f"the file is {what}", hint
+                return f"the file is {file_kind}", hint
         if line.strip() == b"[":
             return "the file is an indented array", "jq -c '.[]' FILE | scorer emit CONFIG"
         if line.strip() == b"{":
@@ -132,34 +132,33 @@ def _explained(line: bytes, number: int, error: str) -> tuple[str, str]:
         if (
             b"\0" not in line
             and not line.lstrip().startswith((b"{", b"["))
-            and any(mark in line for mark in (b",", b";", b"\t"))
+            and any(separator in line for separator in (b",", b";", b"\t"))
         ):
-            return f"{_shown(line)} may be the head of a CSV file", TO_LINES.format(reader="read_csv")
-    if _has_no_number(line):
+            return f"{_excerpt(line)} may be the header of a CSV file", TO_LINES.format(reader="read_csv")
+    if _has_non_finite_number(line):
         return (
-            f"{_shown(line)} has NaN or Infinity, which JSON does not have",
+            f"{_excerpt(line)} has NaN or Infinity, which are not JSON",
             "write null; json.dumps(..., allow_nan=False) reports it",
         )
-    return f"{error}: {_shown(line)}", raw
+    return f"{error}: {_excerpt(line)}", usual_hint
 
 
-def _has_no_number(line: bytes) -> bool:
-    """Return whether a line is JSON but for numbers that are not finite, as Python's json.dumps writes them."""
-    found: list[float] = []
+def _has_non_finite_number(line: bytes) -> bool:
+    """Return True if a line is JSON except for NaN or Infinity, which Python's json.dumps writes."""
+    constants: list[float] = []
 
     def note(name: str) -> float:
-        found.append(float(name))
+        constants.append(float(name))
         return math.nan
 
     try:
         json.loads(line, parse_constant=note)
     except (ValueError, RecursionError):
         return False
-    return bool(found)
+    return bool(constants)
 
 
-def _shown(line: bytes) -> str:
-    """Return the beginning of a line for an error."""
-    text = line[:SHOWN].decode("utf-8", "backslashreplace")
-    shown = repr(text)
-    return f"{shown}..." if len(line) > SHOWN else shown
+def _excerpt(line: bytes) -> str:
+    """Return the start of a line, for errors."""
+    excerpt = repr(line[:EXCERPT_BYTES].decode("utf-8", "backslashreplace"))
+    return f"{excerpt}..." if len(line) > EXCERPT_BYTES else excerpt

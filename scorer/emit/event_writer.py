@@ -1,4 +1,4 @@
-"""The producer of `scorer emit`: an idempotent one for one topic, with a count of what became of each event."""
+"""The producer of `scorer emit`: idempotent, for one topic, with a count of the delivery results."""
 
 import time
 from collections.abc import Callable
@@ -20,29 +20,29 @@ from scorer.settings import Settings
 from scorer.topics import describe
 
 CONNECT_SECONDS = 10.0
-CONFIRM_SECONDS = 30.0  # without one confirmation
-WAIT_SECONDS = 0.1  # during which a signal is held back
+CONFIRM_SECONDS = 30.0  # longest time without a confirmation
+WAIT_SECONDS = 0.1  # in which signals are delayed
 PURGE_SECONDS = 1.0
-LARGEST = 100_000_000  # bytes; the broker's limit decides
+MAX_RECORD_BYTES = 100_000_000  # the broker's limit applies before
 
 
 class EventWriter:
-    """Writes events and counts their confirmations. Not for several threads.
+    """Writes events and counts their delivery results. Use it from one thread.
 
-    After an error `write` must not be called again. `close` must be called in any case: after it every event is counted.
+    After an error do not call `write` again. Always call `close`: it completes the counts.
     """
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:
-        """Connect before the first event gets its timestamp. Raises Fatal if the broker or the topic is missing."""
+        """Connect, so that the first event is not delayed. Raises Fatal if the broker or the topic is unavailable."""
         name, needed = f"{settings.name}.emit", {topic: frozenset({WRITE})}
         topics.existing(settings.kafka, name, needed, [topic])
         self._limit = describe(connect(settings.kafka, name), settings.kafka, needed)[topic]
-        batch = min(self._limit.max_bytes, kafka.LARGEST_BATCH)  # a topic's limit is for what is sent together
-        tuning = {"linger.ms": 5, "message.max.bytes": LARGEST, "batch.size": batch}
+        batch = min(self._limit.max_bytes, kafka.LARGEST_BATCH)  # the limit of a topic applies to a batch
+        tuning = {"linger.ms": 5, "message.max.bytes": MAX_RECORD_BYTES, "batch.size": batch}
         self._confirmations = confirmations
         self._interruption = interruption
         self._failure: KafkaError | None = None
-        self._too_large = 0  # bytes of the first event that the broker did not take for its size
+        self._too_large = 0  # bytes of the first event that was too large for the broker
         self._waits = True
         self._settings = settings.kafka
         self._topic = topic
@@ -53,10 +53,10 @@ class EventWriter:
             raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
 
     def write(self, line: int, record: InputRecord) -> None:
-        """Hand over the event of a line; waits while the queue is full.
+        """Pass the event of a line to the producer; wait while its queue is full.
 
         Raises:
-            Fatal: if an earlier event has failed, if this one is too large, or if the broker confirms nothing.
+            Fatal: An earlier event has failed, this one is too large, or the broker confirms nothing.
         """
         while not self._hand_over(line, record):
             if not self._wait(partial(self._answered_beyond, self._confirmations.answered), self._producer.poll):
@@ -73,7 +73,7 @@ class EventWriter:
             raise self._silent()
 
     def close(self) -> None:
-        """Wait for the events in flight unless that was in vain before, then take back those that were never sent."""
+        """Wait for the events in flight, unless a wait has failed before, then drop the unsent events."""
         try:
             self._wait(lambda: self._confirmations.complete, self._producer.flush)
         finally:
@@ -82,8 +82,8 @@ class EventWriter:
                 self._producer.flush(PURGE_SECONDS)
 
     def _hand_over(self, line: int, record: InputRecord) -> bool:
-        """Return whether the queue took the event."""
-        stated: dict[str, Any] = {} if record.time_ms is None else {"timestamp": record.time_ms}
+        """Return True if the queue of the producer accepted the event."""
+        timestamp: dict[str, Any] = {} if record.time_ms is None else {"timestamp": record.time_ms}
         headers: Any = record.headers or None
         with self._interruption:
             self._producer.poll(0)
@@ -95,7 +95,7 @@ class EventWriter:
                     record.key,
                     on_delivery=partial(self._note, line),
                     headers=headers,
-                    **stated,
+                    **timestamp,
                 )
             except BufferError:
                 self._confirmations.withdraw(line)
@@ -104,14 +104,14 @@ class EventWriter:
                 self._confirmations.withdraw(line)
                 if error.args[0] != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
-                hint = "leave the event out, or let its producer send a reference to the content in its place"
+                hint = "leave the event out, or write a reference to its content instead"
                 raise Fatal(
-                    f"an event of {len(record.value)} bytes: at most {LARGEST} are written (message.max.bytes)", hint
+                    f"an event of {len(record.value)} bytes: at most {MAX_RECORD_BYTES} are written (message.max.bytes)", hint
                 ) from None
         return True
 
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
-        """Serve confirmations until `done`, or until none has come for CONFIRM_SECONDS; return whether it is done."""
+        """Poll for confirmations until `done`, or for CONFIRM_SECONDS without one; return the value of `done`."""
         seen, deadline = self._confirmations.answered, time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():
             with self._interruption:
@@ -129,7 +129,7 @@ class EventWriter:
     def _silent(self) -> Fatal:
         return Fatal(
             f"writing to {self._topic} failed: no event was confirmed for {CONFIRM_SECONDS:.0f} s",
-            "check that the topic exists and the broker answers",
+            "check that the topic exists and the broker responds",
         )
 
     def _failed(self, error: KafkaError) -> Fatal:
@@ -138,18 +138,18 @@ class EventWriter:
             return acls.refused(self._settings, [Right(WRITE, acls.TOPIC, self._topic)])
         if self._too_large:
             return self._over_limit()
-        return Fatal(f"writing to {self._topic} failed: {error.str()}", "check that the topic exists and the broker answers")
+        return Fatal(f"writing to {self._topic} failed: {error.str()}", "check that the topic exists and the broker responds")
 
     def _over_limit(self) -> Fatal:
-        """Return the error for an event that is larger than the topic takes, with the limit as far as it may be read."""
-        stated = f"{self._limit.max_bytes} bytes" if self._limit.told else "not readable with these rights"
+        """Return the error for an event beyond the topic's limit, with that limit if it may be read."""
+        limit = f"{self._limit.max_bytes} bytes" if self._limit.told else "not readable with these rights"
         return Fatal(
-            f"an event of {self._too_large} bytes is larger than topic {self._topic} takes: its max.message.bytes is {stated}",
+            f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",
             f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or leave the event out",
         )
 
     def _note(self, line: int, error: KafkaError | None, message: Message) -> None:
-        """Count the answer for the event of a line."""
+        """Count the delivery result of a line's event."""
         if error is None:
             self._confirmations.confirm(line)
             return

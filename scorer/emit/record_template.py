@@ -1,4 +1,4 @@
-"""Make records of the lines that `scorer emit` reads: keys and headers by templates, values and times by paths. Pure."""
+"""Make records from the lines of `scorer emit`: keys and headers by templates, values and times by paths. Pure."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
 from scorer.emit.event_lines import EventLine
 
-MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
+MAX_TIME = 1 << 48  # Unix ms
 
 
 class InputRecord(NamedTuple):
-    """What is written for one line; `time_ms` (Unix ms) None is the time of writing."""
+    """The record of one line. `time_ms` is Unix ms; None means the time of writing."""
 
     key: bytes | None
     value: bytes
@@ -28,13 +28,13 @@ class InputRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordTemplate:
-    """How a line becomes a record.
+    """Makes a record from a line.
 
     Attributes:
-        key: a template over the fields of the event; None: no key.
-        headers: names and values; a value with braces is a template too.
-        value: a field that is written in place of the line, and whether it is in base64; None: the line itself.
-        time_field: the path of the event's time; None: the time of writing.
+        key: a template over the fields of the event; None for no key.
+        headers: names and values; a value with braces is a template.
+        value: a field to write instead of the line, and whether it is in base64; None for the line.
+        time_field: the path of the event's time; None for the time of writing.
     """
 
     key: str | None = None
@@ -44,7 +44,7 @@ class RecordTemplate:
 
     @property
     def reads_fields(self) -> bool:
-        """Whether a record needs fields of its event."""
+        """Whether a record needs the parsed fields of its event."""
         return (
             self.key is not None or self.value is not None or self.time_field is not None or any(map(_templated, self.headers))
         )
@@ -53,11 +53,11 @@ class RecordTemplate:
         """Return the record of a line.
 
         Raises:
-            Fatal: with code 2 if the event lacks a field.
+            Fatal: The event lacks a field (exit code 2).
         """
         event, number = line.event, line.number
         named = [
-            (name, filled(text, "header", event, number) if _templated((name, text)) else text.encode())
+            (name, fill_in(text, "header", event, number) if _templated((name, text)) else text.encode())
             for name, text in self.headers
         ]
         at = None if self.time_field is None else time_of(self.time_field, event, number)
@@ -70,21 +70,21 @@ def _templated(header: tuple[str, str]) -> bool:
 
 
 def key_of(template: str | None, event: Any, number: int) -> bytes | None:
-    """Return the key of an event by a template over its fields, `{carrier}-{flight}`. Raises Fatal if it lacks one."""
-    return None if template is None else filled(template, "key", event, number)
+    """Return the key of an event by a template, `{carrier}-{flight}`. Raises Fatal if the event lacks a field."""
+    return None if template is None else fill_in(template, "key", event, number)
 
 
 @lru_cache(256)
 def _steps(path: str) -> tuple[str | int, ...]:
-    """Return the steps of a path. Raises ValueError."""
+    """Parse a path. Raises ValueError."""
     return tuple(json_path.parse_object_path(path))
 
 
 class _Formatter(string.Formatter):
-    """A template whose names are paths into an event, `{items[0].sku}`; also `{after[id]}`."""
+    """A formatter whose field names are paths into an event, `{items[0].sku}`, or Python's, `{after[id]}`."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the value at a path. Raises KeyError if the event has none, WrongStep if a step is no object or array."""
+        """Return the value at a path. Raises KeyError without a value, WrongStep if a step is not an object or array."""
         try:
             steps = _steps(field_name)
         except ValueError:
@@ -95,19 +95,19 @@ class _Formatter(string.Formatter):
         return (str(value).lower() if isinstance(value, bool) else value), field_name
 
 
-def filled(template: str, what: str, event: Any, number: int) -> bytes:
-    """Return a template with the fields of an event. Raises Fatal, naming the option `what`, if the event lacks one."""
+def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
+    """Fill in a template with the fields of an event. Raises Fatal, naming the option `what`, if the event lacks one."""
     try:
         return _Formatter().vformat(template, (), event).encode()
     except KeyError as error:
         fault = f"line {number}: the event has no field {error.args[0]!r} for the {what} {template!r}"
     except (TypeError, ValueError, IndexError, AttributeError) as error:
         fault = f"line {number}: no {what} {template!r}: {error}"
-    raise Fatal(fault, f"check --{what} and the event; braces that stand for themselves are written twice", USAGE)
+    raise Fatal(fault, f"check --{what} and the event; write literal braces twice", USAGE)
 
 
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
-    """Return the text of a field, or the bytes that it is in base64. Raises Fatal if there is none."""
+    """Return the text of a field, or its bytes decoded from base64. Raises Fatal without a value."""
     try:
         value = event[field]
         if base64:
@@ -121,7 +121,7 @@ def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
 
 
 def time_of(field: str, event: Any, number: int) -> int:
-    """Return the time of an event in Unix ms: a number at a path, or ISO 8601 text, UTC if it names no zone. Raises Fatal."""
+    """Return the time of an event in Unix ms, from Unix ms or ISO 8601 (by default UTC) at a path. Raises Fatal."""
     try:
         value = look_up(event, _steps(field))
         at = value
@@ -130,7 +130,7 @@ def time_of(field: str, event: Any, number: int) -> int:
             at = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
         if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < MAX_TIME:
             return at
-        fault = f"line {number}: {value!r:.100} at {field!r} is no time"
+        fault = f"line {number}: {value!r:.100} at {field!r} is not a time"
     except (TypeError, ValueError) as error:
         fault = f"line {number}: no time at {field!r}: {error}"
     raise Fatal(fault, "check --time and the event: ISO 8601, or Unix milliseconds", USAGE)

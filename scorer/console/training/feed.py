@@ -53,7 +53,7 @@ class AttestationReader:
         """
         every = newest_first(tags.versions(self._store.tags()))
         wanted, left_out = every[: self._most], max(0, len(every) - self._most)
-        self._versions = {version: known for version, known in self._versions.items() if version in set(wanted)}
+        self._versions = {version: earlier for version, earlier in self._versions.items() if version in set(wanted)}
         trusted = frozenset(key.id for key in self._keys if key.not_after is None or now < key.not_after)
         for version in self._due(wanted, trusted):
             if self._read(version, trusted, now):
@@ -65,18 +65,20 @@ class AttestationReader:
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
         self._turn = (self._turn + RECENT) % len(later) if later else 0
-        fresh = {version for version in wanted if (known := self._versions.get(version)) is None or known.trusted != trusted}
+        fresh = {
+            version for version in wanted if (earlier := self._versions.get(version)) is None or earlier.trusted != trusted
+        }
         return [version for version in wanted if version in fresh or version in turn or version in wanted[:RECENT]]
 
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
         """Read a version and return True if its attestations changed."""
-        known = self._versions.get(version)
-        digest, listed = known.attestations.digest if known else "", None
+        earlier = self._versions.get(version)
+        digest, listed = earlier.attestations.digest if earlier else "", None
         try:
             digest = digest or self._store.resolve(version).digest
             descriptors = referrers.listed(self._store, digest)
             listed = tuple(sorted(each.digest for each in descriptors))
-            if known is not None and (known.listed, known.trusted) == (listed, trusted):
+            if earlier is not None and (earlier.listed, earlier.trusted) == (listed, trusted):
                 return False
             attestations = collect_attestations(
                 version, digest, attestation.iter_attestations(self._store, digest, self._keys, now)
@@ -89,11 +91,11 @@ class AttestationReader:
                 raise
             attestations = VersionAttestations(version, digest, fault=str(error))
         self._versions[version] = _ReadVersion(attestations, listed, trusted)
-        return known is None or known.attestations != attestations
+        return earlier is None or earlier.attestations != attestations
 
     def _library(self, wanted: Sequence[str], left_out: int, *, read: bool) -> AttestationLibrary:
-        known = [self._versions[each].attestations for each in wanted if each in self._versions]
-        return AttestationLibrary(tuple(sorted(known, key=_age, reverse=True)), left_out, read, bool(self._keys))
+        versions = [self._versions[each].attestations for each in wanted if each in self._versions]
+        return AttestationLibrary(tuple(sorted(versions, key=_age, reverse=True)), left_out, read, bool(self._keys))
 
 
 class TrainingFeed:

@@ -1,5 +1,6 @@
-"""Pictures of a run of training, each the text of an SVG: the rungs of its search, what longer training brought, the rules of
-its verdict, and both confusion matrices. Pure functions of the documents that it attests; "" where there is nothing to draw.
+"""The plots of a training run as SVG texts: search rungs, learning curves, rules and confusion matrices.
+
+Pure functions of the attested documents. A plot without data is an empty text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -7,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from scorer.console.training.documents import AttestedMatrix, ComparisonDocument, RuleResult, SearchDocument, SearchRung
 from scorer.evaluation.svg import TONES, line, matrix, picture, short, text
 
-WIDTH = 420  # pixels: a phone shows it whole, and still to be read
+WIDTH = 420  # pixels: fits a phone's screen
 EDGE, STRIP, RULE = 14, 56, 40
 HEIGHT, AXIS, SIDE, NAMES = 250, 60, 250, 140
-MOST_CLASSES = 12
-HOW = "true class by row, predicted by column"
+MAX_CLASSES = 12
+MATRIX_AXES = "true class by row, predicted by column"
 Point = tuple[float, float]
 
 
 def rungs(search: SearchDocument, unit: str = "trees") -> str:
-    """Each rung's trials along their scores: a filled dot went on, an empty one was stopped, the last one's are the best's."""
+    """Plot the trials of each rung by score; filled dots are trials that continued, or the best one in the last rung."""
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:
@@ -25,15 +26,15 @@ def rungs(search: SearchDocument, unit: str = "trees") -> str:
     parts = []
     for k, (rung, trials) in enumerate(steps):
         top, last = k * STRIP, k == len(steps) - 1
-        kept = set(rung.kept) if not last or search.best is None else {search.best.trial}
-        went = "" if last else f", {len(kept):,} go{'es' if len(kept) == 1 else ''} on"
+        continued = set(rung.kept) if not last or search.best is None else {search.best.trial}
+        result = "" if last else f", {len(continued):,} continue{'s' if len(continued) == 1 else ''}"
         plural = "" if len(rung.trials) == 1 else "s"
-        parts.append(text(EDGE, top + 18, f"{rung.budget:,} {unit}: {len(rung.trials):,} trial{plural}{went}"))
+        parts.append(text(EDGE, top + 18, f"{rung.budget:,} {unit}: {len(rung.trials):,} trial{plural}{result}"))
         parts.append(line(EDGE, top + 36, WIDTH - EDGE, top + 36))
-        ordered = sorted(trials, key=lambda one: one.trial in kept)  # those that went on are drawn over the others
+        ordered = sorted(trials, key=lambda one: one.trial in continued)  # draw trials that continued on top
         for one in ordered:
-            x = _place(one.score or 0.0, low, high, EDGE, WIDTH - EDGE)
-            parts.append(_dot(x, top + 36, "good" if one.trial in kept else "axis", filled=one.trial in kept))
+            x = _scale(one.score or 0.0, low, high, EDGE, WIDTH - EDGE)
+            parts.append(_dot(x, top + 36, "good" if one.trial in continued else "axis", filled=one.trial in continued))
     bottom = len(steps) * STRIP + 14
     parts.append(text(EDGE, bottom, f"{search.metric or 'score'} {low:.4g}", size=11, tone="muted"))
     parts.append(text(WIDTH - EDGE, bottom, f"{high:.4g}", anchor="end", size=11, tone="muted"))
@@ -41,7 +42,7 @@ def rungs(search: SearchDocument, unit: str = "trees") -> str:
 
 
 def curve(search: SearchDocument, unit: str = "trees") -> str:
-    """The learning curve of every trial, its score by how long it was trained; the best one's is drawn over the others."""
+    """Plot the learning curves of the trials, with the best trial on top."""
     steps = _by_budget(search)
     paths: dict[int, list[Point]] = {}
     for rung in steps:
@@ -55,7 +56,7 @@ def curve(search: SearchDocument, unit: str = "trees") -> str:
     bottom = HEIGHT - 44
 
     def at(point: Point) -> Point:
-        return _place(point[0], first, last, AXIS, WIDTH - EDGE), _place(point[1], low, high, bottom - 12, EDGE)
+        return _scale(point[0], first, last, AXIS, WIDTH - EDGE), _scale(point[1], low, high, bottom - 12, EDGE)
 
     parts = [line(AXIS, bottom, WIDTH - EDGE, bottom, "axis"), line(AXIS, EDGE, AXIS, bottom, "axis")]
     for budget in dict.fromkeys(rung.budget for rung in steps):
@@ -71,34 +72,37 @@ def curve(search: SearchDocument, unit: str = "trees") -> str:
     return picture(WIDTH, HEIGHT, parts)
 
 
-def matrix_of(found: AttestedMatrix) -> str:
-    """One confusion matrix; the page says of whom."""
-    names = found.names
-    if len(names) > MOST_CLASSES:
+def matrix_of(confusion: AttestedMatrix) -> str:
+    """Plot one confusion matrix, without a title."""
+    names = confusion.names
+    if len(names) > MAX_CLASSES:
         return picture(WIDTH, 40, [text(EDGE, 24, f"{len(names)} classes: too many to draw")])
     left = 24 + 6.4 * max(len(short(name)) for name in names)
-    parts = [text(left, 14, HOW, size=11, tone="muted"), *matrix(names, names, found.counts, left, 42, SIDE)]
+    parts = [text(left, 14, MATRIX_AXES, size=11, tone="muted"), *matrix(names, names, confusion.counts, left, 42, SIDE)]
     return picture(round(left) + SIDE + EDGE, SIDE + 56, parts)
 
 
 def matrices(comparison: ComparisonDocument) -> str:
-    """The champion's confusion matrix beside the challenger's, of the same rows."""
-    rivals = [("champion", comparison.champion), ("challenger", comparison.challenger)]
-    told = [(f"{role} {one.version}", one.confusion_matrix) for role, one in rivals if one and one.confusion_matrix]
+    """Plot the confusion matrices of champion and challenger on the same rows."""
+    versions = [("champion", comparison.champion), ("challenger", comparison.challenger)]
+    titled = [(f"{role} {one.version}", one.confusion_matrix) for role, one in versions if one and one.confusion_matrix]
     across = NAMES + SIDE + EDGE
     parts: list[str] = []
-    for k, (title, found) in enumerate(told):
-        left, names = k * across + NAMES, found.names
+    for k, (title, confusion) in enumerate(titled):
+        left, names = k * across + NAMES, confusion.names
         parts.append(text(left, 18, short(title, 36), weight="bold"))
-        if len(names) > MOST_CLASSES:
+        if len(names) > MAX_CLASSES:
             parts.append(text(left, 60, f"{len(names)} classes: too many to draw"))
         else:
-            parts += [text(left, 38, HOW, size=11, tone="muted"), *matrix(names, names, found.counts, left, 66, SIDE)]
-    return picture(across * len(told), SIDE + 80, parts) if told else ""
+            parts += [
+                text(left, 38, MATRIX_AXES, size=11, tone="muted"),
+                *matrix(names, names, confusion.counts, left, 66, SIDE),
+            ]
+    return picture(across * len(titled), SIDE + 80, parts) if titled else ""
 
 
 def rules(comparison: ComparisonDocument) -> str:
-    """Each rule of the verdict: where its value lies from its bound, which is the line in the middle."""
+    """Plot each rule of the verdict: its value relative to its bound, which is the middle line."""
     if not comparison.rules:
         return ""
     parts = []
@@ -106,14 +110,14 @@ def rules(comparison: ComparisonDocument) -> str:
         top, tone = k * RULE, "good" if rule.passed else "bad"
         numbers = [f"{value:.4g}" for value in (rule.value, rule.bound) if value is not None]
         parts.append(text(EDGE, top + 16, short(rule.name, 40), weight="bold"))
-        said = f"{'passed' if rule.passed else 'failed'}{': ' if numbers else ''}{', bound '.join(numbers)}"
-        parts.append(text(WIDTH - EDGE, top + 16, said, anchor="end", tone=tone))
+        label = f"{'passed' if rule.passed else 'failed'}{': ' if numbers else ''}{', bound '.join(numbers)}"
+        parts.append(text(WIDTH - EDGE, top + 16, label, anchor="end", tone=tone))
         parts += _gauge(rule, EDGE, WIDTH - EDGE, top + 28)
     return picture(WIDTH, len(comparison.rules) * RULE + 8, parts)
 
 
 def gauge(rule: RuleResult) -> str:
-    """One rule, without words, 160 by 20 pixels: right of the line in the middle it is passed."""
+    """Plot one rule without text, 160 by 20 pixels. It passed if the dot is right of the middle line."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 
@@ -132,8 +136,8 @@ def _by_budget(search: SearchDocument) -> Sequence[SearchRung]:
     return sorted(search.rungs, key=lambda rung: rung.budget)
 
 
-def _place(value: float, low: float, high: float, start: float, end: float) -> float:
-    """Where a value between `low` and `high` stands between two places; in the middle where all are the same."""
+def _scale(value: float, low: float, high: float, start: float, end: float) -> float:
+    """Map a value from [low, high] to [start, end]; to the middle if low equals high."""
     return (start + end) / 2 if high <= low else start + (end - start) * (value - low) / (high - low)
 
 

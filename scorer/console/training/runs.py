@@ -119,8 +119,8 @@ class TrainingRun:
     @property
     def training(self) -> InternalParameters:
         """The recipe, seed, parameters and search; empty without a provenance."""
-        told = self.attestations.provenance
-        return told.document.run if told and told.document else InternalParameters()
+        provenance = self.attestations.provenance
+        return provenance.document.run if provenance and provenance.document else InternalParameters()
 
     @property
     def unit(self) -> str:
@@ -145,14 +145,18 @@ class TrainingRun:
             challenger = comparison.challenger.metrics
             names = dict.fromkeys([*challenger, *champion])
             return [Metric(name, champion.get(name), challenger.get(name)) for name in names]
-        told = self.attestations.evaluation
-        return [Metric(name, None, value) for name, value in told.document.metrics.items()] if told and told.document else []
+        evaluation = self.attestations.evaluation
+        if evaluation is None or evaluation.document is None:
+            return []
+        return [Metric(name, None, value) for name, value in evaluation.document.metrics.items()]
 
     @property
     def dataset(self) -> str:
         """The digest of its dataset; empty if not attested."""
-        told = self.attestations.provenance
-        return next((one.sha256 for one in told.document.named("dataset")), "") if told and told.document else ""
+        provenance = self.attestations.provenance
+        if provenance is None or provenance.document is None:
+            return ""
+        return next((one.sha256 for one in provenance.document.named("dataset")), "")
 
     @property
     def claimed(self) -> bool:
@@ -161,15 +165,15 @@ class TrainingRun:
 
 
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
-    """Return the runs of the versions that training made, in their order; `trusting` as in `Library`."""
-    known = list(channels)
-    return [replace(_run(each, known), trusting=trusting) for each in versions if _trained(each)]
+    """Return the training runs among the versions, in their order; `trusting` as in `AttestationLibrary`."""
+    all_channels = list(channels)
+    return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]
 
 
 def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | None]]:
     """Return name, rows and interval of each slice."""
-    told = run.attestations.provenance
-    margin = told.document.gate.slice_margin if told and told.document else None
+    provenance = run.attestations.provenance
+    margin = provenance.document.gate.slice_margin if provenance and provenance.document else None
     slices = run.comparison.slices if run.comparison else []
     return [(f"{one.field} = {one.value}", one.rows, bar(one.difference, margin)) for one in slices]
 
@@ -197,20 +201,24 @@ def bar(difference: MetricDifference | None, margin: float | None) -> Difference
 def _trained(attestations: VersionAttestations) -> bool:
     if attestations.comparison is not None or RUN_VERSION.fullmatch(attestations.version):
         return True
-    told = attestations.provenance
-    return bool(told and told.document and told.document.build_definition.build_type == TRAINING_BUILD)
+    provenance = attestations.provenance
+    return bool(provenance and provenance.document and provenance.document.build_definition.build_type == TRAINING_BUILD)
 
 
 def _run(attestations: VersionAttestations, channels: Sequence[Channel]) -> TrainingRun:
     named = RUN_VERSION.fullmatch(attestations.version)
     comparison, provenance = attestations.comparison, attestations.provenance
-    said = comparison.document if comparison else None
-    told = [said.run if said else "", provenance.document.run.run if provenance and provenance.document else ""]
-    ids = [named[4] if named else "", *told]
+    compared = comparison.document if comparison else None
+    origin = provenance.document if provenance else None
+    documented = [compared.run if compared else "", origin.run.run if origin else ""]
+    ids = [named[4] if named else "", *documented]
     id_ = next((each for each in ids if RUN.fullmatch(each)), "")
-    margin = provenance.document.gate.margin if provenance and provenance.document else None
+    margin = origin.gate.margin if origin else None
     promotions = _promotions(attestations, id_, channels)
-    verdict = said.verdict if said else UNREADABLE if comparison or attestations.fault else UNJUDGED
+    if compared is not None:
+        verdict: str = compared.verdict
+    else:
+        verdict = UNREADABLE if comparison or attestations.fault else UNJUDGED
     return TrainingRun(
         attestations,
         id=id_,
@@ -218,24 +226,24 @@ def _run(attestations: VersionAttestations, channels: Sequence[Channel]) -> Trai
         verdict=verdict,
         verified=comparison is not None and comparison.verified,
         because=_because(attestations),
-        failed=[rule.name for rule in said.rules if not rule.passed] if said else [],
-        bar=bar(said.difference, margin) if said else None,
+        failed=[rule.name for rule in compared.rules if not rule.passed] if compared else [],
+        bar=bar(compared.difference, margin) if compared else None,
         promotions=promotions,
-        warnings=[*_contradictions(attestations, id_, told), *_unearned(verdict, promotions)],
+        warnings=[*_contradictions(attestations, id_, documented), *_unearned(verdict, promotions)],
     )
 
 
 def _because(attestations: VersionAttestations) -> str:
-    told = attestations.comparison
+    comparison = attestations.comparison
     if attestations.fault:
         return f"Its attestations cannot be read: {attestations.fault}"
-    if told is None:
+    if comparison is None:
         attested = " and ".join(each.name for each in attestations.statements)
         return f"Only its {attested} is attested, and no comparison." if attested else "It has no attestations."
-    if told.document is None:
-        return f"Its comparison is unreadable: {told.fault}"
-    failed = [rule.name for rule in told.document.rules if not rule.passed]
-    return told.document.because or (f"Failed: {', '.join(failed)}." if failed else "The comparison has no reason.")
+    if comparison.document is None:
+        return f"Its comparison is unreadable: {comparison.fault}"
+    failed = [rule.name for rule in comparison.document.rules if not rule.passed]
+    return comparison.document.because or (f"Failed: {', '.join(failed)}." if failed else "The comparison has no reason.")
 
 
 def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
@@ -263,13 +271,13 @@ def _role(move: ChannelMove, digest: str) -> str:
     return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 
 
-def _contradictions(attestations: VersionAttestations, id_: str, told: Sequence[str]) -> Iterator[str]:
-    for name, run in zip(("comparison", "provenance"), told, strict=True):
+def _contradictions(attestations: VersionAttestations, id_: str, documented: Sequence[str]) -> Iterator[str]:
+    for name, run in zip(("comparison", "provenance"), documented, strict=True):
         if run and run != id_:
             yield f"The {name} is from another run, {run}."
-    said = attestations.comparison.document if attestations.comparison else None
-    if said and said.challenger.digest not in ("", attestations.digest):
-        yield f"The comparison is of {said.challenger.digest}, which is not this version."
+    compared = attestations.comparison.document if attestations.comparison else None
+    if compared and compared.challenger.digest not in ("", attestations.digest):
+        yield f"The comparison is of {compared.challenger.digest}, which is not this version."
     for each in attestations.statements:
         if each.fault and each is not attestations.comparison:
             yield f"Its {each.name} is unreadable: {each.fault}"

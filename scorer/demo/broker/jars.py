@@ -140,11 +140,11 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
 
 def _gather(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress) -> tuple[Path, ...]:
     places = (sources.cache, *sources.local)
-    found = {jar: path for jar in jars for place in places if jar.is_at(path := place / jar.path)}
-    missing = [jar for jar in jars if jar not in found]
+    paths = {jar: path for jar in jars for place in places if jar.is_at(path := place / jar.path)}
+    missing = [jar for jar in jars if jar not in paths]
     if missing:
-        found |= _download(missing, sources, on_progress)
-    return tuple(found[jar] for jar in jars)
+        paths |= _download(missing, sources, on_progress)
+    return tuple(paths[jar] for jar in jars)
 
 
 def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress) -> dict[Jar, Path]:

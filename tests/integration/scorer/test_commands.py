@@ -124,7 +124,7 @@ def test_events_are_written_with_the_times_that_they_name(make_rig: MakeRig) -> 
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
     assert {json.loads(line)["event_ms"] for line in lines} == {7, 1_740_830_400_000}
     said = rig.run("scorer", "emit", "scorer.yaml", "--file", "history.jsonl", "--time", "at", code=2).stderr
-    assert "line 1: {'time': '2025-03-01T12:00:00'} at 'at' is no time" in said
+    assert "line 1: {'time': '2025-03-01T12:00:00'} at 'at' is not a time" in said
 
 
 def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> None:
@@ -226,7 +226,7 @@ def test_emit_names_the_limit_that_an_event_exceeds(make_rig: MakeRig) -> None:
     assert rig.emit([{"id": f"{n}", "noise": noise[100 * n : 100 * n + 100]} for n in range(500)], key=None) == 500
     line = json.dumps({"id": "large", "noise": noise}).encode()
     said = rig.run("scorer", "emit", "scorer.yaml", stdin=line + b"\n", code=4).stderr
-    assert f"an event of {len(line)} bytes is larger than topic {rig.events_topic} takes" in said
+    assert f"an event of {len(line)} bytes is too large for topic {rig.events_topic}" in said
     assert "its max.message.bytes is 20000 bytes" in said
 
 

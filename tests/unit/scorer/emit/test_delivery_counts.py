@@ -26,8 +26,8 @@ def test_another_run_continues_before_the_first_event_that_is_not_confirmed() ->
     assert not counts.complete
     assert counts.counts() == DeliveryCounts(written=3, uncertain=1, rejected=0, skip=12, repeated=2)
     assert counts.counts().progress() == (
-        "3 events were written, 1 are uncertain: sent, but not confirmed",
-        "to continue, add --skip 12, which writes 1 uncertain events and 2 confirmed events behind them again",
+        "3 events were written, 1 are uncertain: sent but not confirmed",
+        "to continue, add --skip 12, which writes 1 uncertain events and 2 confirmed events after them again",
     )
 
 

@@ -26,19 +26,19 @@ def test_lines_are_written_as_they_are_with_their_numbers_in_the_file() -> None:
         (b"\x1f\x8b\x08\x00\n", "compressed with gzip", "zcat"),
         (b"Obj\x01\x04\n", "an Avro container file", "fastavro"),
         (b"\xff\xfe{\x00\n", "in UTF-16", "iconv"),
-        (b"id,amount\n1,2\n", "'id,amount' may be the head of a CSV file", "read_csv"),
-        (b'"id";"amount"\n1;2\n', "may be the head of a CSV file", "read_csv"),
+        (b"id,amount\n1,2\n", "'id,amount' may be the header of a CSV file", "read_csv"),
+        (b'"id";"amount"\n1;2\n', "may be the header of a CSV file", "read_csv"),
         (b'[\n  {"a": 1},\n  {"a": 2}\n]\n', "the file is an indented array", "jq -c '.[]'"),
         (b'{\n  "a": 1\n}\n', "the file is an indented object", "jq -c ."),
-        (b'[{"a": 1}, {"a": 2}]\n', "line 1 is an array, and not one event", "jq -c '.[]'"),
-        (b'{"a": NaN}\n', "has NaN or Infinity, which JSON does not have", "write null"),
+        (b'[{"a": 1}, {"a": 2}]\n', "line 1 is an array, not one event", "jq -c '.[]'"),
+        (b'{"a": NaN}\n', "has NaN or Infinity, which are not JSON", "write null"),
         (b'{"a": 1}\n{"a": -Infinity}\n', "line 2 is not JSON", "write null"),
         (b'{"a": 1}\n\n{"a": \n', "line 3 is not JSON", "--raw"),
-        (b"7\n", "line 1 is '7', and an event is a JSON object", "a JSON object on each line"),
+        (b"7\n", "line 1 is '7', but an event is a JSON object", "a JSON object on each line"),
         (b'{"a": "\xff"}\n', "line 1 is not JSON", "in UTF-8"),
     ],
 )
-def test_what_is_no_event_is_named_with_the_way_to_events(data: bytes, what: str, hint: str) -> None:
+def test_line_that_is_no_event_is_rejected_with_a_remedy(data: bytes, what: str, hint: str) -> None:
     with pytest.raises(Fatal) as caught:
         read(data)
     assert what in str(caught.value)
@@ -53,14 +53,14 @@ def test_the_lines_before_a_bad_one_are_events() -> None:
         next(lines)
 
 
-def test_the_format_of_the_input_says_what_a_line_must_be() -> None:
+def test_input_format_decides_the_json_type_of_lines() -> None:
     kinds = [kind_of(each, own=True, raw=False, part=False) for each in ("json", "json-envelope", "json-array")]
     assert kinds == ["object", "object", "array"]
     assert kind_of("avro", own=False, raw=False, part=False) == "any"
     assert kind_of("avro", own=True, raw=True, part=False) == "raw"
     assert kind_of("bytes", own=True, raw=False, part=True) == "object"
     for format_ in ("avro", "protobuf", "float32", "bytes"):
-        with pytest.raises(Fatal, match=f"input.format is {format_}, and the lines of emit are JSON"):
+        with pytest.raises(Fatal, match=f"input.format is {format_}, but emit reads JSON lines"):
             kind_of(format_, own=True, raw=False, part=False)
 
 

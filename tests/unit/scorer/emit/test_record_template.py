@@ -6,7 +6,7 @@ import pytest
 
 from publisher.errors import Fatal
 from scorer.emit.event_lines import EventLine
-from scorer.emit.record_template import MAX_TIME, InputRecord, RecordTemplate, filled, key_of, time_of, value_of
+from scorer.emit.record_template import MAX_TIME, InputRecord, RecordTemplate, fill_in, key_of, time_of, value_of
 
 
 def test_the_key_is_a_template_over_the_event() -> None:
@@ -32,7 +32,7 @@ def test_an_event_without_the_keys_fields_is_named(event: object) -> None:
 
 def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
     event = {"store": 3, "image": base64.b64encode(b"\0\1").decode(), "text": "é", "n": [1]}
-    assert filled("s-{store}", "header", event, 1) == b"s-3"
+    assert fill_in("s-{store}", "header", event, 1) == b"s-3"
     assert value_of("image", True, event, 1) == b"\0\1"
     assert value_of("text", False, event, 1) == "é".encode()
     assert value_of("n", False, event, 1) == b"[1]"
@@ -44,7 +44,7 @@ def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
             value_of(field, base, event, 7)
         assert str(caught.value) == said
     with pytest.raises(Fatal, match=r"line 7: the event has no field 'shop' for the header 'x\{shop\}'"):
-        filled("x{shop}", "header", event, 7)
+        fill_in("x{shop}", "header", event, 7)
 
 
 @pytest.mark.parametrize(

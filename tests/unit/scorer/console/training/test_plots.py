@@ -26,9 +26,9 @@ def search(**changed: Any) -> SearchDocument:
     return read(trained.search() | changed, SearchDocument)
 
 
-def test_rungs_show_who_went_on() -> None:
+def test_rungs_show_the_trials_that_continued() -> None:
     drawn = plots.rungs(search())
-    assert texts(drawn)[:3] == ["27 trees: 16 trials, 5 go on", "81 trees: 5 trials, 1 goes on", "243 trees: 1 trial"]
+    assert texts(drawn)[:3] == ["27 trees: 16 trials, 5 continue", "81 trees: 5 trials, 1 continues", "243 trees: 1 trial"]
     found = dots(drawn)
     assert [sum(filled for _, y, filled in found if y == height) for height in (36, 92, 148)] == [5, 1, 1]
     assert len(found) == 16 + 5 + 1
