@@ -1,4 +1,4 @@
-"""What the broker's ACLs must allow, and how to say it where they do not: the right, the resource and the way out. Pure."""
+"""The rights that the broker's ACLs must allow, and the messages for missing ones: right, resource and remedy. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -17,12 +17,12 @@ READ, WRITE, CREATE, DESCRIBE, ALTER = (
     AclOperation.ALTER,
 )
 IMPLYING = frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER})
-"""Each of them allows to describe as well."""
+"""Each of these rights implies Describe."""
 Operations = frozenset[AclOperation]
 
 
 class Right(NamedTuple):
-    """One operation on one resource. `kind` is as in the options of kafka-acls; a `name` that ends with `*` is a prefix."""
+    """One operation on one resource. `kind` is an option of kafka-acls; a `name` that ends with `*` is a prefix."""
 
     operation: AclOperation
     kind: str
@@ -38,7 +38,7 @@ def to_read(*topics: str) -> dict[str, Operations]:
 
 
 def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | None]) -> list[Right]:
-    """What is not allowed on topics, of what is needed. None stands for a broker that does not tell: nothing is missing."""
+    """Return the missing rights on topics. None stands for a broker that does not report rights: nothing is missing."""
     rights = []
     for topic, operations in needed.items():
         allowed = found.get(topic)
@@ -58,7 +58,7 @@ def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
 
 
 def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
-    """The commands with which an administrator allows it."""
+    """Return the commands with which an administrator grants the rights."""
     who = settings.security.username or "NAME"
     return "; ".join(
         f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{who} "

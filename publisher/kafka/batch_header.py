@@ -1,6 +1,6 @@
 """The header of a record batch (magic 2), found in bytes of memory. Pure.
 
-librdkafka gives no access to it: of a batch that cannot be decompressed it reports the first offset at most.
+librdkafka gives no access to it: for a batch that cannot be decompressed it reports at most the first offset.
 """
 
 import re
@@ -27,7 +27,7 @@ class BatchHeader(NamedTuple):
 
 
 def headers_in(data: bytes, offset: int) -> Iterator[BatchHeader]:
-    """Everything in `data` that looks like the header of a complete compressed batch that holds this offset."""
+    """Yield everything in `data` that looks like the header of a complete compressed batch with this offset."""
     for match in MAGIC.finditer(data):
         at = match.start() - MAGIC_AT
         if at < 0 or at + HEADER.size > len(data):

@@ -1,7 +1,8 @@
-"""Decides for each property of librdkafka 2.16 whether `extra` may state it, and whether its value may be printed.
+"""The rules for each property of librdkafka 2.16: whether `extra` may set it, and whether its value may be printed.
 
-The one table of `kafka.extra`, of a relay's `source.extra` and `destination.extra`, and of `publisher audit -X`: the loader of
-settings, `scorer config` and the page `scorer/docs/settings.md` read it. Properties that are not in it are rejected.
+This is the only table for `kafka.extra`, for a relay's `source.extra` and `destination.extra`, and for `publisher audit -X`.
+The loader of
+settings, `scorer config` and the page `scorer/docs/client-properties.md` use it. Properties that are not in it are rejected.
 """
 
 import difflib

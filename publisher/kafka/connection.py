@@ -1,6 +1,6 @@
-"""The first contact with a broker: an answer, or within seconds the reason why there is none, in one line with the way out.
+"""The first contact with a broker: an answer, or within seconds a one-line error with the reason and the remedy.
 
-librdkafka tries again for ever where a password is wrong or a certificate is not trusted; every command begins here instead.
+librdkafka retries for ever with a wrong password or an untrusted certificate; every command therefore starts here.
 """
 
 import time
@@ -19,9 +19,10 @@ FIRST_LOOK_SECONDS = 0.25
 
 
 def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
-    """An administrative client that a broker has answered within so many seconds.
+    """Return an administrative client after a broker has answered within this time.
 
-    Raises Fatal: 2 for settings that the client refuses, 3 where broker and client refuse each other, 4 where none answers.
+    Raises:
+        Fatal: 2 for settings that the client rejects, 3 if broker and client reject each other, 4 if no broker answers.
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
@@ -47,7 +48,7 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
 
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    """What an error means that no repetition cures: a wrong password, a certificate that is not trusted, a fenced member."""
+    """Return the error for a fault that retrying does not cure: a wrong password, an untrusted certificate, a fenced member."""
     security, section = settings.security, f"{settings.section}.security"
     if error in WRONG_LOGIN:
         password = f"its password ({security.password_file or 'from the environment'})"

@@ -1,7 +1,8 @@
-"""Why a broker cannot be reached: looks at the first address that answers, as a client with these settings does.
+"""Diagnose why a broker cannot be reached: connect to the first reachable address like a client with these settings.
 
-The Kafka client tells no more than that a handshake failed; here an own handshake tells by its error codes (OpenSSL's) what is
-wrong. Only asked where the client has failed already.
+The Kafka client reports only that a handshake failed; this module's own handshake has OpenSSL's error codes. It is used only
+after the
+client has failed.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MIS
 
 
 class Answer(NamedTuple):
-    """What is wrong, and the way out; not `certain` where a broker that starts or stops might look the same."""
+    """The fault and the remedy; not `certain` if a starting or stopping broker might look the same."""
 
     problem: str
     hint: str
@@ -28,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def why(settings: KafkaSettings) -> Answer | None:
-    """None where no address accepts a connection, or nothing is wrong with its TLS."""
+    """Return the fault; None if no address accepts a connection, or TLS works."""
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as plain:
             if not settings.security.tls:
@@ -45,7 +46,7 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 
 def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) -> Answer:
-    """A broker that a client without TLS gets no answer from."""
+    """Return the fault of a broker that does not answer a client without TLS."""
     protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -102,7 +103,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> Answer:
-    """The broker breaks the handshake off: it does not trust ours, or does not speak TLS at all."""
+    """Return the fault if the broker aborts the handshake: it does not trust our certificate, or does not use TLS."""
     security, section = settings.security, f"{settings.section}.security"
     if "ALERT" not in str(error.reason):
         return Answer(

@@ -1,13 +1,13 @@
-"""What the codes of Kafka's errors mean: one table for each meaning, with a word why for each code. `error in FENCED` asks.
+"""The meanings of Kafka's error codes: one table per meaning, with a reason for each code. Use `error in FENCED`.
 
-No other module reads a code. Codes whose names begin with an underscore are librdkafka's own, the others are the broker's.
+No other module reads a code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
 """
 
 from confluent_kafka import KafkaError, KafkaException
 
 
 class Codes(dict[int, str]):
-    """Codes of one meaning, each with the reason why it stands here. An error is in it where its code is."""
+    """Codes of one meaning, each with its reason. An error is contained if its code is."""
 
     def __init__(self, *told: tuple[int, str]) -> None:
         super().__init__(told)
@@ -16,7 +16,7 @@ class Codes(dict[int, str]):
         return super().__contains__(error.code() if isinstance(error, KafkaError) else error)
 
     def why(self, error: KafkaError) -> str | None:
-        """The word of this error's code; None where it has another meaning."""
+        """Return the reason of this error's code; None if it has another meaning."""
         return self.get(error.code())
 
 
@@ -25,14 +25,14 @@ FENCED = Codes(
     (KafkaError.PRODUCER_FENCED, "a newer producer has the transactional.id"),
     (KafkaError.INVALID_PRODUCER_EPOCH, "the same, in the words of older brokers"),
 )
-"""Another producer has this transactional.id."""
+"""Another producer uses this transactional.id."""
 EVICTED = Codes(
     (KafkaError.ILLEGAL_GENERATION, "the group has rebalanced since"),
     (KafkaError.UNKNOWN_MEMBER_ID, "the group has given this member up"),
     (KafkaError.STALE_MEMBER_EPOCH, "the group has rebalanced since (KIP-848)"),
     (KafkaError.FENCED_MEMBER_EPOCH, "the group has given this member up (KIP-848)"),
 )
-"""The group's refusals after a rebalance: nothing is wrong with any producer."""
+"""The group's rejections after a rebalance; the producers are not at fault."""
 LOST = Codes((KafkaError._FATAL, "the client repeats the error that ended it"))
 """This client will never work again."""
 
@@ -42,11 +42,11 @@ REFUSED = Codes(
     (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional-id"),
     (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
 )
-"""A right is missing; the word is the kind of its resource, as in `rights`."""
+"""A right is missing; the reason is the kind of its resource, as in `acls`."""
 WRONG_LOGIN = Codes((KafkaError._AUTHENTICATION, "user, password or mechanism"))
 NO_TRUST = Codes((KafkaError._SSL, "a certificate, or no TLS at all"))
 UNKNOWN_CLIENT = Codes(*WRONG_LOGIN.items(), *NO_TRUST.items())
-"""Broker and client refuse each other. librdkafka goes on trying for ever."""
+"""Broker and client reject each other. librdkafka retries for ever."""
 
 UNFIT_RECORD = Codes(
     (KafkaError.MSG_SIZE_TOO_LARGE, "too-large"),
@@ -54,7 +54,7 @@ UNFIT_RECORD = Codes(
     (KafkaError.INVALID_RECORD, "invalid-record"),
     (KafkaError.INVALID_TIMESTAMP, "invalid-timestamp"),
 )
-"""The broker takes a record in no case; the word is the reason that dead letters and refusals give."""
+"""The broker never accepts the record; the reason is the one in dead letters and refused records."""
 UNFIT_NEIGHBOUR = Codes((KafkaError._INVALID_DIFFERENT_RECORD, "the broker has named another record of the batch"))
 NOT_WRITTEN = Codes(
     *UNFIT_RECORD.items(),
@@ -70,7 +70,7 @@ BEHIND_UNFIT = Codes(
     (KafkaError._STATE, "the transaction has failed already"),
     (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "the refused request before it left a gap"),
 )
-"""What a client says of the records and requests behind the one that was refused."""
+"""The client's errors for records and requests behind the rejected one."""
 
 COORDINATOR_AWAY = Codes(
     (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator reads its log"),
@@ -95,11 +95,11 @@ TOLD_LATER = Codes(
     (KafkaError.UNSTABLE_OFFSET_COMMIT, "a transaction with this position is not decided"),
     (KafkaError._WAIT_COORD, "the client looks for the coordinator"),
 )
-"""The same question about offsets has an answer later."""
+"""The same question about offsets is answered later."""
 NOBODY_THERE = Codes((KafkaError._ALL_BROKERS_DOWN, "no connection is up"))
 NO_ANSWER = Codes((KafkaError._TIMED_OUT, "the broker does not answer in time"))
 PASSING = Codes(*NOBODY_THERE.items(), *NO_ANSWER.items(), (KafkaError._TRANSPORT, "the connection broke"))
-"""The client itself connects again."""
+"""The client reconnects by itself."""
 NOT_NOW = Codes((KafkaError._STATE, "the partition has not begun to be fetched, or the transaction has failed"))
 
 END = Codes((KafkaError._PARTITION_EOF, "everything that is there has been read"))
@@ -128,15 +128,15 @@ LIMITED = Codes(
     (KafkaError.INVALID_REPLICATION_FACTOR, "the cluster has fewer brokers than default.replication.factor"),
     (KafkaError.INVALID_CONFIG, "the broker does not take the topic's configuration"),
 )
-"""The broker does not create a topic as it was asked for; this is not about rights."""
+"""The broker does not create a topic as requested, for a reason other than rights."""
 NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "nobody has joined it, and it has committed nothing"))
 
 
 def no_answer(message: str) -> KafkaException:
-    """A broker is silent that the library still waits for."""
+    """Return the error for a broker that does not answer while the library still waits."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, message))
 
 
 def no_leader(message: str) -> KafkaException:
-    """A broker has left out what only a partition's leader knows."""
+    """Return the error for an answer that lacks the values that only a partition's leader has."""
     return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

@@ -1,7 +1,8 @@
-"""Where consumer groups stand in a cluster, who their members are, and moving a group that has none. Thin I/O.
+"""Consumer groups of a cluster: committed positions, members, and moving the positions of a group without members. Thin I/O.
 
-Long-lived processes ask by consumers that join nothing: the administrative client may end the process where a coordinator goes
-away in the middle of an answer (librdkafka #4605, #5397).
+Long-lived processes ask with consumers that join no group: the administrative client may end the process if a coordinator
+fails in the
+middle of an answer (librdkafka #4605, #5397).
 """
 
 import logging
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """Up to where a consumer group has committed a partition, or is to, and the metadata of that commit."""
+    """The committed, or planned, position of a consumer group in a partition, with the metadata of the commit."""
 
     topic: str
     partition: int
@@ -38,8 +39,11 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
 
 class GroupReader:
-    """The committed positions of one group, asked for by a consumer that does not join it. `decided`: positions of open
-    transactions are waited for. Methods raise KafkaException where the coordinator does not answer, or refuses."""
+    """The committed positions of one group, read by a consumer that does not join it.
+
+    `decided`: wait for positions of open transactions. Methods raise KafkaException if the coordinator does not answer or
+    rejects the request.
+    """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
         self._settings = settings
@@ -48,8 +52,10 @@ class GroupReader:
         self._consumer: Consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
 
     def committed(self, partitions: Iterable[Partition], seconds: float, *, partly: bool = False) -> list[TopicPartition]:
-        """What is committed of each: offset (negative where there is none) and metadata. `partly` leaves out those of which the
-        coordinator says an error, which is raised otherwise."""
+        """Return the committed offset (negative if none) and metadata of each partition.
+
+        `partly` omits partitions for which the coordinator reports an error, which is raised otherwise.
+        """
         self._consumer.poll(0)  # what it has to say of its connections must not pile up
         found = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
         for partition in found:
@@ -58,7 +64,7 @@ class GroupReader:
         return [partition for partition in found if partition.error is None]
 
     def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
-        """What is committed of these. Raises Retriable where the `cluster` is silent, Fatal (3) where it refuses."""
+        """Return the committed positions. Raises Retriable if the `cluster` does not answer, Fatal (3) if it refuses."""
         try:
             return _positions(self.committed(partitions, seconds))
         except KafkaException as exception:
@@ -68,11 +74,13 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Those with a position that belongs to an open transaction, and perhaps others, which further calls with `singly`
-        leave out.
+        """Return the partitions whose position belongs to an open transaction, and possibly others.
 
-        The client repeats a question for as long as one partition in it is undecided, and asks no other meanwhile. So a call
-        asks for all together and, with `singly`, for each until one is undecided: that one comes last in the next call.
+        Further calls with `singly` remove the others. The client repeats a question while one of its partitions is undecided,
+        and asks no other
+        meanwhile. A call therefore asks for all partitions together and, with `singly`, for each until one is undecided: that
+        one comes last in the
+        next call.
         """
         if not partitions:
             return []
@@ -100,8 +108,10 @@ class GroupReader:
 
 
 class ConsumerGroups:
-    """Questions to one cluster, which messages call `name`. Methods raise Retriable where it does not answer in
-    `answer_seconds`, Fatal (3) where it refuses."""
+    """Questions to one cluster, which messages call `name`.
+
+    Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
+    """
 
     def __init__(self, admin: AdminClient, settings: KafkaSettings, name: str, answer_seconds: float) -> None:
         self._admin = admin
@@ -110,7 +120,7 @@ class ConsumerGroups:
         self._seconds = answer_seconds
 
     def positions(self, group: str) -> tuple[GroupPosition, ...]:
-        """Every committed position of a group; none where it has none. Open transactions are not waited for."""
+        """Return every committed position of a group, without waiting for open transactions."""
         wanted = [ConsumerGroupTopicPartitions(group)]
         try:
             answer = self._admin.list_consumer_group_offsets(wanted, require_stable=False, request_timeout=self._seconds)
@@ -127,7 +137,7 @@ class ConsumerGroups:
             raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
-        """Commit these positions. Raises Fatal (3) where the group has members by now."""
+        """Commit these positions. Raises Fatal (3) if the group has members."""
         offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata) for t in targets]
         if not offsets:
             return
@@ -149,7 +159,7 @@ class ConsumerGroups:
 
 
 class GroupMember(NamedTuple):
-    """A member of a consumer group, and how many partitions are assigned to it. Foreign clients choose their ids."""
+    """A member of a consumer group, and its number of partitions. Foreign clients choose their ids."""
 
     client_id: str
     host: str
@@ -168,7 +178,7 @@ def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -
 
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
-    """The client ids of the group's members now. Raises KafkaException where the coordinator does not answer."""
+    """Return the client ids of the group's members. Raises KafkaException if the coordinator does not answer."""
     return sorted(member.client_id for member in _described(admin, group, seconds))
 
 
@@ -188,7 +198,7 @@ def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDes
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
-    """Raises NotAllowed where the broker says that this client may not work in the group."""
+    """Raise NotAllowed if the broker denies this client the use of the group."""
     asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     lacking = [Right(READ, GROUP, group)]
     try:
@@ -208,7 +218,7 @@ def _positions(found: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
 
 
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
-    """What an error means; of the rights that are `needed` those are told that the broker may have missed."""
+    """Return the error; it names those of the `needed` rights that may be missing."""
     if error in REFUSED:
         kind = REFUSED.why(error)
         return acls.refused(settings, [right for right in needed if right.kind == kind] or needed)

@@ -1,4 +1,4 @@
-"""The headers of records that anybody may have written."""
+"""The headers of untrusted records."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,11 @@ Headers = list[tuple[str, str | bytes | None]] | None
 
 
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
-    """The headers of each message; and by place, why those of a message cannot be read (None stands there).
+    """Return the headers of each message, and by index the errors of unreadable ones (whose headers are None).
 
-    A header name that is not UTF-8 makes `Message.headers()` fail. Each message is asked once, and through `map`: a second call
-    hands out a list with a hole that ends the process, and elsewhere the error may show at a later call (confluent-kafka 2.16).
+    A header name that is not UTF-8 makes `Message.headers()` fail. Each message is asked once, and through `map`: a second
+    call returns a list
+    with a hole that ends the process, and elsewhere the error may appear at a later call (confluent-kafka 2.16).
     """
     coming = iter(messages)
     found: list[Headers] = []
@@ -27,5 +28,5 @@ def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Ex
 
 
 def headers_of_one(message: Message) -> Headers:
-    """The headers of one message; None where it has none, or they cannot be read."""
+    """Return the headers of one message; None if it has none or they cannot be read."""
     return headers_of([message])[0][0]

@@ -1,4 +1,4 @@
-"""Partitions: who leads them, and where they begin and end."""
+"""Partitions: their leaders, and their first and last offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 def in_ranges(partitions: Iterable[Partition]) -> str:
-    """Name partitions for people: `flights[0-999], labels[3,5]`."""
+    """Format partitions for messages: `flights[0-999], labels[3,5]`."""
     by_topic: dict[str, set[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(topic, set()).add(number)
@@ -26,7 +26,7 @@ def in_ranges(partitions: Iterable[Partition]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Write ascending numbers with the runs among them as ranges."""
+    """Format ascending numbers with runs as ranges."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -43,8 +43,10 @@ def offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Offsets:
-    """The offset of each partition that fits `spec`, for readers of this isolation; -1 where no record is as late as a
-    timestamp asks. Raises KafkaException where one is not told: a broker that has just come back may leave it out.
+    """Return the offset of each partition for `spec` at this isolation level; -1 if no record is as late as a timestamp.
+
+    Raises:
+        KafkaException: An offset is missing in the answer: a broker that has just restarted may omit it.
     """
     wanted = {TopicPartition(*partition): spec for partition in partitions}
     asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds) if wanted else {}
@@ -61,7 +63,7 @@ def offsets(
 
 
 def leaders(client: AdminClient | Consumer, topic: str, seconds: float) -> dict[Partition, int]:
-    """By partition the number of its leader, negative where it has none. Raises KafkaException, also for a missing topic."""
+    """Return the leader of each partition, negative if it has none. Raises KafkaException, also for a missing topic."""
     told = client.list_topics(topic, timeout=seconds).topics[topic]
     if told.error is not None:
         raise KafkaException(told.error)

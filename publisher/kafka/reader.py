@@ -1,7 +1,8 @@
-"""Reads stretches of topics once, from given offsets to given offsets, in bounded memory and outside any group.
+"""Read ranges of topics once, from given offsets to given offsets, in bounded memory and outside any group.
 
-Committed records only, where not told otherwise. Asks for offsets explicitly by isolation level, because the end of a topic
-means two things: what readers see now, and what they will see when the open transactions are decided.
+Reads committed records by default. Offsets are requested explicitly by isolation level, because the end of a topic has two
+meanings: what
+readers see now, and what they will see when open transactions are decided.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ Unread = Callable[[Partition, Range], None]
 
 
 class Batch(NamedTuple):
-    """Records of one partition, in its order; `offsets` are theirs."""
+    """Records of one partition in order, with their `offsets`."""
 
     partition: Partition
     offsets: list[int]
@@ -64,12 +65,13 @@ class UnreadablePartition(Fatal):
 
 
 class TopicReader:
-    """Questions about topics, and their records. Every method raises Fatal (`exit_code`): 4 where the broker does not
-    answer, 3 where it refuses, 2 for what is not there.
+    """Queries topics and reads their records.
+
+    Every method raises Fatal: 4 if the broker does not answer, 3 if it rejects the request, 2 for a missing topic.
     """
 
     def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
-        """Connects; `answer_seconds` is how long the broker may take to answer a question. Raises Fatal as `connect` does."""
+        """Connect; `answer_seconds` limits each answer of the broker. Raises Fatal like `connect`."""
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id
@@ -88,40 +90,39 @@ class TopicReader:
         return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
 
     def _hidden(self, topics: list[str]) -> list[str]:
-        """Those, of topics that are not listed, that this client may not see."""
+        """Return the unlisted topics that this client may not describe."""
         asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
         return [name for name, answer in asked.items() if _refused(answer.exception())]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id of each of these topics, as far as the broker tells."""
+        """Return the id of each topic, as far as the broker reports it."""
         asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
         return {name: topic_id(answer.result()) for name, answer in asked.items() if answer.exception() is None}
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
-        """The first offsets that are kept."""
+        """Return the first retained offsets."""
         return self._offsets(partitions, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def visible(self, partitions: Iterable[Partition]) -> Offsets:
-        """Where readers of committed records are stopped now: the last stable offsets."""
+        """Return the last stable offsets: the end for readers of committed records."""
         return self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
 
     def written(self, partitions: Iterable[Partition]) -> Offsets:
-        """The ends, records of open transactions included: the high watermarks."""
+        """Return the high watermarks: the ends including records of open transactions."""
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
-        """From the first offsets that are kept to where readers of committed records are stopped now; with `undecided` to the
-        ends."""
+        """Return the retained offsets up to the last stable offset; with `undecided` up to the end."""
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """The first offsets whose timestamp is `unix_ms` or later; the given end where there is none before it."""
+        """Return the first offsets with a timestamp of at least `unix_ms`; the given end if there is none before it."""
         found = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in found.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
-        """The group's committed offsets, pending transactions waited for; 0 where it has none."""
+        """Return the group's committed offsets after pending transactions; 0 if it has none."""
         wanted = list(partitions)
         with contextlib.closing(GroupReader(self._settings, self._client_id, group, decided=True)) as reader:
             self._check_right_to_see(group)
@@ -165,7 +166,7 @@ class TopicReader:
                 return
 
     def _read_sandboxed(self, partition: Partition, at: int, stop: int, unread: Unread) -> Iterator[tuple[list[Batch], int]]:
-        """Read on in the sandbox while it suspects the partition: records, if any, and the offset that follows."""
+        """Yield records from the sandbox while it reads the partition, and the next offset."""
         sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
         sandbox.add(partition, at)
         deadline = time.monotonic() + STALL_SECONDS
@@ -209,8 +210,11 @@ class TopicReader:
             consumer.close()
 
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
-        """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer. More than one at a time are as many
-        as CALL_BYTES have room for."""
+        """Yield batches of up to `most` records per call.
+
+        A call waits for CALL_SECONDS if there are fewer records. More than one record at a time are as many as CALL_BYTES
+        allow.
+        """
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
             messages = consumer.consume(most, CALL_SECONDS)
@@ -236,7 +240,7 @@ class TopicReader:
         return self._ask(lambda: offsets(self._admin, partitions, spec, self._answer_seconds, isolation))
 
     def _check_right_to_see(self, group: str) -> None:
-        """Raises NotAllowed where the broker does not let us: a consumer that asks for offsets would wait in vain."""
+        """Raise NotAllowed if the broker denies access to the group: a consumer would wait for its offsets for ever."""
         asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(asked[group].exception()):
             raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])
@@ -261,7 +265,7 @@ def _refused(answer: BaseException | None) -> bool:
 
 
 def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
-    """Records by partition, those past its stop left out; and the partitions that have reached their stop."""
+    """Group records by partition without those behind their stop, and return the partitions that reached it."""
     by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
     ends: dict[Partition, int] = {}
     for message in messages:

@@ -1,8 +1,10 @@
-"""A program that reads partitions for another process, in limited memory, and may die of what it reads.
+"""A program that reads partitions for another process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts it and asks it. For `model_registry.sandbox` a death is the whole answer. Not here: librdkafka
-decompresses a whole batch before it hands over a record, and aborts the process if an allocation fails. The aborting thread is
-stopped instead, another one still answers, and the fetched batch is in memory: its header gives its offsets.
+`sandboxed_reads.py` starts it and sends requests. For `model_registry.sandbox` a death is the whole answer; here it is not:
+librdkafka
+decompresses a whole batch before it returns a record, and aborts the process if an allocation fails. The aborting thread is
+stopped instead,
+another thread still answers, and the fetched batch is in memory: its header has its offsets.
 """
 
 import contextlib
@@ -40,7 +42,7 @@ SHARE = 0.7  # of the memory that the container has left
 LARGEST_REGION = 1 << 30  # bytes; larger ones hold what was decompressed, not what was fetched
 DIED = b"Assertion"
 CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
-"""A fetch returns one batch, the one that holds the position, and the next begins when all of its records are taken."""
+"""A fetch returns one batch, the one with the position; the next starts after all of its records are consumed."""
 
 REJECTED = Codes(*OUT_OF_RANGE.items(), *ABSENT.items(), *REFUSED.items())
 
@@ -50,11 +52,11 @@ FIXED: dict[str, Any] = {
     "fetch.wait.max.ms": 10,
     "log_level": 3,
 }
-"""Memory alone limits what is fetched: so the header of a batch that is too large is found."""
+"""Only memory limits a fetch, so that the header of a batch that is too large is found."""
 
 
 class Start(msgspec.Struct, array_like=True):
-    """`client` is pickled: settings, client id and further properties. `limit` is in bytes."""
+    """The first request. `client` is pickled: settings, client id and further properties. `limit` is in bytes."""
 
     client: bytes
     limit: int
@@ -70,7 +72,7 @@ class Read(msgspec.Struct, array_like=True):
 
 
 class Row(msgspec.Struct, array_like=True):
-    """One record. `unread` says why its headers cannot be read."""
+    """One record. `unread` has the error of unreadable headers."""
 
     offset: int
     key: bytes | None
@@ -82,24 +84,24 @@ class Row(msgspec.Struct, array_like=True):
 
 
 class Records(msgspec.Struct, array_like=True, tag=True):
-    """The next records of the partition; `ended` if readers of committed records get no further now."""
+    """The next records of the partition; `ended` if it is the current end for readers of committed records."""
 
     rows: list[Row]
     ended: bool = False
 
 
 class Ended(msgspec.Struct, array_like=True, tag=True):
-    """Readers of committed records get no further than this offset now."""
+    """The current end for readers of committed records."""
 
     offset: int
 
 
 class Again(msgspec.Struct, array_like=True, tag=True):
-    """A batch at the offset or behind it cannot be read: another process is to read carefully from there."""
+    """A batch at or behind the offset cannot be read: another process must read carefully from there."""
 
 
 class Unreadable(msgspec.Struct, array_like=True, tag=True):
-    """The batch that holds the offset cannot be read, for this reason. `last` is its last offset as far as known."""
+    """The batch with the offset cannot be read. `last` is its last offset, as far as known."""
 
     last: int
     codec: str
@@ -124,7 +126,7 @@ class Rejected(msgspec.Struct, array_like=True, tag=True):
 
 
 class Nothing(msgspec.Struct, array_like=True, tag=True):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
 
 Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
@@ -138,7 +140,7 @@ def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
 
 
 def read_frame(stream: IO[bytes], kind: Any) -> Any:
-    """The next message; None at the end of the stream."""
+    """Read the next message; None at the end of the stream."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -148,7 +150,7 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 
 
 class IsolatedReader:
-    """The life of this process. `died` is what librdkafka's threads write before they end a process."""
+    """The state of this process. `died` is what librdkafka's threads write before they end a process."""
 
     def __init__(self, start: Start, died: int) -> None:
         settings, client_id, properties = pickle.loads(start.client)
@@ -187,7 +189,7 @@ class IsolatedReader:
         self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.offset)])
 
     def _taken(self) -> list[Message]:
-        """The next messages, about as many as an answer has room for."""
+        """Return the next messages, about as many as fit in an answer."""
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
             return first
@@ -196,7 +198,7 @@ class IsolatedReader:
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
-        """While a large answer is encoded, which copies it, memory is not limited."""
+        """Lift the memory limit while a large answer is encoded, which copies it."""
         rows = answer.rows if isinstance(answer, Records) else []
         large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
         if large:
@@ -243,7 +245,7 @@ class IsolatedReader:
         return self._dead
 
     def _trouble(self, wanted: Read, fresh: bool, error: str) -> Answer:
-        """What to say of a batch that cannot be read. Only a process that has fetched this batch alone knows which it is."""
+        """Return the answer for an unreadable batch. Only a process that fetched this batch alone knows which one it is."""
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return Again()
@@ -264,7 +266,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
-    """Headers of batches with this offset in what this process may write to."""
+    """Yield headers of batches with this offset in the writable memory of this process."""
     regions = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
     with Path("/proc/self/mem").open("rb", buffering=0) as content:
         for place, rights in regions:
@@ -276,12 +278,12 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Bytes that this process may take beside what it has: a batch of `limit` bytes, less if the container has less."""
+    """Return the bytes that this process may allocate: a batch of `limit` bytes, or less if the container has less."""
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 
 
 def main() -> None:
-    """Answer questions until there are none."""
+    """Answer requests until the stream ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     died, said = os.pipe()

@@ -1,7 +1,8 @@
-"""Partitions that are read through a process of its own, because what they hold may end the process that reads it.
+"""Partitions that are read through a child process, because their content may end the process that reads it.
 
 A compressed batch may expand to any size. If the last reader of a partition died, or a batch of it cannot be decompressed, the
-partition is read through the sandbox (`sandbox_program.py`) until the batch is passed or enough bytes were read without one.
+partition is
+read through the sandbox (`sandbox_program.py`) until the batch is passed or enough bytes were read without one.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ BLIND_DEATHS = 2  # of careful processes at one position, without a word
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """A batch, or what is left of one, that cannot be read. `codec` is "" and `size` (bytes in the log) 0 if not known."""
+    """An unreadable batch, or its remainder. `codec` is "" and `size` (bytes in the log) 0 if unknown."""
 
     partition: Partition
     first: int
@@ -65,9 +66,9 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was read of a suspect: records, or a batch that cannot be read; `cleared` if it is no suspect any more.
+    """The result of a read: records, or an unreadable batch; `cleared` if the partition needs the sandbox no longer.
 
-    A partition is cleared too if the broker rejects the fetch: the usual reader handles that.
+    A partition is also cleared if the broker rejects the fetch: the usual reader handles that.
     """
 
     partition: Partition
@@ -77,8 +78,10 @@ class Taken:
 
 
 class Child(Protocol):
-    """A process that reads. One question at a time; `answer` gives None while there is no answer, and raises EOFError after its
-    death."""
+    """A process that reads, with one request at a time.
+
+    `answer` returns None while there is no answer, and raises EOFError after the death of the process.
+    """
 
     def ask(self, question: Read) -> None: ...
 
@@ -88,7 +91,7 @@ class Child(Protocol):
 
 
 class SandboxProcess:
-    """See `Child`. `limit` is what one batch may take, in bytes; `careful` is as in `sandbox_program.py`."""
+    """Implements `Child`. `limit` is the memory for one batch in bytes; `careful` is as in `sandbox_program.py`."""
 
     def __init__(
         self, settings: KafkaSettings, client_id: str, limit: int, properties: Mapping[str, Any], *, careful: bool
@@ -136,7 +139,7 @@ class SandboxProcess:
 
 @dataclass(slots=True)
 class _Suspect:
-    """`at` is the next offset, `left` the bytes that are still read here, `deaths` those of careful processes at `at`."""
+    """A sandboxed partition: its next offset, the bytes `left` to read here, and `deaths` of careful processes."""
 
     at: int
     left: int
@@ -144,8 +147,10 @@ class _Suspect:
 
 
 class Sandboxed:
-    """The suspects of one reader, whose thread owns this. `child(careful)` starts a process; there is none while there are no
-    suspects."""
+    """The sandboxed partitions of one reader, owned by its thread.
+
+    `child(careful)` starts a process; none runs without such partitions.
+    """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
         self._new_child = child
@@ -170,13 +175,13 @@ class Sandboxed:
         self._suspects.setdefault(partition, _Suspect(offset, ENOUGH_BYTES)).at = offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Read these no longer."""
+        """Stop reading these partitions here."""
         for partition in partitions:
             self._suspects.pop(partition, None)
         self._rest()
 
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
-        """What comes within so many seconds of a suspect that is `readable` now; None for nothing."""
+        """Return the next result of a partition that is `readable` within this time; None for nothing."""
         if self._asked is None and not self._ask(readable):
             return None
         assert self._child is not None
@@ -250,14 +255,14 @@ class Sandboxed:
         self._careful, self._careful_left = True, CAREFUL_BYTES
 
     def _read_carefully(self, size: int) -> None:
-        """Continue as usual if the batch that needed care must have been passed: a usual fetch holds less than this."""
+        """Continue normally if the batch that needed care must have been passed: a usual fetch is smaller than this."""
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
             self._end()
             self._careful = False
 
     def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
-        """Continue behind a batch that cannot be read, in a new process: a thread of this one is stopped for ever."""
+        """Continue behind an unreadable batch in a new process: a thread of the old one is stopped for ever."""
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.why)
         log.warning("%s[%d]: %s", *partition, batch)
@@ -267,7 +272,7 @@ class Sandboxed:
         return Taken(partition, unreadable=batch)
 
     def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
-        """The process is gone, or silent. Where that repeats, what is at the position ends it before it can say so."""
+        """Handle the death or silence of the process; if it repeats, the content at the position ends it."""
         careful = self._careful
         self._be_careful()
         if suspect is None:
@@ -284,7 +289,7 @@ class Sandboxed:
         return taken
 
     def _rest(self) -> None:
-        """End the process where nobody needs it."""
+        """End the process if no partition needs it."""
         if not self._suspects:
             self._end()
             self._careful = False
@@ -297,12 +302,12 @@ class Sandboxed:
 
 
 def sandboxed(settings: KafkaSettings, client_id: str, limit: int, **properties: Any) -> Sandboxed:
-    """For the suspects of a reader with these settings; `limit` is what one batch may take in memory, in bytes."""
+    """Create the sandbox of a reader with these settings; `limit` is the memory for one batch in bytes."""
     return Sandboxed(lambda careful: SandboxProcess(settings, client_id, limit, properties, careful=careful))
 
 
 def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:
-    """These records as the client gives them."""
+    """Return these records as messages of the client."""
     topic, number = partition
     return [
         Message(

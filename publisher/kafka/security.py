@@ -1,8 +1,8 @@
-"""How a client proves itself to Kafka, and what it asks of the broker: the section `security` of `kafka:`, and of a relay's
-`source:` and `destination:`.
+"""Authentication and encryption: the section `security` of `kafka:`, and of a relay's `source:` and `destination:`.
 
-What cannot work is refused when the settings are loaded, with the setting's name, its value and the way out. Passwords come
-from files or the environment, are read anew by each client that is made, and are never printed.
+Combinations that cannot work are rejected when the settings are loaded, with the name of the setting, its value and the
+remedy. Passwords
+come from files or the environment, are read again by each new client, and are never printed.
 """
 
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ PROPERTIES = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
-"""The client properties that this section stands for."""
+"""The client properties that this section sets."""
 
 
 class SecurityFault(ValueError):
-    """A setting of a section `security` that does not fit the others, or whose file cannot be used."""
+    """A setting of a section `security` that contradicts the others, or whose file cannot be used."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class SecurityFault(ValueError):
 
 
 class SecuritySettings(BaseModel):
-    """The section itself. Files are PEM (certificates, keys) or hold one line (passwords)."""
+    """The section `security`. Files are PEM (certificates, keys) or hold one line (passwords)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -69,12 +69,12 @@ class SecuritySettings(BaseModel):
 
     @property
     def login(self) -> bool:
-        """Whether the client logs in with a name and a password."""
+        """Whether the client authenticates with a name and a password."""
         return self.protocol.startswith("SASL_")
 
     @property
     def tls(self) -> bool:
-        """Whether the connection is encrypted, and the broker known by its certificate."""
+        """Whether the connection is encrypted and the broker has a certificate."""
         return self.protocol.endswith("SSL")
 
     @model_validator(mode="after")
@@ -109,7 +109,7 @@ class SecuritySettings(BaseModel):
                 _wrong(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
 
     def _refuse(self, names: tuple[str, ...], what: str, protocol: str) -> None:
-        """None of these settings has any effect with this protocol."""
+        """Raise for settings that have no effect with this protocol."""
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):
@@ -119,17 +119,17 @@ class SecuritySettings(BaseModel):
 
 
 def said_once(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
-    """Raises SecurityFault where `extra` of the section says what its `security` says already."""
+    """Raise SecurityFault if `extra` sets what `security` already sets."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
         _wrong(f"extra.{key}", f"{section}.security says this already; take it out of {section}.extra")
 
 
 OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
-"""The settings whose values are no secrets."""
+"""The settings whose values are not secret."""
 
 
 def properties(security: SecuritySettings) -> dict[str, str]:
-    """As librdkafka's properties, passwords included. Raises OSError or ValueError where a password file is not as it was."""
+    """Return librdkafka's properties, passwords included. Raises OSError or ValueError if a password file has changed."""
     found: dict[str, str] = {}
     if security.protocol != "PLAINTEXT":
         found["security.protocol"] = security.protocol
@@ -154,7 +154,7 @@ def properties(security: SecuritySettings) -> dict[str, str]:
 
 
 def resolve(around: Any, base: Path) -> None:
-    """Make the relative paths in the raw section around it absolute, from where they were written."""
+    """Make the relative paths in the raw section absolute, from the location where they were written."""
     section: Any = around.get("security") if isinstance(around, dict) else None
     for name in FILES if isinstance(section, dict) else ():
         if isinstance(section.get(name), str):

@@ -1,10 +1,10 @@
-"""Records that cannot be read and are skipped: counted by topic, and named in the log. Thread-safe as far as counting goes."""
+"""Unreadable records that are skipped: counted by topic and logged. Counting is thread-safe."""
 
 import logging
 from collections import Counter
 
 SHOWN = 5
-"""Records of a topic that are named one by one; of later ones the 10th, 100th and so on: anyone may write millions."""
+"""Number of records per topic that are logged one by one; later only the 10th, 100th and so on."""
 
 
 class SkippedRecords:
@@ -15,7 +15,7 @@ class SkippedRecords:
         self._log = log
 
     def skip(self, topic: str, partition: int, offset: int, fault: object) -> None:
-        """Count a record, and log its place and what is wrong with it."""
+        """Count a record, and log its position and fault."""
         self.counts[topic] += 1
         count = self.counts[topic]
         if count <= SHOWN or str(count).strip("0") == "1":

@@ -1,6 +1,6 @@
-"""A place in a Kafka topic, and the one way it is written in headers: `<region>/<topic>/<partition>/<offset>`.
+"""A position in a Kafka topic, and its form in headers: `<region>/<topic>/<partition>/<offset>`.
 
-ASCII; region and topic are percent-encoded, so that neither can hold the separator. Lowest layer of the package.
+ASCII; region and topic are percent-encoded, so that neither contains the separator. Lowest layer of the package.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ OWN = frozenset({ORIGIN, HOPS, COPIED_TO})
 
 
 class Position(NamedTuple):
-    """One record's place. `str()` gives the form that stands in headers; `parse` reads it."""
+    """The position of a record. `str()` gives the form in headers; `parse` reads it."""
 
     region: str
     topic: str
@@ -28,8 +28,11 @@ class Position(NamedTuple):
 
 
 def parse(text: str | bytes) -> Position:
-    """The position that `text` names; bytes as they stand in a header. The region may be empty, the topic may not. Raises
-    ValueError, naming the text, for anything but four parts of which the last two are whole numbers in range."""
+    """Parse a position; bytes are those of a header. The region may be empty, the topic may not.
+
+    Raises:
+        ValueError: The text does not have four parts of which the last two are integers in range; it is named.
+    """
     try:
         name = text.decode("ascii") if isinstance(text, bytes) else text
         parts = name.split("/")
@@ -53,7 +56,7 @@ def parse_offset(text: str | bytes) -> int:
 
 
 def offset_of(text: bytes, begins: bytes) -> int:
-    """The offset of a position that begins so (`<region>/<topic>/<partition>/`); -1 for any other text."""
+    """Return the offset of a position with this prefix (`<region>/<topic>/<partition>/`); -1 for any other text."""
     try:
         return _number(text.removeprefix(begins).decode("ascii"), LARGEST_OFFSET) if text.startswith(begins) else -1
     except ValueError:
@@ -67,15 +70,16 @@ def _number(text: str, largest: int) -> int:
 
 
 def renamed(form: str, region: str, topic: str) -> str:
-    """The name of a topic's copy; `form` is the setting `destination.topic`, `region` the source's."""
+    """Return the name of a topic's copy; `form` is the setting `destination.topic`, `region` the source's."""
     return form.replace("{topic}", topic).replace("{region}", region)
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Where a copy in `partition` was first written; None for a record that no relay wrote there.
+    """Return where a copy in `partition` was first written; None for a record that no relay wrote there.
 
-    A copy without `x-copied-to` was written by a relay that did not know that header: it counts as one unless `renaming` (the
-    form of destination topics) is given and leads from its origin to another topic than this.
+    A copy without `x-copied-to` was written before that header existed: it counts as one unless `renaming` (the form of
+    destination topics) is
+    given and maps its origin to another topic than this.
     """
     if not headers:
         return None

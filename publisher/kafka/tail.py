@@ -1,4 +1,4 @@
-"""Reads topics as they grow, for people who look on: committed records only, outside any group's work."""
+"""Follow topics as they grow, for observers: committed records only, outside any group."""
 
 import heapq
 import math
@@ -24,10 +24,11 @@ OPEN_HINT = "what lies behind it is shown when it has ended: try again, or see d
 
 
 class TopicFollower:
-    """`topics` are those of `needed` that exist; `unread` their partitions whose end, as it was, is not reached yet.
+    """Follows those of the `needed` topics that exist; `unread` are the partitions whose initial end is not reached yet.
 
-    Everything raises Fatal: 2 where a topic that is `required` is missing, 3 where the broker refuses, 4 where it does not
-    answer. Errors in `passing` pass by themselves.
+    Methods raise Fatal: 2 if a `required` topic is missing, 3 if the broker rejects the request, 4 if it does not answer.
+    Errors in `passing`
+    are ignored.
     """
 
     def __init__(
@@ -49,13 +50,13 @@ class TopicFollower:
         self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
 
     def begin(self, offset: int) -> None:
-        """Read every partition from there."""
+        """Start every partition at this offset."""
         for name in list(self.topics)[:1]:
             kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
 
     def poll(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
-        """Records that come within so many seconds."""
+        """Yield the records that arrive within this time."""
         first = self.consumer.poll(seconds)
         messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []  # one without a value is false
         if self._watch.fatal is not None:
@@ -70,13 +71,17 @@ class TopicFollower:
                 self._mind(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
-        """Every record up to the ends as they are now; transactions that are open there are waited for."""
+        """Yield every record up to the current ends, after waiting for open transactions."""
         for messages in self._batches_to_end():
             yield from messages
 
     def oldest_first(self) -> Iterator[Message]:
-        """The same, by timestamp. Each partition keeps its order, and at most HELD_RECORDS wait: a partition that is read later
-        than that many of others comes late. Where Fatal is raised, all that was read has come before."""
+        """Yield every record up to the current ends, by timestamp.
+
+        Each partition keeps its order, and at most HELD_RECORDS are buffered: records of a partition that is read later than
+        that come late. If
+        Fatal is raised, all records read so far have been yielded.
+        """
         newest: dict[Partition, int] = {}
         held: list[tuple[int, Partition, int, Message]] = []
         try:
@@ -93,11 +98,11 @@ class TopicFollower:
             raise
 
     def _written(self) -> Offsets:
-        """The ends as they are now, records of open transactions included: a commit is answered before all readers see it."""
+        """Return the current ends including open transactions: a commit is acknowledged before all readers see it."""
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _stopped(self, partition: Partition, at: int) -> None:
-        """Readers of committed records get no further there now."""
+        """Record the current end for readers of committed records."""
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)
         else:

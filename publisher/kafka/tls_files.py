@@ -1,6 +1,6 @@
-"""Reads what a client proves itself with: PEM files, a password. Errors name what is wrong, never a secret.
+"""Read PEM files and passwords. Errors name the fault, never a secret.
 
-What parses certificates (7 MB, a tenth of a start) is imported where there are some.
+The parser of certificates (7 MB, a tenth of a start) is imported on demand.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def secret(path: Path) -> str:
-    """The first line of a file that holds a password and nothing else. Raises OSError, ValueError."""
+    """Return the only line of a password file. Raises OSError, ValueError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -23,7 +23,7 @@ def secret(path: Path) -> str:
 
 
 def certificates(path: Path) -> "list[x509.Certificate]":
-    """The certificates of a PEM file, at least one. Raises OSError, ValueError."""
+    """Return the certificates of a PEM file, at least one. Raises OSError, ValueError."""
     from cryptography import x509
 
     try:
@@ -33,7 +33,7 @@ def certificates(path: Path) -> "list[x509.Certificate]":
 
 
 def check_key(path: Path, password: str | None, certificate: Path) -> None:
-    """Whether a PEM key can be read with this password and belongs to the first certificate. Raises OSError, ValueError."""
+    """Check that a PEM key can be read with this password and belongs to the first certificate. Raises OSError, ValueError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
     data = path.read_bytes()
@@ -53,6 +53,6 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
 
 
 def expired(path: Path) -> dt.datetime | None:
-    """When the first certificate of the file ended, if it has. Raises OSError, ValueError."""
+    """Return the end of the first certificate's validity if it has passed. Raises OSError, ValueError."""
     end = certificates(path)[0].not_valid_after_utc
     return end if end <= dt.datetime.now(dt.UTC) else None

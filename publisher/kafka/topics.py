@@ -1,6 +1,6 @@
-"""What a cluster says of its topics: ids, partitions, where logs begin and end, how they are configured; and making them.
+"""The topics of a cluster: ids, partitions, offsets, configuration; and creating them.
 
-Ids are how a topic that was deleted and made again is told from the one before. Thin I/O; nothing is decided here.
+Ids distinguish a recreated topic from its predecessor. Thin I/O without decisions.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ COPIED_CONFIG = (
     "segment.bytes",
     "segment.ms",
 )
-"""What a topic at the destination takes over from the source: what a reader of it can notice. Replication is the cluster's."""
+"""The configuration that a destination topic copies from the source: what its readers notice. Replication is the cluster's."""
 
 
 class Topic(NamedTuple):
@@ -47,13 +47,13 @@ class Topic(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The offsets that a partition holds: from `low` (inclusive) to `high` (exclusive)."""
+    """The offsets of a partition: from `low` (inclusive) to `high` (exclusive)."""
 
     low: int
     high: int
 
     def offset(self, to: str, where: str) -> int:
-        """The offset that `to` names (earliest, latest, or a number) in the partition `where`. Pure. Raises Fatal (2)."""
+        """Return the offset for `to` (earliest, latest, or a number) in the partition `where`. Pure. Raises Fatal (2)."""
         if to in ("earliest", "latest"):
             return self.low if to == "earliest" else self.high
         if not to.isdigit() or not self.low <= int(to) <= self.high:
@@ -63,13 +63,15 @@ class Bounds(NamedTuple):
 
 
 class Topics:
-    """Questions about the topics of one cluster, which messages call `name`. Methods raise Retriable where it does not answer
-    in `answer_seconds`, Fatal (3) where it refuses."""
+    """Queries the topics of one cluster, which messages call `name`.
+
+    Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
+    """
 
     def __init__(
         self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float, admin: AdminClient | None = None
     ) -> None:
-        """`admin`: the client to ask first. Raises Fatal (2) for client properties that the client does not take."""
+        """`admin` is the first client to use. Raises Fatal (2) for properties that the client rejects."""
         self.name = name
         self._settings = settings
         self._client_id = client_id
@@ -87,7 +89,7 @@ class Topics:
             return str(self._wait(self._admin.describe_cluster(request_timeout=self._seconds)).cluster_id)
 
     def names(self) -> list[str]:
-        """The names of all topics but internal ones."""
+        """Return the names of all topics except internal ones."""
         return [name for name in self._metadata() if not name.startswith("__")]
 
     def hint(self, missing: str, remedy: str, used: Collection[str] = ()) -> str:
@@ -105,11 +107,11 @@ class Topics:
         return f"{suggestions.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
+        """Return those of the topics that exist. Raises NotAllowed if one may not be described."""
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Those of the named topics that exist. Raises NotAllowed, naming every operation of `needed` that is not allowed."""
+        """Return those of the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
         topic_names.check(needed)
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
@@ -131,14 +133,14 @@ class Topics:
         return found
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
-        """Where each partition begins and ends, open transactions included."""
+        """Return the offsets of each partition, open transactions included."""
         wanted = list(partitions)
         with self._reported():
             lows, highs = (offsets(self._admin, wanted, spec, self._seconds) for spec in (EARLIEST, LATEST))
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The effective configuration of topics that exist; empty where the right to read it is missing."""
+        """Return the effective configuration of existing topics; empty without the right to read it."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         asked = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
         found: dict[str, dict[str, str]] = {}
@@ -152,27 +154,30 @@ class Topics:
         return found
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic, with the cluster's own replication; one that is there by now is as good."""
+        """Create a topic with the cluster's default replication, unless it exists."""
         self.create_all([NewTopic(name, partitions, -1, config=dict(config))])
 
     def create_all(self, plans: list[NewTopic]) -> None:
-        """Make topics; one that is there by now is as good.
+        """Create topics, unless they exist.
 
-        Each has a request of its own: Apache Kafka creates at most 10,000 partitions for one request.
+        Each has its own request: Apache Kafka creates at most 10,000 partitions per request.
         """
         asked = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
         for name, made in (item for each in asked for item in each.items()):
             self._made(made, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions; one that has them by now is as good."""
+        """Increase the number of partitions of a topic, unless it has them."""
         plan = NewPartitions(name, partitions)
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
-        """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than
-        `seconds`, or than an answer may."""
+        """Wait until each topic has this number of partitions, all with a leader.
+
+        Raises:
+            Retriable: It takes longer than `seconds`, or than the time for an answer.
+        """
         deadline = time.monotonic() + (seconds or self._seconds)
         while True:
             known = self._metadata()
@@ -204,8 +209,7 @@ class Topics:
             raise Fatal(f"{self.name} does not {what}: {error.str()}", hint, 3) from exception
 
     def _wait(self, asked: "Future[Any]") -> Any:
-        """The answer. Raises KafkaException; Fatal (3) where the client says meanwhile that this cluster and it refuse each
-        other, which it would go on trying."""
+        """Return the answer. Raises KafkaException, or Fatal (3) if cluster and client reject each other."""
         while True:
             try:
                 return asked.result(LOOK_SECONDS)
@@ -237,8 +241,9 @@ class Topics:
     def _renew(self) -> None:
         """Replace the client, at most once in RENEW_SECONDS.
 
-        A client that got no answer may wait for its controller for ever, though the cluster is well. Other threads
-        still get their answers from the client before it.
+        A client without an answer may wait for its controller for ever, although the cluster is healthy. Other threads still
+        get their answers from
+        the previous client.
         """
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:
@@ -249,8 +254,11 @@ class Topics:
 def existing(
     settings: KafkaSettings, client_id: str, needed: Mapping[str, Operations], required: Iterable[str] = ()
 ) -> dict[str, Topic]:
-    """Those of the topics in `needed` that a broker has, for a command that uses them. Raises Fatal: 2 where one that is
-    `required` is missing, 3 where the broker does not allow what is to be done with each, 4 where it does not answer."""
+    """Return those of the topics in `needed` that exist, for a command that uses them.
+
+    Raises:
+        Fatal: 2 if a `required` topic is missing, 3 if the broker denies an operation, 4 if it does not answer.
+    """
     asked = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
     with retriable_as_fatal("see its log; try again"):
         found = asked.allowed(needed)
@@ -262,7 +270,7 @@ def existing(
 
 
 def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
-    """By topic, how long records are kept, of those topics that are known to delete records by age."""
+    """Return the retention of each topic that is known to delete records by age."""
     kept = {
         name: int(config["retention.ms"]) / 1_000
         for name, config in configs.items()
@@ -272,7 +280,7 @@ def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, flo
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
-    """The configuration of a destination topic like its source; `room` bytes more a record, for the headers added."""
+    """Return the configuration of a destination topic like its source, with `room` more bytes per record for added headers."""
     config = {name: source[name] for name in COPIED_CONFIG if name in source}
     if "max.message.bytes" in config:
         config["max.message.bytes"] = str(int(config["max.message.bytes"]) + room)
