@@ -1,4 +1,4 @@
-"""What a model takes for batches of several sizes, measured: T(B)."""
+"""The measured time of a model for batches of several sizes: T(B)."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -14,8 +14,12 @@ def measure_cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     too_large: tuple[type[Exception], ...] = (),
 ) -> dict[int, float]:
-    """Seconds by size: the quickest of `rounds` runs, after one that is not. `sizes` ascend; the first is always run. A size at
-    whose first run one of `too_large` is raised is left out, with all that are larger, unless it is the first."""
+    """Return seconds by size: the fastest of `rounds` runs after a warm-up.
+
+    `sizes` ascend; the first is always run. A size whose first run raises one of `too_large`, and all larger ones, are
+    omitted, unless it is the
+    first.
+    """
     curve: dict[int, float] = {}
     for size in sizes:
         if curve and (last := next(reversed(curve))) and curve[last] * size / last > LONGEST_SECONDS:

@@ -1,7 +1,6 @@
-"""Batch sizes that are run as they are, so that buffers and graphs made for them are used again: which ones, and how a batch is
-cut and padded to them. Pure.
+"""Batch sizes with their own buffers and graphs: their selection, and the split and padding of a batch. Pure.
 
-On a GPU a batch of 5 costs what one of 8 does, and each new shape memory, a graph or an engine: so batches are filled up.
+On a GPU a batch of 5 costs as much as one of 8, and each new shape needs memory, a graph or an engine: batches are padded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,10 @@ ENOUGH = 0.97  # of the best throughput: what is larger than a bucket that reach
 
 
 def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
-    """The sizes that are worth a bucket, ascending, from measured seconds by size. Not empty.
+    """Return the useful bucket sizes, ascending and not empty, from measured seconds by size.
 
-    The largest is the smallest one with nearly the best throughput; of the others those that are clearly quicker than the next.
+    The largest bucket is the smallest size with nearly the best throughput; of the others those that are clearly faster than
+    the next.
     """
     best = max(size / seconds for size, seconds in curve.items())
     largest = min(size for size, seconds in curve.items() if size / seconds >= ENOUGH * best)
@@ -26,7 +26,10 @@ def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(start, stop, bucket) of the runs of `rows` rows: whole largest buckets, the rest in the smallest. `buckets` ascend."""
+    """Return (start, stop, bucket) of each run: whole largest buckets, then the remainder in the smallest that fits.
+
+    `buckets` ascend.
+    """
     largest = buckets[-1]
     cut = [(start, start + largest, largest) for start in range(0, rows - largest + 1, largest)]
     begun = len(cut) * largest

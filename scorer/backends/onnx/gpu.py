@@ -1,6 +1,6 @@
-"""Is the GPU that was asked for there? What ONNX Runtime needs is loaded piece by piece, so that a refusal names what lacks.
+"""Find the configured GPU. The libraries of ONNX Runtime are loaded one by one, so that an error names the missing one.
 
-ONNX Runtime itself says nothing and runs on the CPU where a library is missing.
+ONNX Runtime itself silently runs on the CPU if a library is missing.
 """
 
 import contextlib
@@ -34,8 +34,12 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first device, as its driver tells. `driver` is the driver's own version, such as 580.65.06, or where that is not told
-    the CUDA version that it is for; `capability` the compute capability, such as 9.0."""
+    """The first device, by its driver.
+
+    `driver` is the driver's version, such as 580.65.06, or if unknown the CUDA version that it supports; `capability` is the
+    compute capability,
+    such as 9.0.
+    """
 
     name: str
     driver: str
@@ -43,9 +47,10 @@ class Gpu:
 
 
 def find_gpu(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
-    """The GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
+    """Return the GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
 
-    Raises BackendMissing, naming the library that cannot be loaded, or what the driver says.
+    Raises:
+        BackendMissing: A library cannot be loaded, or the driver reports an error.
     """
     if device == "tensorrt":
         with contextlib.suppress(ImportError):
@@ -63,7 +68,7 @@ def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
 
 
 def count_gpus(device: str, driver: Any) -> int:
-    """Initialise the driver and count the GPUs that CUDA_VISIBLE_DEVICES leaves visible, at least 1. Raises BackendMissing."""
+    """Initialize the driver and count the GPUs that CUDA_VISIBLE_DEVICES leaves visible, at least 1. Raises BackendMissing."""
     number = ctypes.c_int()
     if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(number))) or not number.value:
         reason = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
@@ -94,18 +99,18 @@ def _described(driver: Any, module: Path) -> Gpu:
 
 
 def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:
-    """Keep host memory where it is, so that the device copies from it at full speed. Whether CUDA did; False costs speed only.
+    """Pin host memory, so that the device copies from it at full speed; return whether CUDA did. False costs only speed.
 
-    `runtime` is CUDA's runtime library. The memory must live as long as the process does, or be unpinned by `unpin`.
+    `runtime` is CUDA's runtime library. The memory must live as long as the process, or be unpinned by `unpin`.
     """
     return bool(runtime.cudaHostRegister(ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.nbytes), 0) == 0)
 
 
 def unpin(buffer: NDArray[np.generic], runtime: Any) -> None:
-    """The opposite of `pin`, before the memory is freed."""
+    """Unpin host memory before it is freed."""
     runtime.cudaHostUnregister(ctypes.c_void_p(buffer.ctypes.data))
 
 
 def runtime_library(version: str) -> Any:
-    """CUDA's runtime library of ONNX Runtime's CUDA version, such as 13.0, which is loaded already."""
+    """Return the loaded CUDA runtime library of ONNX Runtime's CUDA version, such as 13.0."""
     return ctypes.CDLL(f"{RUNTIME}.{version.partition('.')[0]}")

@@ -1,6 +1,6 @@
-"""A model bound to buckets: for each batch size input and output buffers on the device that never move, filled and run again.
+"""A model bound to buckets: fixed input and output buffers on the device per batch size, filled and run repeatedly.
 
-The same code on every device. What only a GPU has (pinned host memory, CUDA graphs) comes in through `BufferDevice`.
+The code is the same on every device. Features of GPUs (pinned host memory, CUDA graphs) are in `BufferDevice`.
 """
 
 import threading
@@ -18,13 +18,17 @@ from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
 _CAPTURE = threading.Lock()
-"""While a graph is captured, for a version that is being opened, no other thread may call CUDA: it would spoil the capture."""
+"""While a graph is captured, no other thread may call CUDA: it would corrupt the capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferDevice:
-    """`name` is ONNX Runtime's word for where buffers live. `pin` and `unpin` take a host buffer; `graphs`: whether the runs of
-    each bucket are captured and replayed."""
+    """The device of the buffers.
+
+    `name` is ONNX Runtime's name of the device. `pin` and `unpin` take a host buffer; `graphs`: whether the runs of each
+    bucket are captured and
+    replayed.
+    """
 
     name: str = "cpu"
     graphs: bool = False
@@ -33,7 +37,7 @@ class BufferDevice:
 
 
 def has_fixed_shapes(tensors: Iterable[ModelTensor]) -> bool:
-    """Whether each tensor holds numbers in a shape that only the batch size leaves open: then it can be bound to buffers."""
+    """Return whether each tensor is numeric with a shape that only the batch size leaves open, so that it can be bound."""
     return all(
         one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
         for one in tensors
@@ -57,7 +61,7 @@ class BindableSession:
 
 
 class BucketBinding:
-    """Runs batches of any size in buckets, whose `sizes` ascend. One thread at a time."""
+    """Runs batches of any size in buckets, whose `sizes` ascend. For one thread at a time."""
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
         self._model, self._device = model, device
@@ -74,17 +78,17 @@ class BucketBinding:
         return tuple(self._buckets)
 
     def add(self, size: int) -> None:
-        """A bucket larger than all before, unless it is there. Raises what ONNX Runtime does where the device has no room."""
+        """Add a bucket larger than all existing ones. Raises ONNX Runtime's error if the device has no memory."""
         if size not in self._buckets:
             self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
 
     def keep(self, sizes: Collection[int]) -> None:
-        """Only these from now on."""
+        """Keep only these buckets."""
         for size in set(self._buckets) - set(sizes):
             self._buckets.pop(size).free()
 
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
-        """(B, ...) inputs to (B, ...) outputs. `watched(options, run)` runs each piece, which uses these options."""
+        """Compute (B, ...) outputs from (B, ...) inputs. `watched(options, run)` runs each piece with these options."""
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
         for start, stop, size in pieces(rows, self.sizes):
@@ -118,18 +122,18 @@ class _Bucket:
             self._binding.bind_ortvalue_output(name, value)
 
     def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
-        """These rows to the device, and the first of them again in place of each that is missing: what a model can score."""
+        """Copy these rows to the device; repeat the first row to fill the bucket."""
         for name, buffer in self._host.items():
             buffer[: stop - start] = tensors[name][start:stop]
             buffer[stop - start :] = tensors[name][start]
             self._inputs[name].update_inplace(buffer)
 
     def run(self) -> None:
-        """Returns when the outputs are there."""
+        """Run the model and wait for the outputs."""
         self._session.run_with_iobinding(self._binding, self.options)
 
     def read(self, rows: int) -> Tensors:
-        """The first rows of the outputs, as arrays of their own."""
+        """Return copies of the first rows of the outputs."""
         return {name: value.numpy()[:rows].copy() for name, value in self._outputs.items()}
 
     def free(self) -> None:

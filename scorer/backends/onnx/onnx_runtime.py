@@ -1,8 +1,10 @@
-"""ONNX Runtime in this process: one session a model, one inference thread a worker, on the CPU or on an NVIDIA GPU.
+"""ONNX Runtime in this process: one session per model, one inference thread per worker, on the CPU or an NVIDIA GPU.
 
-A device that was asked for and is not there is an error at start. What TensorRT cannot do of a model runs on CUDA, what CUDA
-cannot do on the CPU; nothing else falls back. On the CPU a batch is run at its size (measured: bound buffers save 2.5 us a
-call, which is nothing from 64 events on). On a GPU, and where `model.buckets` are named, batches are padded to buckets.
+A missing device is an error at start. Operators that TensorRT does not support run on CUDA, and those that CUDA does not
+support on the CPU;
+there is no other fallback. On the CPU a batch runs at its size (measured: bound buffers save 2.5 us per call, which is
+negligible from 64
+events on). On a GPU, and with `model.buckets`, batches are padded to buckets.
 """
 
 import logging
@@ -53,7 +55,7 @@ ORDER = {
     "cuda": [PROVIDERS["cuda"], PROVIDERS["cpu"]],
     "tensorrt": [PROVIDERS["tensorrt"], PROVIDERS["cuda"], PROVIDERS["cpu"]],
 }
-"""Who takes a model's operators, by device: each what the ones before it cannot do."""
+"""The execution providers by device: each runs what the previous ones do not support."""
 PATIENCE = 3.0  # deadlines that a run may take; batches are made to take one
 NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
     f"tensor({name})": name
@@ -62,7 +64,7 @@ NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
 
 
 class OnnxRuntime:
-    """The backend. Raises BackendMissing where the device is not there, naming what is missing."""
+    """The backend. Raises BackendMissing if the device or a library is missing."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -140,9 +142,9 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """TensorRT's options: engines and timings are kept, and are good for this version, card, driver and runtime only.
+        """Return TensorRT's options: engines and timings are cached for this version, GPU, driver and runtime.
 
-        With a policy none are kept: an engine is a model that nobody has signed, and nothing tells a swapped one.
+        With a policy none are cached: an engine is an unsigned model, and a replaced one could not be detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -169,7 +171,7 @@ class OnnxRuntime:
 
 
 class OnnxModel:
-    """An open ONNX model whose inputs and outputs agree with its signature. `watch` ends its runs that take too long."""
+    """An open ONNX model whose inputs and outputs match its signature. `watch` ends runs that take too long."""
 
     def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
         self._session = session
@@ -186,18 +188,27 @@ class OnnxModel:
 
     @property
     def bindable(self) -> bool:
-        """Whether buckets can hold its tensors."""
+        """Whether its tensors can be bound to buckets."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
         return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """The batch sizes that are run; none where a batch is run at its own size."""
+        """The batch sizes of the buckets; empty if a batch runs at its own size."""
         return self._bound.sizes if self._bound else ()
 
     def bind(self, device: BufferDevice, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
-        """Run in buckets from now on: in these, or (`choose`) in those of them that find room and are worth it. Each is run
-        beforehand, which may take `seconds`. Raises InferenceFailed."""
+        """Run in buckets from now on.
+
+        Args:
+            device: The device of the buffers.
+            sizes: The bucket sizes.
+            seconds: The time limit of the runs that measure and warm up the buckets.
+            choose: Keep only those sizes that fit the device and are useful.
+
+        Raises:
+            InferenceFailed: The model cannot run in these buckets.
+        """
         model = BindableSession(self._session, self._batched(), self._read, self._assembler.constants)
         bound = self._bound = _roomy("its constants", lambda: BucketBinding(model, device))
         patience, self._watch.seconds = self._watch.seconds, seconds
@@ -247,8 +258,11 @@ class OnnxModel:
 
 
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> str | None:
-    """Settle what can be settled before anything of the model is loaded; the library of operators that it needs, if any.
-    Raises ModelRefused."""
+    """Check everything that is possible before loading the model; return the required operator library, if any.
+
+    Raises:
+        ModelRefused: The model cannot be served.
+    """
     try:
         if lack := runtime_requirements.missing_requirement(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
@@ -266,7 +280,7 @@ def _checked(package: Package, device: str, op_domains: Collection[str]) -> str 
 
 
 def _roomy(what: str, make: Callable[[], Made]) -> Made:
-    """What is made. Raises InferenceFailed where it finds no room."""
+    """Call a factory. Raises InferenceFailed if it runs out of memory."""
     try:
         return make()
     except Exception as error:

@@ -1,7 +1,8 @@
-"""A deadline for runs of a model in this process: a run that takes too long is told to end, and ends between two operators.
+"""A time limit for runs of a model in this process: a run that takes too long is ended between two operators.
 
-On the CPU its time is that of the thread that runs it, so that a busy machine is nothing that an event is blamed for. An
-operator that never returns cannot be ended so; then the process's watchdog acts.
+On the CPU the limit is CPU time of the thread, so that a busy machine does not count against an event. An operator that never
+returns
+cannot be ended; the watchdog of the process handles it.
 """
 
 import threading
@@ -18,19 +19,21 @@ Clock = Callable[[], float]
 
 
 def cpu_time() -> Clock:
-    """The CPU time of the thread that calls, in seconds, for any thread to read while that one lives."""
+    """Return a clock of the calling thread's CPU time in seconds, readable from other threads while it lives."""
     clock = time.pthread_getcpuclockid(threading.get_ident())
     return lambda: time.clock_gettime(clock)
 
 
 def wall_time() -> Clock:
-    """For a run on a GPU, whose thread waits."""
+    """Return a wall clock, for runs on a GPU whose thread waits."""
     return time.monotonic
 
 
 class RunTimeout:
-    """For the runs of one model, one at a time. `seconds` is how long one may take, by the clock that `clock` gives when it
-    begins. Its thread ends with it."""
+    """Limits the runs of one model, one at a time.
+
+    `seconds` is the limit by the clock that `clock` returns at the start of a run. Its thread ends with this object.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:
         self.seconds = seconds
@@ -43,7 +46,7 @@ class RunTimeout:
         threading.Thread(target=_look_for_ever, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
-        """What `run` returns, which uses these options of ONNX Runtime. Raises InferenceFailed where it was ended."""
+        """Return the result of `run`, which uses these ONNX Runtime options. Raises InferenceFailed if the run was ended."""
         now = self._clock()
         with self._lock:
             self._options, self._now, self._ends = options, now, now() + self.seconds
@@ -58,7 +61,7 @@ class RunTimeout:
                 self._options, options.terminate = None, False
 
     def look(self) -> None:
-        """End the run of now, if it is one and its time is over."""
+        """End the current run if its time is over."""
         with self._lock:
             if self._options is not None and self._now() >= self._ends:
                 self._options.terminate = True

@@ -1,7 +1,8 @@
-"""Where a version lives on a model server: its name there, and its files in the server's model folder.
+"""The location of a version on a model server: its name there, and its files in the server's model folder.
 
-`remote.json` of a package names a model that others have put on the servers, or overrides what is named by default; without it
-the version's own files (`saved_model/`, `repository/`) are written into the folder that the servers load from.
+`remote.json` of a package names a model that others have put on the servers, or overrides the default names; without it the
+version's own
+files (`saved_model/`, `repository/`) are written to the folder from which the servers load.
 """
 
 import contextlib
@@ -23,8 +24,12 @@ MAX_BYTES = 1 << 16  # of remote.json
 
 
 class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`remote.json`. `version` is the server's own (a whole number at TensorFlow Serving), `label` one that moves there, and
-    `signature` the SavedModel's signature that is called."""
+    """The content of `remote.json`.
+
+    `version` is the server's own (an integer for TensorFlow Serving), `label` one that moves there, and `signature` the called
+    signature of the
+    SavedModel.
+    """
 
     model: str = ""
     version: str = ""
@@ -33,7 +38,7 @@ class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_remote(package: Package) -> RemoteModelName:
-    """What `remote.json` says; the defaults where there is none. Raises ModelRefused."""
+    """Read `remote.json`, or return the defaults. Raises ModelRefused."""
     path = package.folder / REMOTE
     if not path.is_file():
         return RemoteModelName()
@@ -48,12 +53,12 @@ def read_remote(package: Package) -> RemoteModelName:
 
 
 def fingerprint(package: Package) -> str:
-    """64 hex digits that are the version's own: a name that no other content has, whoever writes it."""
+    """Return 64 hex digits that identify the content of the version."""
     return hashlib.sha256((package.digest or f"{package.name}:{package.version}").encode()).hexdigest()
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder; it appears under its name only when it is whole. What is there already has the same content."""
+    """Copy a folder atomically. An existing target has the same content."""
     if target.is_dir():
         return
     part = target.parent / f".{target.name}.{os.getpid()}.part"

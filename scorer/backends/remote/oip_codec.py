@@ -1,4 +1,4 @@
-"""The Open Inference Protocol's messages, and tensors in them."""
+"""Messages and tensors of the Open Inference Protocol."""
 
 import struct
 from typing import Any
@@ -30,12 +30,12 @@ M = messages("open_inference")
 
 
 def describe(tensor: NDArray[Any]) -> str:
-    """The protocol's name of an array's dtype; object arrays hold str."""
+    """Return the protocol's name of an array's dtype; object arrays hold str."""
     return "BYTES" if tensor.dtype == object else _DATATYPES[tensor.dtype.name]
 
 
 def pack(tensor: NDArray[Any]) -> bytes:
-    """Little-endian, row by row; each string with its length before it as 4 bytes."""
+    """Encode little-endian, row by row; each string with its length in 4 bytes before it."""
     if tensor.dtype != object:
         return tensor.tobytes()
     values = (str(value).encode() for value in tensor.ravel().tolist())
@@ -43,9 +43,10 @@ def pack(tensor: NDArray[Any]) -> bytes:
 
 
 def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
-    """An output as an array, an object array of str for strings; `raw` is None where its contents are typed.
+    """Decode an output to an array, strings to an object array of str; `raw` is None if its contents are typed.
 
-    Raises ValueError and UnicodeDecodeError.
+    Raises:
+        ValueError: The content does not match the shape (also UnicodeDecodeError).
     """
     shape = list(tensor.shape)
     if tensor.datatype == "BYTES":

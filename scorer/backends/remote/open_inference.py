@@ -1,8 +1,10 @@
-"""Servers of the Open Inference Protocol (KServe v2) over gRPC, tensors as raw bytes: MLServer, Triton and others.
+"""Servers of the Open Inference Protocol (KServe v2) over gRPC, with tensors as raw bytes: MLServer, Triton and others.
 
-A version that the package brings (`repository/`: the server's model repository holds it under the model's name) is a model
-of its own on the server, `<name>-<fingerprint>`, since these servers load and unload models, not versions. A package that has
-only `remote.json` uses a model that others keep there.
+A version with files (`repository/`: the content of the server's model repository under the name of the model) is a separate
+model on the
+server, `<name>-<fingerprint>`, because these servers load and unload models, not versions. A package with only `remote.json`
+uses a model that
+others keep there.
 """
 
 import shutil
@@ -28,7 +30,7 @@ from scorer.backends.remote.remote_model import (
 
 
 class OpenInference(RemoteBackend):
-    """The backend. Raises BackendMissing where a setting is missing."""
+    """The backend. Raises BackendMissing if a setting is missing."""
 
     NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
 
@@ -86,7 +88,7 @@ class _OipVersion:
             raise VersionNotReady(f"the model {self._model} is loaded, but not ready")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError."""
+        """Return inputs and outputs as declared by the server, if it declares them. Raises grpc.RpcError."""
         reply = self._calls[at].metadata(M["ModelRequest"](name=self._model, version=self._version), timeout=STATUS_SECONDS)
         return _stated(reply.inputs), _stated(reply.outputs)
 
@@ -98,7 +100,7 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Servers differ in what they say of a model that they do not know: false, or some error."""
+        """Return whether the model is ready. For an unknown model some servers answer false, others with an error."""
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

@@ -1,10 +1,12 @@
-"""One batch as several requests side by side: chunks fly to healthy servers, answers come back in the batch's order.
+"""One batch as several parallel requests to healthy servers, with the answers in the order of the batch.
 
-A request only reads, so any of them may be sent again. What is sent, when, and where is decided in
-`endpoints.py`; here are the queue, the probes and the meaning of an error. An event is blamed for a failure only if a request
-that is known to be good is answered right after it: everything else is the servers' fault, and then nothing is lost but time.
+A request only reads, so it may be repeated. `endpoints.py` decides what is sent when and where; this module has the queue, the
+probes and the
+meaning of errors. An event is marked as failing only if a known good request is answered directly afterwards: every other
+failure counts
+against the servers, and costs only time.
 
-One thread runs a flight; probes have threads of their own and report to its queue.
+One thread runs a batch; probes have their own threads and report to its queue.
 """
 
 import queue
@@ -40,33 +42,36 @@ GONE = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""The server, or the version on it, is not there."""
+"""The server, or the version on it, is unavailable."""
 OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 class RemoteVersion(Protocol):
-    """One model version on several servers, by index. `target` is the folder of its files there, None where others keep it."""
+    """One model version on several servers, by index. `target` is the folder of its files there, None if others keep it."""
 
     target: Path | None
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
-        """Begin a request; a gRPC future."""
+        """Start a request and return a gRPC future."""
 
     def read(self, reply: Any) -> Tensors:
-        """The outputs of a reply. Raises InferenceFailed where it is not as promised."""
+        """Return the outputs of a reply. Raises InferenceFailed if it does not match the signature."""
 
     def unload(self) -> None:
-        """Take the version from every server, and its files away, if that is ours to do."""
+        """Unload the version from every server and delete its files, if this process loaded it."""
 
     def prepare(self, at: int, seconds: float) -> None:
-        """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
+        """Wait until the version is ready on this server; load it if this process does so.
+
+        Raises grpc.RpcError, VersionNotReady.
+        """
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
+        """Return inputs and outputs as declared by the server, if it declares them. Raises grpc.RpcError and ModelRefused."""
 
 
 class VersionNotReady(Exception):
-    """The server is there, and does not have the version yet, or cannot load it (`final`)."""
+    """The server is available, but does not have the version yet, or cannot load it (`final`)."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -82,7 +87,7 @@ class RequestChunk:
 
 @dataclass(slots=True, frozen=True)
 class SentRequest:
-    """A request on its way, or back. `run` tells the batches apart."""
+    """A request in flight, or answered. `run` distinguishes batches."""
 
     run: int
     chunk: RequestChunk
@@ -93,15 +98,17 @@ class SentRequest:
 
 @dataclass(slots=True, frozen=True)
 class ProbeResult:
-    """What came of a probe; `why` is None where the server is ready."""
+    """The result of a probe; `why` is None if the server is ready."""
 
     at: int
     why: str | None
 
 
 class BatchDispatcher:
-    """Runs batches of one model version. `deadline` is that of a request, in seconds; `control` one row that may be asked;
-    `constants` go with every request."""
+    """Runs batches of one model version.
+
+    `deadline` is that of a request in seconds; `control` is one known good row; `constants` are added to every request.
+    """
 
     def __init__(
         self,
@@ -124,7 +131,10 @@ class BatchDispatcher:
         self._run = 0
 
     def run(self, tensors: Tensors) -> Tensors:
-        """(B, ...) inputs to (B, ...) outputs. Raises InferenceFailed (a smaller batch may do) and BackendAway."""
+        """Compute (B, ...) outputs from (B, ...) inputs.
+
+        Raises InferenceFailed (a smaller batch may succeed) and BackendAway.
+        """
         self._run += 1
         for one in self.endpoints.all:
             one.in_flight = 0
@@ -148,7 +158,7 @@ class BatchDispatcher:
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
     def warm(self, at: int, seconds: float) -> None:
-        """Ask for one row. Raises grpc.RpcError where that shows that the server cannot answer at all."""
+        """Send one row. Raises grpc.RpcError if it shows that the server cannot answer."""
         try:
             self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
@@ -159,7 +169,7 @@ class BatchDispatcher:
         return self.remote.send(at, rows | self._constants, seconds)
 
     def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], flying: dict[int, SentRequest]) -> None:
-        """Probe who is due, send what there is room for."""
+        """Start due probes, and send as many chunks as allowed."""
         now = self._clock()
         for at in self.endpoints.due(now):
             self.endpoints.all[at].probing = True
@@ -212,7 +222,7 @@ class BatchDispatcher:
             self.endpoints.failed(report.at, self._clock(), report.why)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
-        """The outputs, or None where the chunk is to be sent again. Raises InferenceFailed and BackendAway."""
+        """Return the outputs, or None if the chunk must be sent again. Raises InferenceFailed and BackendAway."""
         try:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -224,7 +234,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _failure(self, sent: SentRequest, code: grpc.StatusCode, why: str, now: float) -> None:
-        """Return where the chunk is to be sent again."""
+        """Handle a failed request; return if the chunk must be sent again."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
@@ -245,7 +255,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), why)
 
     def _answers(self, at: int) -> bool:
-        """Whether a request that is known to be good is answered by this server now."""
+        """Return whether this server now answers a known good request."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -258,7 +268,7 @@ class BatchDispatcher:
 
 
 def explain(error: BaseException) -> str:
-    """A gRPC error for people: its code and the first line of its details."""
+    """Format a gRPC error for messages: its code and the first line of its details."""
     if isinstance(error, grpc.RpcError):
         details = (error.details() or "").strip().splitlines()
         return f"{error.code().name}: {details[0][:300]}" if details else str(error.code().name)
@@ -266,7 +276,7 @@ def explain(error: BaseException) -> str:
 
 
 def _chunks(tensors: Tensors, rows: int) -> list[RequestChunk]:
-    """At most CHUNK_ROWS rows and about CHUNK_BYTES bytes each; strings count as 64 bytes."""
+    """Split rows into chunks of at most CHUNK_ROWS rows and about CHUNK_BYTES bytes; strings count as 64 bytes."""
     row_bytes = sum((64 if t.dtype == object else t.itemsize) * (t.size // max(1, rows)) for t in tensors.values())
     size = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)))
     return [RequestChunk(start, min(start + size, rows)) for start in range(0, rows, size)]

@@ -1,6 +1,6 @@
-"""Protobuf messages of model servers, as protoc describes them: the `.binpb` beside each `.proto` here.
+"""Protobuf messages of model servers, from the descriptors (`.binpb`) beside each `.proto`.
 
-The messages live in a pool of their own: a process that also imports TensorFlow meets no second definition of a name.
+They are in a separate pool: a process that also imports TensorFlow has no conflicting definition of a name.
 """
 
 from importlib.resources import files
@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 def messages(name: str) -> dict[str, Any]:
-    """The message classes of the file `name`.proto, by their names without the package."""
+    """Return the message classes of the file `name`.proto, by their names without the package."""
     described = descriptor_pb2.FileDescriptorSet.FromString(files(__package__).joinpath(f"{name}.binpb").read_bytes())
     classes = message_factory.GetMessages(described.file)
     return {full_name.rpartition(".")[2]: class_ for full_name, class_ in classes.items()}

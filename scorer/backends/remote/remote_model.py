@@ -1,4 +1,4 @@
-"""What backends with servers share: channels, opening a version on every server, and the open model that asks them."""
+"""The common part of backends with servers: channels, opening a version on every server, and the open model."""
 
 import logging
 import threading
@@ -48,7 +48,7 @@ OPTIONS = (
 
 
 def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
-    """Let each server unload; one that does not is no reason to leave the others out, and keeps the version."""
+    """Unload from each server; a server that fails keeps the version and does not stop the others."""
     for server in servers:
         try:
             unload(server)
@@ -57,7 +57,7 @@ def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> N
 
 
 def connect(settings: ModelSettings) -> list[grpc.Channel]:
-    """A channel to each server; nothing is connected yet. Raises BackendMissing where a file of `server_tls` is gone."""
+    """Return a channel to each server, not yet connected. Raises BackendMissing if a file of `server_tls` is missing."""
     tls = settings.server_tls
     if not tls.enabled:
         return [grpc.insecure_channel(address, options=OPTIONS) for address in settings.endpoints]
@@ -72,10 +72,11 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 
 
 class RemoteBackend(ABC):
-    """A backend whose models are on servers. Raises BackendMissing where `model.endpoints` names none.
+    """A backend whose models are on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    A package that brings files of the version (in the folder FILES) has them put into the servers' folder, and the version is
-    loaded and unloaded from here; any other package names a version that others keep there.
+    For a package with files of the version (in the folder FILES) this process writes them to the servers' folder and loads and
+    unloads the
+    version; any other package names a version that others keep there.
     """
 
     NAME: ClassVar[str]
@@ -90,7 +91,7 @@ class RemoteBackend(ABC):
         self._channels = connect(settings)
 
     def open(self, package: Package) -> "RemoteModel":
-        """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
+        """Load the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
         if signature.alone:
@@ -112,19 +113,21 @@ class RemoteBackend(ABC):
 
     @abstractmethod
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
-        """The version on `self._channels`. `folder` is the servers' folder where the package brings files. `outputs` are the
-        tensors that are asked for. Raises ModelRefused."""
+        """Return the version on `self._channels`. Raises ModelRefused.
+
+        `folder` is the servers' folder if the package has files; `outputs` are the requested tensors.
+        """
 
 
 def select_outputs(found: Tensors, outputs: Sequence[str]) -> Tensors:
-    """The outputs that were asked for. Raises InferenceFailed where one is not in a reply."""
+    """Return the requested outputs. Raises InferenceFailed if a reply lacks one."""
     if missing := [name for name in outputs if name not in found]:
         raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
     return {name: found[name] for name in outputs}
 
 
 def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
-    """A method of a server; `reply` is the class of its answers."""
+    """Return a method of a server; `reply` is the class of its answers."""
     return channel.unary_unary(
         path, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
     )
@@ -145,15 +148,18 @@ class RemoteModel:
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
-        """Unload the version where it was loaded by us. A server that does not answer keeps it."""
+        """Unload the version if this process loaded it. A server that does not answer keeps it."""
         self.flight.remote.unload()
 
 
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
-    """Wait until each server has the version and has answered once, and agrees with the signature.
+    """Wait until each server has the version, has answered once, and matches the signature.
 
-    Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
-    `load_seconds`, ModelRefused where a server says that it cannot load the version, or does not agree.
+    Unavailable servers are left to the probes, if at least one is ready.
+
+    Raises:
+        BackendAway: No server is ready after `load_seconds`.
+        ModelRefused: A server cannot load the version, or does not match the signature.
     """
     try:
         missing = _open_until(flight, time.monotonic() + load_seconds, signature)
@@ -167,7 +173,10 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
-    """What is wrong with servers that are not ready. Those that load are waited for, those away only until one is ready."""
+    """Return the faults of servers that are not ready.
+
+    Loading servers are waited for, unavailable ones only until one is ready.
+    """
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:
@@ -189,7 +198,7 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 
 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
-    """Raises ModelRefused, naming the tensor and both sides. A server that states nothing is believed."""
+    """Raise ModelRefused with the tensor and both sides of a mismatch. A server that declares nothing is accepted."""
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):
         raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's messages, and tensors in them."""
+"""Messages and tensors of TensorFlow Serving."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ M = messages("tf_serving")
 
 
 def encode(tensor: NDArray[Any], into: Any) -> None:
-    """An array, or an object array of str, into a TensorProto."""
+    """Encode an array, or an object array of str, as a TensorProto."""
     for size in tensor.shape:
         into.tensor_shape.dim.add(size=size)
     if tensor.dtype == object:
@@ -49,9 +49,10 @@ def encode(tensor: NDArray[Any], into: Any) -> None:
 
 
 def decode(proto: Any) -> NDArray[Any]:
-    """The array of a TensorProto, whichever field holds its values. Strings are an object array of str.
+    """Decode a TensorProto, whichever field holds its values. Strings become an object array of str.
 
-    Raises InferenceFailed: a dtype without a counterpart in numpy, or a count that is not the shape's.
+    Raises:
+        InferenceFailed: The dtype has no counterpart in numpy, or the number of values does not match the shape.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
     name = NAMES.get(proto.dtype)

@@ -1,9 +1,12 @@
 """TensorFlow Serving over gRPC: versions in the server's model folder, PredictRequest with tensor_content.
 
-A version's number is made from its digest, so that every scorer and every server name the same content alike. Only versions
-that are asked for are served (`specific`), beside those that the server has already; the server's configuration is replaced by
-that, so a server whose folder a scorer writes serves nothing else. A package that has only `remote.json` uses a version, or a
-label, that others keep on a shared fleet, and loads and unloads nothing.
+The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
+The server's
+configuration is replaced by the requested versions (`specific`) beside those that it already serves, so a server whose folder
+a scorer writes
+serves nothing else. A package with only `remote.json` uses a version or a label that others keep on a shared fleet, and loads
+and unloads
+nothing.
 """
 
 import shutil
@@ -32,7 +35,7 @@ SERVED = range(LOADING, AVAILABLE + 1)
 
 
 class TensorFlowServing(RemoteBackend):
-    """The backend. Raises BackendMissing where a setting is missing."""
+    """The backend. Raises BackendMissing if a setting is missing."""
 
     NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
 
@@ -41,7 +44,7 @@ class TensorFlowServing(RemoteBackend):
 
 
 class _TfServingVersion:
-    """One version on the servers; see `RemoteVersion`. `folder` is None where others load it."""
+    """One version on the servers; see `RemoteVersion`. `folder` is None if others load it."""
 
     def __init__(
         self, channels: list[grpc.Channel], package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]
@@ -86,7 +89,10 @@ class _TfServingVersion:
         raise VersionNotReady(message or f"the version is in state {state}")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Inputs and outputs of the called signature, as the server states them. Raises grpc.RpcError, ModelRefused."""
+        """Return inputs and outputs of the called signature, as the server declares them.
+
+        Raises grpc.RpcError, ModelRefused.
+        """
         request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
         packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
         signatures = M["SignatureDefMap"].FromString(packed).signature_def
@@ -102,13 +108,13 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
+        """Unload the version; a server cannot serve nothing: it releases its last version when the files are deleted."""
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)
 
     def _states(self, at: int, seconds: float) -> dict[int, tuple[int, str]]:
-        """State and error message by version; nothing where the server does not know the model."""
+        """Return state and error message by version; empty if the server does not know the model."""
         spec = M["ModelSpec"](name=self._spec.name)
         try:
             reply = self._calls[at].status(M["GetModelStatusRequest"](model_spec=spec), timeout=seconds)
@@ -119,7 +125,10 @@ class _TfServingVersion:
         return {one.version: (one.state, one.status.error_message) for one in reply.model_version_status}
 
     def _serve(self, at: int, versions: set[int], seconds: float) -> None:
-        """Let the server serve exactly these versions. Returns when it has loaded them. Raises grpc.RpcError, NotReady."""
+        """Make the server serve exactly these versions, and wait until it has loaded them.
+
+        Raises grpc.RpcError, VersionNotReady.
+        """
         assert self._folder is not None
         request = M["ReloadConfigRequest"]()
         base = str(self._folder / self._spec.name)
