@@ -18,10 +18,10 @@ OBJECT = "scorer/native/libscorestream.so"
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry")
 SAY = (
     "from scorer.decoding.json.decoder import JsonDecoder; from model_registry.package.signature_schema import parse_signature;"
-    "from scorer.native.load import native;"
+    "from scorer.native.load import native_library;"
     's = parse_signature(\'{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}\');'
     'found = JsonDecoder(s, \'id\', 99).decode([b\'{"a": 1.5, "id": "e"}\'] * 9);'
-    "print(native().why, found.tensors['x'].sum(), found.ids[8])"
+    "print(native_library().why, found.tensors['x'].sum(), found.ids[8])"
 )
 
 

@@ -33,7 +33,7 @@ LARGEST_OFFSET = 2**63 - 1
 NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of msgspec, many records in one call
 
 
-class AnswerSource(msgspec.Struct, frozen=True, gc=False):
+class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
     offset: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
@@ -42,7 +42,7 @@ class AnswerSource(msgspec.Struct, frozen=True, gc=False):
 class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
     """A record, as far as its place is asked for."""
 
-    source: AnswerSource
+    source: AnswerPosition
 
 
 class UnreadableAnswer(ValueError):
@@ -109,7 +109,7 @@ def _merged(one: PartitionRows, other: PartitionRows) -> PartitionRows:
     return PartitionRows(every[order], offsets[order])
 
 
-def _sources(values: Column, rows: Numbers) -> list[AnswerSource]:
+def _sources(values: Column, rows: Numbers) -> list[AnswerPosition]:
     try:
         return [each.source for each in _read_places([value or b"null" for value in some(values, rows)])]
     except UnreadableAnswer as error:

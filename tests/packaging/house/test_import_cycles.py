@@ -8,7 +8,6 @@ import pytest
 PACKAGES = ("scorer", "publisher", "model_registry", "training")
 KNOWN = {
     "scorer.observability.traces": {"scorer.observability.otlp"},
-    "scorer.worker.score_batch": {"scorer.worker.canary_scoring"},
     "training.recipes": {"training.recipes.network", "training.recipes.trees"},
 }
 """Imports that close a cycle, by importer. An entry is removed with its cycle; none is added."""

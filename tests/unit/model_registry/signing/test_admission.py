@@ -132,7 +132,7 @@ def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Pa
         asked.check(store, digest, "1.0.0", NOW)
         os.utime(proofs / f"{digests.hex_digits(digest)}.json", (number, number))
     asked.check(away(store), signed[0], "1.0.0", NOW)
-    monkeypatch.setattr(kept_proofs, "KEPT", 3)
+    monkeypatch.setattr(kept_proofs, "MAX_ENTRIES", 3)
     signatures.sign(store, signed[-1], ONE, NOW)
     asked.check(store, signed[-1], "1.0.0", NOW)
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_digits(digest) for digest in (signed[0], *signed[-2:])}
