@@ -1,8 +1,10 @@
-"""Was each event answered by the arm that its key belongs to? Pure: keys, arms and the shares of each cut-over in, faults out.
+"""Check that each event was answered by the arm of its key. Pure: keys, arms and traffic splits in, faults out.
 
-Recomputed from what the bus itself says, without the registry: a swap record tells from which offset on which share of the
-keys is the canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100 p.
-An event without a key goes by its position, `topic/partition/offset`.
+The split is recomputed from the topics alone, without the registry: a swap record states from which offset on which share of
+the keys is the
+canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100 p. An event
+without a key is
+hashed by its position, `topic/partition/offset`.
 """
 
 from bisect import bisect_right
@@ -18,7 +20,7 @@ CHAMPION, CANARY = "champion", "canary"
 
 
 class Shares(NamedTuple):
-    """From `offset` on, under `revision`, the canary has so many percent of the keys, hashed with `seed`."""
+    """From `offset` on, under `revision`, the canary has this percentage of the keys, hashed with `seed`."""
 
     offset: int
     revision: int
@@ -27,7 +29,7 @@ class Shares(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What a score says of one event, and the event's key."""
+    """The arm and role in the score of one event, and the event's key."""
 
     offset: int
     key: bytes | None
@@ -43,11 +45,11 @@ class Assignment:
         self._shares: list[Shares] = []
 
     def add(self, shares: Shares) -> None:
-        """A cut-over; several records may tell of one."""
+        """Add a cut-over; several records may describe the same one."""
         self._shares = sorted({*self._shares, shares})
 
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
-        """The offsets of those of another arm than the key's, and of those that neither their arm nor the champion answered."""
+        """Return the offsets answered by another arm than the key's, or by neither their arm nor the champion."""
         starts = [shares.offset for shares in self._shares]
         return [one.offset for one in answers if not self._right(one, starts)]
 

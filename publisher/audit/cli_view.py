@@ -1,4 +1,4 @@
-"""Audits for people: progress while they read, a table of counts with the first positions, and the verdict."""
+"""Show audits: progress while reading, a table of counts with the first positions, and the verdict."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from publisher.runtime.command_line import err_console, print_data
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Bars on stderr, where that is a terminal."""
+    """Show progress bars on stderr if it is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report, for people with the verdict on stderr. Raises Exit (1) where the report has a fault."""
+    """Print the report, with the verdict on stderr. Raises Exit (1) if the report has a fault."""
     print_data(as_json, report.to_dict(), lambda: table(report))
     found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:

@@ -1,7 +1,8 @@
-"""How many ids came more than once, in bounded memory: a table of 64-bit hashes, thinned out by hash when it is full.
+"""Count repeated ids in bounded memory: a table of 64-bit hashes, thinned by hash when it is full.
 
-Thinning keeps or drops an id with all its mentions, so that a sample of 1 in k ids estimates the count by multiplying with k
-(distinct sampling; Gibbons, VLDB 2001). Two ids with one hash count as a repetition: 0.0003 are expected in 100 million ids.
+Thinning keeps or drops an id with all its occurrences, so that a sample of 1 in k ids estimates the count when multiplied by k
+(distinct
+sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 are expected in 100 million ids.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4
 
 
 class RepeatedIds:
-    """Counts mentions beyond the first of each id. `sampled` is k: 1 means the count is exact."""
+    """Counts occurrences beyond the first of each id. `sampled` is k: 1 means that the count is exact."""
 
     def __init__(self, limit: int = TABLE_LIMIT, pending_limit: int = PENDING_LIMIT) -> None:
         self.sampled = 1
@@ -28,19 +29,19 @@ class RepeatedIds:
         self._pending_count = 0
 
     def add(self, hashes: Hashes) -> None:
-        """(n,) hashes of ids, one a mention."""
+        """Add (n,) hashes of ids, one per occurrence."""
         self._pending.append(hashes.astype(np.uint64) * SPREAD)
         self._pending_count += len(hashes)
         if self._pending_count >= self._pending_limit:
             self._merge()
 
     def count(self) -> int:
-        """Mentions beyond the first of each id; an estimate where `sampled` is not 1."""
+        """Return the occurrences beyond the first of each id; an estimate if `sampled` is not 1."""
         self._merge()
         return int(self._repetitions.sum()) * self.sampled
 
     def _merge(self) -> None:
-        """Put what is pending into the table, then thin out until it fits."""
+        """Merge pending hashes into the table, and thin it until it fits."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending, self._pending_count = [], 0
         again = np.zeros(len(mentions), np.bool_)
@@ -55,7 +56,7 @@ class RepeatedIds:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Keep the sampled ids: the lowest hashes, which in a sorted table are the first ones."""
+        """Keep the sampled ids: the lowest hashes, which are the first ones of the sorted table."""
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()

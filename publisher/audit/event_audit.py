@@ -1,8 +1,10 @@
-"""The count that decides: was every event answered once, in order, and by no older version than the event before it?
+"""The audit of events: was every event answered once, in order, and by no older version than the event before it?
 
-Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source coordinates
-(topic, partition, offset), since producers may repeat business ids. Memory: at most three bits an event (read, answered, and
-scored by which digest), at most 96 MiB for ids, and nothing for answers outside the window.
+Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source position (topic,
+partition,
+offset), because producers may repeat business ids. Memory: at most three bits per event (read, answered, and scored by which
+digest), at most
+96 MiB for ids, and nothing for answers outside the window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ from publisher.kafka.partitions import Partition
 
 
 class Kind(IntEnum):
-    """What an event became."""
+    """The kind of answer to an event."""
 
     SCORED = 0
     EXPIRED = 1
@@ -32,10 +34,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """The offsets [lo, hi) of one input partition that are audited.
+    """The audited offsets [lo, hi) of one input partition.
 
-    `end`: the first offset that did not exist when the answers were read; an answer to it is a phantom. Default: `hi`.
-    `due`: up to here the scorers had committed before that; unanswered events behind are pending, not missing. Default: `hi`.
+    `end` is the first offset that did not exist when the answers were read: an answer to it is a phantom. `due` is the
+    committed position before
+    that: unanswered events behind it are pending, not missing. Both default to `hi`.
     """
 
     lo: int
@@ -46,10 +49,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Answers:
-    """A batch out of one output partition, in its order: what became of events of one input partition.
+    """A batch of one output partition, in its order: answers to events of one input partition.
 
-    `offsets`, `kinds` (values of Kind) and, where given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the
-    whole batch, or one an event. Dead letters have no digest: give "".
+    `offsets`, `kinds` (values of Kind) and, if given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the whole
+    batch, or one per
+    event. Dead letters have no digest: use "".
     """
 
     output: Partition
@@ -62,8 +66,11 @@ class Answers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers. It always holds: scored + expired + fallback + dead_lettered = events -
-    missing - pending + duplicates + phantoms - those phantoms that lie beyond the end of their partition or in no audited one.
+    """Counts of events and of their answers.
+
+    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms, minus those
+    phantoms that are
+    beyond the end of their partition or outside of the audited partitions.
     """
 
     events: int = 0
@@ -76,7 +83,7 @@ class EventReport(Report):
     """Answers of the status `fallback`: the constant of `model.fallback`, because no model server was there. What the champion
     answered in a canary's place is `scored`."""
     dead_lettered: int = 0
-    """Answers that are dead letters. A letter for a batch that cannot be read answers each of its offsets."""
+    """Answers that are dead letters. A dead letter for an unreadable batch answers each of its offsets."""
     missing: int = 0
     """Events without an answer, although the group has committed them (without a group: any)."""
     duplicates: int = 0
@@ -84,7 +91,7 @@ class EventReport(Report):
     phantoms: int = 0
     """Answers to events that are not in the inputs."""
     out_of_order: int = 0
-    """Scores that stand after the score of a later event of the same input partition."""
+    """Scores that come after the score of a later event of the same input partition."""
     version_regressions: int = 0
     """Events scored by an older version than one that had taken over their partition before them."""
     misassigned: int = 0
@@ -92,7 +99,7 @@ class EventReport(Report):
     uncommitted: int = 0
     """Answers that can be read while the group has not committed their events."""
     unreadable: int = 0
-    """Records in the output, dead-letter or swap topics that do not say what they are about."""
+    """Records in the output, dead-letter or swap topics that cannot be decoded."""
     pending: int = 0
     """Events without an answer that the group has not committed: they are still to come."""
     repeated_ids: int = 0
@@ -117,10 +124,10 @@ class _Ledger:
 
 
 class Audit:
-    """Takes what was read, in any mixture of calls; only the batches of one output partition must come in their order."""
+    """Accepts what was read, in any mixture of calls; only the batches of one output partition must come in order."""
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
-        """`windows` names every input partition."""
+        """Create the audit; `windows` names every input partition."""
         self._ledgers = {partition: _Ledger(partition, window) for partition, window in windows.items()}
         self._report = EventReport()
         self._kinds = np.zeros(len(Kind), np.int64)
@@ -128,13 +135,15 @@ class Audit:
         self._ids = RepeatedIds()
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """(n,) offsets read from an input partition (transactions leave gaps). Raises KeyError for one without a window."""
+        """Add (n,) offsets of an input partition (transactions leave gaps). Raises KeyError for one without a window."""
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def swap(self, partition: Partition, swap: Swap, percent: int = 0, seed: int = 0) -> None:
-        """A swap record, with the canary's share in percent and the seed of its hash; one for a partition without a window is
-        of no concern."""
+        """Add a swap record, with the canary's share in percent and the seed of its hash.
+
+        Ignored for a partition without a window.
+        """
         if partition in self._ledgers:
             ledger = self._ledgers[partition]
             ledger.swaps.append(swap)
@@ -142,7 +151,7 @@ class Audit:
             ledger.split = ledger.split or percent > 0
 
     def assigned(self, source: Partition, answers: Sequence[Answered]) -> None:
-        """Scores of one input partition, as they say whose the event was. All swap records come before."""
+        """Add the arms in the scores of one input partition, after all swap records."""
         ledger = self._ledgers.get(source)
         if ledger is None or not (ledger.split or any(one.arm != CHAMPION or one.role != CHAMPION for one in answers)):
             return
@@ -151,20 +160,22 @@ class Audit:
         self._found("misassigned", len(wrong), source, wrong)
 
     def committed(self, partition: Partition, offset: int) -> None:
-        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted. Raises
-        KeyError for a partition without a window. Without this call nothing is uncommitted."""
+        """Set the committed position after the answers were read; answers from there on are uncommitted.
+
+        Without this call no answer is uncommitted. Raises KeyError for a partition without a window.
+        """
         self._ledgers[partition].committed = offset
 
     def unreadable(self, partition: Partition, offset: int) -> None:
-        """A record of an output, dead letter or swap topic that does not say what it answers."""
+        """Count an unreadable record of an output, dead-letter or swap topic."""
         self._found("unreadable", 1, partition, [offset])
 
     def gone(self, count: int) -> None:
-        """So many answers are to events that were deleted with their topic."""
+        """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 
     def answers(self, answers: Answers) -> None:
-        """A batch of scores, expired answers or dead letters. Those outside the window are passed over."""
+        """Add a batch of scores, expired answers or dead letters. Those outside the window are ignored."""
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
             self._found("phantoms", len(answers.offsets), answers.source, answers.offsets)
@@ -184,7 +195,7 @@ class Audit:
             self._ids.add(answers.ids[inside][fresh])
 
     def unread_inputs(self, partition: Partition, start: int, stop: int) -> None:
-        """Count all of [start, stop) as events: a batch that cannot be read. Raises KeyError as `inputs` does."""
+        """Count all of [start, stop) as events: an unreadable batch. Raises KeyError like `inputs`."""
         window = self._ledgers[partition].window
         start, stop = max(start, window.lo), min(stop, window.hi)
         if start < stop:
@@ -220,8 +231,10 @@ class Audit:
         return report
 
     def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
-        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one. Dead
-        letters are left out: they have a topic of their own."""
+        """Check that scores of one input partition rise within an output partition, which implies order per key.
+
+        Dead letters are excluded: they have their own topic.
+        """
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):
             return
@@ -249,7 +262,7 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due: int) -> dict[str, tuple[int, list[int]]]:
-    """The faults that show only when everything has been read: fault -> (count, first offsets)."""
+    """Return the faults that are known only at the end: fault -> (count, first offsets)."""
     phantoms = ledger.answered.minus(ledger.inputs)
     found = {
         "missing": (unanswered.count(0, due), unanswered.first(EXAMPLES, 0, due)),

@@ -1,4 +1,4 @@
-"""A set of offsets, counted and compared without a Python object for each: a compressed bitmap (pyroaring)."""
+"""A set of offsets without a Python object per offset: a compressed bitmap (pyroaring)."""
 
 from array import array
 from itertools import islice, takewhile
@@ -13,13 +13,13 @@ EVERYTHING = 2**63 - 1
 
 
 class Bitmap:
-    """A set of offsets >= 0. Memory: a few bytes for a run without gaps, at most 1 bit an offset where gaps are many."""
+    """A set of offsets >= 0. Memory: a few bytes for a run without gaps, at most 1 bit per offset with many gaps."""
 
     def __init__(self, offsets: BitMap64 | None = None) -> None:
         self._offsets = BitMap64() if offsets is None else offsets
 
     def add(self, offsets: Offsets) -> NDArray[np.bool_]:
-        """Put (n,) offsets in; (n,) booleans come back: True where the offset was not in yet, at its first mention."""
+        """Add (n,) offsets; return (n,) booleans: True for the first occurrence of a new offset."""
         given = BitMap64(array("Q", offsets.tobytes()))  # by an iterator over numpy's integers it takes three times as long
         known = given & self._offsets
         self._offsets |= given
@@ -30,7 +30,7 @@ class Bitmap:
         return first & ~np.isin(offsets, np.array(known, np.int64))
 
     def add_range(self, start: int, stop: int) -> None:
-        """Put all of [start, stop) in."""
+        """Add all of [start, stop)."""
         self._offsets.add_range(start, stop)
 
     def minus(self, other: "Bitmap") -> "Bitmap":
@@ -40,9 +40,9 @@ class Bitmap:
         self._offsets |= other._offsets
 
     def count(self, start: int = 0, stop: int = EVERYTHING) -> int:
-        """How many offsets in [start, stop) are in."""
+        """Return the number of contained offsets in [start, stop)."""
         return self._offsets.range_cardinality(start, stop) if start < stop else 0
 
     def first(self, limit: int, start: int = 0, stop: int = EVERYTHING) -> list[int]:
-        """The lowest offsets in [start, stop) that are in, at most `limit`, ascending."""
+        """Return up to `limit` of the lowest contained offsets in [start, stop), ascending."""
         return list(islice(takewhile(stop.__gt__, self._offsets.iter_equal_or_larger(start)), limit))

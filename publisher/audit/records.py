@@ -1,4 +1,4 @@
-"""What the records of score, dead-letter and swap topics say, decoded just as far as the audits need, column by column."""
+"""Decode score, dead-letter and swap records as far as the audits need, column by column."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
 Told = TypeVar("Told")
 AsJson = Callable[[bytes], bytes]
-"""Turns a score record of any format into JSON; raises ValueError for what is no record."""
+"""Converts a score record of any format to JSON; raises ValueError for other bytes."""
 KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": int(Kind.FALLBACK)}
 
 
@@ -42,7 +42,7 @@ class ScoreRecord(msgspec.Struct, gc=False):
 class DeadSource(NamedTuple):
     """The events that a dead letter stands for: from the offset `first` to the position `source`.
 
-    `ranged`: they are a batch that cannot be read, perhaps of one record.
+    `ranged`: they are an unreadable batch, possibly of one record.
     """
 
     first: int
@@ -55,7 +55,7 @@ class SwapShares(msgspec.Struct, frozen=True, gc=False):
 
 
 class SwapRecord(msgspec.Struct, gc=False):
-    """The fields of a swap record that matter here. See `Logs` for `topic_id` and the two `_from`."""
+    """The used fields of a swap record. See `Logs` for `topic_id` and the two `_from`."""
 
     topic: str
     partition: PartitionNumber
@@ -70,10 +70,11 @@ class SwapRecord(msgspec.Struct, gc=False):
 
 
 class Logs:
-    """Tells answers to a topic that was deleted and made again from answers to the one of that name before it.
+    """Distinguishes answers to a deleted and recreated topic from answers to the current one.
 
-    A swap record names the id of its topic. The first one under a new id says where the answers to that topic begin, by
-    partition of the scores and of the dead letters. `ids` are the topics' ids now; nothing is told apart in one without.
+    A swap record names the id of its topic. The first one under a new id states where the answers to that topic begin, by
+    partition of the scores and
+    of the dead letters. `ids` are the current ids of the topics; topics without one are not distinguished.
     """
 
     def __init__(self, ids: Mapping[str, str]) -> None:
@@ -82,7 +83,7 @@ class Logs:
         self._from: dict[Partition, tuple[list[int], list[int]]] = {}
 
     def present(self, record: SwapRecord) -> bool:
-        """Take in a swap record; whether its topic is the one that is there now."""
+        """Add a swap record; return whether its topic is the current one."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
             self._gone.add(source)
@@ -92,7 +93,7 @@ class Logs:
         return True
 
     def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Whether the answer at this offset of a topic of scores, or `dead` letters, is to an event of a deleted topic."""
+        """Return whether the answer at this offset of the scores, or `dead` letters, belongs to a deleted topic."""
         if source not in self._from:
             return source in self._gone
         begins = self._from[source][dead]
@@ -104,7 +105,7 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 
 
 def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = bytes) -> Iterator[tuple[int, Told | None]]:
-    """Each record's offset, and what it says; None where it says nothing that `decode` takes."""
+    """Yield each record's offset and its decoded form; None if `decode` rejects it."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             yield offset, decode(as_json(message.value() or b""))
@@ -113,7 +114,7 @@ def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = byt
 
 
 def dead_sources(batch: Batch) -> Iterator[tuple[int, DeadSource | None]]:
-    """Yield each dead letter's offset and the events that it stands for; None if its headers do not say that."""
+    """Yield each dead letter's offset and the events that it stands for; None if its headers do not name them."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
             yield offset, dead_source(headers or ())
@@ -122,9 +123,9 @@ def dead_sources(batch: Batch) -> Iterator[tuple[int, DeadSource | None]]:
 
 
 def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
-    """Read the headers `dead.source` and `dead.first` of a letter. Raises ValueError.
+    """Read the headers `dead.source` and `dead.first` of a dead letter. Raises ValueError.
 
-    The last `dead.source` counts, and a `dead.first` behind it: earlier headers are the event's own.
+    The last `dead.source` counts, and a `dead.first` after it: earlier headers are the event's own.
     """
     source, first = None, None
     for name, value in headers:
@@ -138,7 +139,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
 
 
 def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes) -> None:
-    """Score records of one output partition, in its order."""
+    """Add score records of one output partition, in order."""
     by_source: dict[Partition, list[ScoreRecord]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
@@ -168,7 +169,7 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 
 
 def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
-    """Count dead letters; yield the offsets of batches that cannot be read."""
+    """Count dead letters; yield the offsets of unreadable batches."""
     columns: dict[Partition, list[int]] = {}
     for offset, told in dead_sources(batch):
         if told is None:
@@ -188,7 +189,7 @@ def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[
 
 
 def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
-    """Swap records; all of them come before the answers."""
+    """Add swap records; all of them come before the answers."""
     for offset, record in decoded(batch, decode_swap):
         if record is None:
             audit.unreadable(batch.partition, offset)

@@ -1,8 +1,10 @@
-"""The count over regions: was every event, wherever it was first written, answered somewhere; and what was answered twice?
+"""The audit over regions: was every event, wherever it was first written, answered, and which were answered twice?
 
-Pure, no Kafka. An event is known by where it was first written: a copy of it in another region is the same event. Answers in
-two regions are what a failover scores again (`rescored`), and must carry one id; two in one region are a fault. Memory: 24
-bytes a copy and 16 an answer, besides a few bits an event.
+Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same
+event. Answers in two
+regions are what a failover scores again (`rescored`), and must have one id; two in one region are a fault. Memory: 24 bytes
+per copy and 16 per
+answer, besides a few bits per event.
 """
 
 from collections import defaultdict
@@ -22,7 +24,7 @@ Integers = NDArray[np.int64]
 
 
 class Home(NamedTuple):
-    """The partition that events were first written in."""
+    """The partition in which events were first written."""
 
     region: str
     topic: str
@@ -48,11 +50,11 @@ class RegionsReport(Report):
     duplicates: int = 0
     """Second and further answers to one event in the same region."""
     different_ids: int = 0
-    """Events that were answered under more ids than one: consumers cannot recognise the repetition."""
+    """Events that were answered with different ids: consumers cannot detect the repetition."""
     phantoms: int = 0
     """Answers to events that are in no input."""
     unreadable: int = 0
-    """Records in any of the topics that do not say what they are about."""
+    """Records in any of the topics that cannot be decoded."""
     pending: int = 0
     """Events without an answer that no group has committed: they are still to come."""
     rescored: int = 0
@@ -67,7 +69,7 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """A partition that holds copies of one home: (n,) own offsets, ascending, and (n,) offsets at home."""
+    """A partition with copies of one home: (n,) own offsets, ascending, and (n,) offsets at home."""
 
     home: Home
     offsets: Integers
@@ -75,7 +77,7 @@ class _Copies(NamedTuple):
 
 
 class RegionsAudit:
-    """Takes what was read: first all inputs of all regions, then the answers."""
+    """Accepts first all inputs of all regions, then the answers."""
 
     def __init__(self) -> None:
         self._inputs: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
@@ -93,8 +95,12 @@ class RegionsAudit:
         copies: Mapping[Home, tuple[Integers, Integers]],
         due: int,
     ) -> None:
-        """One partition of a region: (n,) offsets of events that were first written in it, and for each home of copies in it
-        their (m,) own offsets and (m,) offsets at home. What lies before `due` its group has committed."""
+        """Add one partition of a region.
+
+        It has (n,) offsets of events first written there, and for each home of copies their (m,) own offsets and (m,) offsets
+        at home. The group has
+        committed what is before `due`.
+        """
         home = Home(region, *partition)
         self._inputs[home].add(written_here)
         self._due[home].add(written_here[written_here < due])
@@ -105,7 +111,7 @@ class RegionsAudit:
         self._copies[region, partition] = found
 
     def answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
-        """Answers given in a region to (n,) events of a partition of its own; (n,) 64-bit hashes of the ids where known."""
+        """Add answers in a region to (n,) events of one of its partitions, with (n,) 64-bit hashes of known ids."""
         here = self._copies.get((region, partition))
         if here is None:
             self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
@@ -119,15 +125,15 @@ class RegionsAudit:
         self._answer(region, Home(region, *partition), offsets[left], None if ids is None else ids[left])
 
     def unreadable(self, region: str, partition: Partition, offset: int) -> None:
-        """A record that does not say what it answers, what it copies, or what was swapped."""
+        """Count a record that cannot be decoded."""
         self._report.note("unreadable", 1, str(Home(region, *partition)), [offset])
 
     def gone(self, count: int) -> None:
-        """So many answers are to events that were deleted with their topic."""
+        """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 
     def report(self) -> RegionsReport:
-        """What has been found. To be called once."""
+        """Return the report; call it once."""
         report = self._report
         for home in sorted({*self._inputs, *(home for _, home in self._answered)}):
             self._home(report, home)
@@ -161,7 +167,7 @@ class RegionsAudit:
 
 
 def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """The offsets that came with more ids than one."""
+    """Return the offsets with more than one id."""
     if not columns:
         return np.empty(0, np.int64)
     offsets, ids = (np.concatenate(column) for column in zip(*columns, strict=True))

@@ -1,8 +1,9 @@
-"""The count over regions, on Kafka: what each region's cluster holds, in an order that makes it hold on a live system.
+"""The audit over regions on Kafka: each region's cluster is read in an order that makes the counts valid on a live system.
 
 First it reads the committed offsets of the groups in every region: the events before them must be answered. Then it reads the
-end offsets of outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs
-(see `skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
+end offsets of
+outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs (see
+`skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
 """
 
 from collections import defaultdict
@@ -33,7 +34,7 @@ Columns = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Side:
-    """One region: its name in positions and scores, its cluster, and what to read there (the plan's times are not used)."""
+    """One region: its name in positions and scores, its cluster, and its topics (the times of the plan are not used)."""
 
     region: str
     kafka: KafkaSettings
@@ -50,7 +51,7 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _Reading:
-    """One region, as it was when this was made."""
+    """The state of one region at the time of construction."""
 
     def __init__(self, side: Side, answer_seconds: float) -> None:
         plan = side.plan
@@ -75,7 +76,10 @@ class _Reading:
 
 
 def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
-    """Read every region and count. Raises Fatal: 2 for a missing topic, 3 where a broker refuses, 4 where one is silent."""
+    """Read every region and count.
+
+    Raises Fatal: 2 for a missing topic, 3 if a broker rejects the request, 4 if it does not answer.
+    """
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
     for reading in readings:
@@ -97,7 +101,7 @@ def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_se
 
 
 def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
-    """Up to where the region's group has committed; nothing where it never did."""
+    """Return the committed positions of the region's group; empty without any."""
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
@@ -171,7 +175,7 @@ def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> 
 
 
 def _feed_dead_letters(count: RegionsAudit, reading: _Reading) -> None:
-    """Count the dead letters. One beyond the end of its partition, or in no input, stands for one event: its last."""
+    """Count the dead letters. One beyond the end of its partition, or outside of the inputs, counts for its last event only."""
     for partition, offsets in reading.letters.items():
         count.answers(reading.side.region, partition, np.array(offsets, np.int64), None)
     for partition, ranges in reading.unreadable.items():

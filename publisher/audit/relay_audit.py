@@ -1,8 +1,10 @@
-"""The count of a copy: is every selected source record at the destination once, in its partition, in order? Pure, no Kafka.
+"""The audit of copies: is every selected source record at the destination once, in its partition, in order? Pure, no Kafka.
 
-Records are known by 64-bit hashes of where they were first written, so that what has come through several regions is counted
-too. Two with one hash would count as a duplicate: with 100 million records that is expected 0.0003 times. Memory: 17 bytes a
-source record and 16 a copy, of one partition at a time.
+Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
+are counted too. Two
+records with one hash would count as a duplicate: 0.0003 are expected in 100 million. Memory: 17 bytes per source record and 16
+per copy, of one
+partition at a time.
 """
 
 from collections.abc import Collection
@@ -18,7 +20,7 @@ Hashes = NDArray[np.int64]
 
 @dataclass
 class CopyReport(Report):
-    """Counts of records. Positions are the source's; those of phantoms are the destination's."""
+    """Counts of records. Positions are those of the source; for phantoms those of the destination."""
 
     source: int = 0
     """Records at the source that are to be copied."""
@@ -29,26 +31,26 @@ class CopyReport(Report):
     duplicates: int = 0
     """Second and further copies of one record."""
     phantoms: int = 0
-    """Copies that name a record of the source which is not there, or is not to be copied."""
+    """Copies that name a source record that does not exist or is not to be copied."""
     out_of_order: int = 0
-    """Copies that stand after the copy of a later record of their partition."""
+    """Copies that come after the copy of a later record of their partition."""
     pending: int = 0
     """Records without a copy that the relay's checkpoint has not reached: they are still to come."""
     expired: int = 0
-    """Records older than every copy that the destination still keeps."""
+    """Records older than every copy that the destination still retains."""
     refused: int = 0
     """Records that are in the refusal topic and have no copy."""
     not_selected: int = 0
-    """Records that are not to be copied: the filter holds them back, or they come from the destination."""
+    """Records that are not to be copied: the filter excludes them, or they come from the destination."""
     others: int = 0
-    """Copies from other regions, or of records that the source no longer keeps."""
+    """Copies from other regions, or of records that the source no longer retains."""
     gone: int = 0
     """Copies of records that were deleted with their topic; no other count has them."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One partition's records in its order: (n,) hashes of their origins, (n,) offsets in the log they were read from."""
+    """One partition's records in order: (n,) hashes of their origins, (n,) offsets in the log."""
 
     hashes: Hashes
     offsets: NDArray[np.int64]
@@ -56,8 +58,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Copies(Column):
-    """A destination partition. `own` (n,): whether the origin is the source partition itself, at an offset it still holds.
-    `complete`: whether nothing was deleted from the log's beginning."""
+    """A destination partition.
+
+    `own` (n,): whether the origin is the source partition itself, at a retained offset. `complete`: whether nothing was
+    deleted from the start of
+    the log.
+    """
 
     own: NDArray[np.bool_]
     complete: bool
@@ -71,8 +77,12 @@ def compare(
     copies: Copies,
     refused: Collection[int] = (),
 ) -> None:
-    """Add one partition's counts. `place`: source topic, destination topic, partition; `due`: up to this source offset the
-    relay had confirmed its copies before they were read; `refused`: source offsets that are in the refusal topic."""
+    """Add the counts of one partition.
+
+    `place` is source topic, destination topic, partition; `due` is the source offset up to which the relay had confirmed its
+    copies before they
+    were read; `refused` are source offsets in the refusal topic.
+    """
     topic, target, partition = place
     order = np.argsort(source.hashes, kind="stable")
     at = np.searchsorted(source.hashes, copies.hashes, sorter=order)

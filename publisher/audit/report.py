@@ -1,4 +1,4 @@
-"""What an audit has found: counts, which of them are faults, and the first positions of each fault. One form for all audits."""
+"""The result of an audit: counts, the faults among them, and the first positions of each fault."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,17 +18,19 @@ FAULTS = (
     "different_ids",
     "unreadable",
 )
-"""Of all audits; each report has those that its audit looks for."""
+"""The faults of all audits; each report has those of its audit."""
 EXAMPLES = 5  # positions of each fault that are kept
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being read, how much of it is done, and how much there is at most."""
+"""Called with the current activity, its completed amount, and the maximum."""
 
 
 @dataclass
 class Report:
-    """Counts of records, a field each: those named in FAULTS are faults, the others are told. Each audit adds its own counts,
-    with a line below each for the tables of publisher/docs/audit.md."""
+    """Counts of records, one field each; those in FAULTS are faults.
+
+    Each audit adds its own counts, with a docstring each for the tables of publisher/docs/audit.md.
+    """
 
     title: ClassVar[str] = "audit"
     positions: ClassVar[str] = "topic/partition/offset"
@@ -38,7 +40,7 @@ class Report:
 
     @property
     def faults(self) -> dict[str, int]:
-        """The count of each kind of fault that this audit looks for."""
+        """Return the count of each kind of fault of this audit."""
         return {name: getattr(self, name) for name in FAULTS if hasattr(self, name)}
 
     @property
@@ -52,7 +54,7 @@ class Report:
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def note(self, fault: str, count: int, partition: str, offsets: Sequence[int] | NDArray[np.int64]) -> None:
-        """Count a fault. `offsets` are the first ones in `partition`, which is written `topic/partition`."""
+        """Count a fault. `offsets` are the first ones in `partition`, written as `topic/partition`."""
         if count:
             setattr(self, fault, getattr(self, fault) + count)
             shown = self.examples.setdefault(fault, [])

@@ -1,10 +1,14 @@
-"""The audit over Kafka: which stretches of which topics to read, in which order, and what they come to.
+"""The audit on Kafka: which ranges of which topics are read, in which order, and their counts.
 
-The order of looking is what makes the count hold on a live system. First what the group has committed: that much must be
-answered. Then where the answers end, records of open transactions included: a commit shows at the group a moment before it
-shows in every output partition. Then where the inputs end: an answer behind that is a phantom. Everything is read, open
-transactions waited for, and then asked again what is committed: no answer may lie behind that. Dead letters are read
-before the inputs, all of them: a batch that one of them stands for is not read again, which might end this process too.
+The order makes the counts valid on a live system. First the committed offsets: the events before them must be answered. Then
+the ends of the
+answers, including records of open transactions: a commit is visible at the group a moment before it is visible in every output
+partition. Then the
+ends of the inputs: an answer behind them is a phantom. Everything is read after open transactions, and then the committed
+offsets are read again:
+no answer may be behind them. Dead letters are read before the inputs, completely: a batch that one of them stands for is not
+read again, because
+that might end this process too.
 """
 
 from collections import defaultdict
@@ -28,10 +32,10 @@ ANSWER_SECONDS = 10.0  # that a broker may take to answer
 
 @dataclass(frozen=True)
 class Plan:
-    """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing, however young.
+    """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing.
 
-    `from_ms`, `to_ms` (Unix ms): only the inputs from the first one of that time or later, up to the first one of that time
-    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance.
+    `from_ms`, `to_ms` (Unix ms) limit the inputs by timestamp. `swaps` is the topic of revisions; without it, versions rank by
+    their first appearance.
     """
 
     inputs: Sequence[str]
@@ -47,10 +51,12 @@ class Plan:
 def audit(
     settings: KafkaSettings, plan: Plan, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> EventReport:
-    """Read what the plan names once, read_committed, and count. `answer_seconds`: how long the broker may take to answer.
+    """Read the topics of the plan once, read_committed, and count. `answer_seconds` limits each answer of the broker.
 
-    Raises Fatal with the exit code: 2 for a topic or group that is not there or a client property that does not exist, 3
-    where the broker refuses or a log is cut off while it is read, 4 where the broker does not answer.
+    Raises:
+        Fatal: 2 for a missing topic or group or an unknown client property, 3 if the broker rejects the request or a log is
+        truncated while it is
+            read, 4 if the broker does not answer.
     """
     topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)
@@ -96,7 +102,7 @@ def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offs
 
 
 def _feed_inputs(count: Audit, batches: Iterable[Batch], *, timed: bool) -> int:
-    """Tell the audit which inputs there are; where `timed`, the smallest timestamp (Unix ms) among them."""
+    """Add the inputs to the audit; if `timed`, return the smallest timestamp (Unix ms)."""
     oldest = NEVER
     for batch in batches:
         count.inputs(batch.partition, np.array(batch.offsets, np.int64))

@@ -1,6 +1,6 @@
-"""Reads topics past compressed batches that cannot be read, so that no batch stops or ends an audit.
+"""Read topics past unreadable compressed batches, so that no batch stops or ends an audit.
 
-A batch that a dead letter or a refusal names is not fetched.
+A batch that a dead letter or a refused record names is not fetched.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ Ranges = Mapping[Partition, Sequence[Range]]
 
 
 def within(span: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return the parts of `span` that lie in the ranges, ascending and without overlap."""
+    """Return the parts of `span` inside the ranges, ascending and without overlap."""
     parts: list[Range] = []
     for start, stop in sorted((max(start, span[0]), min(stop, span[1])) for start, stop in ranges):
         if start >= stop:
@@ -27,7 +27,7 @@ def within(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return the parts of `span` that lie in none of the ranges, ascending."""
+    """Return the parts of `span` outside of the ranges, ascending."""
     inner = within(span, ranges)
     starts = [span[0], *(stop for _, stop in inner)]
     stops = [*(start for start, _ in inner), span[1]]
@@ -35,14 +35,14 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def read(topics: TopicReader, what: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
-    """Yield the records of these spans; `progress` is called with how far that is. The log names passed batches."""
+    """Yield the records of these spans and report progress. The log names skipped batches."""
     return read_past(topics, what, spans, progress, {}, None)
 
 
 def read_past(
     topics: TopicReader, what: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[Batch]:
-    """Yield the records of these spans that lie in no range of `skipped`, each partition in its order. See the module."""
+    """Yield the records of these spans outside of the `skipped` ranges, each partition in order. See the module."""
     done, total = 0, sum(stop - start for start, stop in spans.values())
     left = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}
     while parts := {partition: each.popleft() for partition, each in left.items() if each}:

@@ -1,7 +1,8 @@
-"""Does a partition ever go back to an older model version? Pure: swap records and who scored which offset, in; a count, out.
+"""Check whether a partition returns to an older model version. Pure: swap records and scored offsets in, a count out.
 
-A score says which digest made it, not which channel revision: after a rollback the same digest stands for a newer revision.
-The swap records tell: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
+A score names the digest that scored it, not the channel revision: after a rollback the same digest stands for a newer
+revision. Swap records
+resolve this: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from publisher.audit.offset_set import EVERYTHING, Bitmap
 
 
 class Swap(NamedTuple):
-    """From `offset` (the cut-over) on, a partition's events are scored by `digest`, which the channel held at `revision`."""
+    """From `offset` (the cut-over) on, a partition's events are scored by `digest`, which the channel named at `revision`."""
 
     offset: int
     revision: int
@@ -19,7 +20,7 @@ class Swap(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """In [start, stop) the digest stands for `revision`; `known` where a swap record at `start` says so."""
+    """In [start, stop) the digest stands for `revision`; `known` if a swap record at `start` states it."""
 
     digest: str
     revision: int
@@ -29,10 +30,11 @@ class Segment(NamedTuple):
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int) -> tuple[int, list[int]]:
-    """Positions of one source partition scored by an older revision than one that reigned before them, and the first ones.
+    """Return the number of positions scored by an older revision than an earlier one, and the first positions.
 
-    `scored` holds the offsets that each digest scored. Digests that were at work before the first swap record (or where
-    there is none) rank by their first appearance, below every recorded revision. A digest that is neither is older than all.
+    `scored` holds the offsets that each digest scored. Digests before the first swap record (or without one) rank by their
+    first appearance, below
+    every recorded revision. A digest that is neither is older than all.
     """
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
@@ -47,14 +49,14 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int)
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[Swap]) -> list[Swap]:
-    """What must have reigned before the first record, oldest first: negative revisions."""
+    """Return the versions before the first record, oldest first, with negative revisions."""
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
     return [Swap(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
 
 
 def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
-    """Each digest's stretches of the partition, with the revision that it stands for there."""
+    """Return each digest's ranges of the partition with their revisions."""
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):
@@ -70,7 +72,7 @@ def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
 
 
 def _reign(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
-    """(revision, the offset from which on nothing older may score): the cut-over itself, or what follows an early score."""
+    """Return (revision, first offset that no older version may score): the cut-over, or after an early score."""
     if segment.known:
         return [(segment.revision, segment.start)]
     bitmap = scored.get(segment.digest)

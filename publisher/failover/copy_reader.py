@@ -1,4 +1,4 @@
-"""Reads single copies at given offsets, for `translation`: each must say that it is a copy of the one expected partition."""
+"""Read single copies at given offsets for `offset_translation`: each must be a copy of the expected partition."""
 
 import time
 from typing import cast
@@ -20,8 +20,12 @@ FETCH_BYTES = 16_384  # one record is wanted: the broker sends the batch that it
 
 
 class CopyReader:
-    """Committed records only. What `of` gives raises Retriable where a record does not come in
-    `answer_seconds`, and Fatal (3) for a record that is no copy of the expected partition."""
+    """Reads committed records.
+
+    The function from `of` raises Retriable if a record does not arrive in `answer_seconds`, and Fatal (3) for a record that is
+    not a copy of the
+    expected partition.
+    """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
         fetching = {
@@ -37,7 +41,7 @@ class CopyReader:
         self._consumer.close()
 
     def of(self, copy: Partition, source: Partition, region: str) -> Read:
-        """Reads of `copy`, whose records were first written in `source` of `region`."""
+        """Return the reader of `copy`, whose records were first written in `source` of `region`."""
 
         def read(offset: int) -> Seen | None:
             message = self._first(copy, offset)
@@ -56,12 +60,12 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Where the first record at this offset or behind it was first written; None where it does not say."""
+        """Return where the first record at or behind this offset was first written; None if it does not state it."""
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)
 
     def _first(self, partition: Partition, offset: int) -> Message | None:
-        """The first record at this offset or behind it; None where none is visible."""
+        """Return the first record at or behind this offset; None if none is visible."""
         self._consumer.assign([TopicPartition(*partition, offset)])
         deadline = time.monotonic() + self._seconds
         while True:

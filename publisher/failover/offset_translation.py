@@ -1,7 +1,8 @@
-"""Where in the copy of a partition does a position of its source lie? And the other way round. Pure.
+"""Translate positions between a partition and its copy. Pure.
 
-A copy of one partition lies in a partition of its own, in order, and every record says in `x-origin` where it comes from.
-So a position is found by halving, with about twenty reads of one record, and nothing has to be kept for it while copying.
+The copy of a partition is in a partition of its own, in order, and every record states its origin in `x-origin`. A position is
+therefore found by
+bisection with about twenty reads of one record, and nothing has to be stored for it while copying.
 """
 
 from collections.abc import Callable
@@ -11,19 +12,21 @@ LOOK_BACK = 16  # offsets, at first: what is read before a position, to find the
 
 
 class Seen(NamedTuple):
-    """A copy: its own offset, and the offset that its origin has in the source partition."""
+    """A copy: its own offset, and its origin's offset in the source partition."""
 
     offset: int
     origin: int
 
 
 Read = Callable[[int], Seen | None]
-"""The first copy at this offset or behind it; None where none is visible."""
+"""The first copy at or behind this offset; None if none is visible."""
 
 
 def in_copy(read: Read, low: int, high: int, position: int) -> int:
-    """The first offset of the copy, in [low, high], whose record and all that follow have origins at `position` or behind it:
-    with `position` committed at the source, everything before the answer has been taken."""
+    """Return the first offset of the copy, in [low, high], from which on all origins are at or behind `position`.
+
+    With `position` committed at the source, everything before the result has been consumed.
+    """
     while low < high:
         middle = (low + high) // 2
         found = read(middle)
@@ -35,7 +38,10 @@ def in_copy(read: Read, low: int, high: int, position: int) -> int:
 
 
 def in_source(read: Read, low: int, position: int) -> int | None:
-    """The source offset up to which all lies before `position` of the copy, which begins at `low`; None where nothing does."""
+    """Return the source offset before which everything is before `position` of the copy, which starts at `low`.
+
+    None if nothing is.
+    """
     following = read(position)
     if following is not None:
         return following.origin
