@@ -16,7 +16,7 @@ from publisher.runtime.context import now_ms
 from scorer.demo.broker.kraft_config import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, DemoOptions
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
-from scorer.demo.sandbox import Sandbox, follow_up_commands, open_sandbox
+from scorer.demo.sandbox import DemoSandbox, follow_up_commands, open_sandbox
 from scorer.demo.score_reader import ReceivedScores, ScoreReader
 from scorer.demo.summary import DemoSummary, DemoTimes, TopicSummary, VersionResult, by_version, latency, measured
 from scorer.demo.view import DemoView
@@ -64,7 +64,7 @@ def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
 class _RegionsDemo(Demo):
     """The demo with a publisher, which is killed instead of a scorer."""
 
-    def __init__(self, options: DemoOptions, view: DemoView, sandbox: Sandbox) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
         super().__init__(options, view, sandbox)
         near, self._far = sandbox.servers
         self._path = sandbox.folder / "publisher.yaml"

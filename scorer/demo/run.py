@@ -15,7 +15,7 @@ from scorer.console.scorer_fold import last_states
 from scorer.demo import flights
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, DemoOptions
 from scorer.demo.processes import EventFeed
-from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, follow_up_commands, open_sandbox
+from scorer.demo.sandbox import MORE_FLIGHTS, DemoSandbox, follow_up_commands, open_sandbox
 from scorer.demo.score_reader import ReceivedScores, ScoreReader
 from scorer.demo.summary import DemoSummary, DemoTimes, summarise
 from scorer.demo.view import DemoView
@@ -50,7 +50,7 @@ class Demo:
         far_arrivals: the scores received in the region with the copies.
     """
 
-    def __init__(self, options: DemoOptions, view: DemoView, sandbox: Sandbox) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
         self.options = options
         self.view = view
         self.shell = sandbox.shell

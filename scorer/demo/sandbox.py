@@ -29,7 +29,7 @@ CLEAN_UP_SECONDS = 5.0  # time limit of the removal of topics and group
 
 
 @dataclass(frozen=True)
-class Sandbox:
+class DemoSandbox:
     """A sandbox. `settings` are those of scorer.yaml; `servers` has the broker of each region, that of the scorers first."""
 
     folder: Path
@@ -39,7 +39,7 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[str] = ()) -> Iterator[Sandbox]:
+def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[str] = ()) -> Iterator[DemoSandbox]:
     """Open a sandbox and remove it at the end.
 
     Args:
@@ -63,7 +63,7 @@ def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[s
                 cleanup.callback(_clean_up, settings)
             cleanup.callback(shell.close)
         try:
-            yield Sandbox(folder, shell, settings, servers)
+            yield DemoSandbox(folder, shell, settings, servers)
         except Fatal as error:
             raise Fatal(f"{error}\n{_log_ends(folder)}", error.hint, error.exit_code) from error
         finally:

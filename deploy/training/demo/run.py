@@ -25,7 +25,7 @@ from scorer.demo import flights
 from scorer.demo.options import DemoOptions
 from scorer.demo.processes import EventFeed
 from scorer.demo.run import KEPT_FLIGHTS, OLD, PARTITIONS, Demo
-from scorer.demo.sandbox import MORE_FLIGHTS, Sandbox, open_sandbox
+from scorer.demo.sandbox import MORE_FLIGHTS, DemoSandbox, open_sandbox
 from scorer.demo.score_reader import ScoreReader
 from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
@@ -64,7 +64,7 @@ def demo(keep: bool, view: DemoView) -> Summary:
 class Training(Demo):
     """One run of the demo. `began` is monotonic seconds; `flown` is the future of the flights."""
 
-    def __init__(self, options: DemoOptions, view: DemoView, where: Sandbox, began: float, flown: Future[History]) -> None:
+    def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
         self._began, self._flown = began, flown
         self._folder = where.folder

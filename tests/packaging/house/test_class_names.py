@@ -30,7 +30,6 @@ KNOWN: set[str] = {
     "Refused",
     "Rows",
     "Rule",
-    "Sandbox",
     "SandboxProcess",
     "ScoreRecord",
     "Scored",

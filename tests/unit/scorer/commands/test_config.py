@@ -1,4 +1,4 @@
-"""`scorer config` prints what may be printed; `check`, `run` and `config` refuse the same configuration with the same words."""
+"""`scorer config` masks secrets; `check`, `run` and `config` reject the same configuration with the same message."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_secrets_of_both_maps_and_of_urls_are_masked(flags: tuple[str, ...], tmp
 
 
 @pytest.mark.parametrize("verb", ["check", "run", "config"])
-def test_each_command_refuses_a_property_that_undoes_a_guarantee_with_the_same_words(verb: str, tmp_path: Path) -> None:
+def test_every_command_rejects_a_property_that_breaks_a_guarantee(verb: str, tmp_path: Path) -> None:
     done = invoked(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
     assert isinstance(done.exception, SettingsError)
     assert str(done.exception) == (

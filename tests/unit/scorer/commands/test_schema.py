@@ -1,4 +1,4 @@
-"""Schemas for producers and the difference between two signatures, held against the decoders."""
+"""Schemas for producers and differences between signatures, compared with the decoders."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ from tests.unit.scorer.decoding.schema_events import Encode, avro_encoder, confi
 
 
 def signature(*fields: Any, dtype: str = "float32") -> Signature:
-    """One tensor of these fields, or a tensor a field where it says its dtype."""
+    """Return a signature with one tensor of these fields, or a tensor for each field with a dtype."""
     inputs = [
         {"tensor": f"t{at}", "dtype": field.pop("dtype", dtype), "shape": field.pop("shape", None), "fields": [field]}
         for at, field in enumerate({"name": one} if isinstance(one, str) else dict(one) for one in fields)
@@ -94,13 +94,13 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("old", "new", "said"), BREAKS)
-def test_what_breaks_is_said_and_nothing_else(old: list[Any], new: list[Any], said: str | None) -> None:
+def test_diff_lists_exactly_the_breaking_changes(old: list[Any], new: list[Any], said: str | None) -> None:
     assert [f"{one.field}: {one.change}" for one in find_incompatible_changes(signature(*old), signature(*new))] == (
         [said] if said else []
     )
 
 
-def test_without_names_the_order_counts() -> None:
+def test_order_of_fields_counts_without_names() -> None:
     old, new = signature("a", "b"), signature("b", "a", B | {"name": "c"})
     assert find_incompatible_changes(old, new) == []
     assert [one.field for one in find_incompatible_changes(old, new, positional=True)] == ["b", "a", "*"]
@@ -132,7 +132,7 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def signatures(draw: st.DrawFn) -> Signature:
-    """Of the fields that an event can have together."""
+    """Return signatures of fields that one event can hold."""
     drawn = draw(st.lists(fields(), min_size=1, max_size=3, unique_by=lambda one: str(one["name"])))
     for count in range(len(drawn), 1, -1):
         with contextlib.suppress(SignatureError):
@@ -142,7 +142,7 @@ def signatures(draw: st.DrawFn) -> Signature:
 
 @settings(max_examples=150)
 @given(signatures(), signatures(), st.data())
-def test_where_nothing_breaks_every_event_of_the_old_is_valid_for_the_new(
+def test_without_breaks_every_old_event_is_valid_for_the_new_version(
     old: Signature, new: Signature, data: st.DataObject
 ) -> None:
     event = {field.name: data.draw(VALUES[field.dtype]) for field in old.fields if field.required or data.draw(st.booleans())}
@@ -175,7 +175,7 @@ def test_events_of_the_generated_schemas_are_read(
 
 @pytest.fixture(scope="module", params=["avro", "protobuf"])
 def generated_nested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Encode, SchemaDecoder]:
-    """The same with fields in records and messages."""
+    """Return signatures with fields in nested records and messages."""
     schema = GENERATORS[request.param](DEEP, "event", "meta.id")
     encode = avro_encoder(json.loads(schema)) if request.param == "avro" else proto_encoder(schema)
     return encode, SchemaDecoder(DEEP, configured(tmp_path_factory.mktemp("schemas"), request.param, schema, id="meta.id"))
@@ -195,7 +195,7 @@ def test_nested_events_of_the_generated_schemas_are_read(
 
 @settings(max_examples=40)
 @given(mixed_events, st.data())
-def test_what_the_json_schema_admits_is_read_and_nothing_else(event: dict[str, Any], data: st.DataObject) -> None:
+def test_json_schema_admits_exactly_the_readable_events(event: dict[str, Any], data: st.DataObject) -> None:
     validator = Draft202012Validator(json.loads(GENERATORS["json-schema"](NESTED, "event", "meta.id")))
     found = nested(event)
     for part, key in (("after", "more"), ("after", "a"), ("note", "other"), ("meta", "id")):
@@ -245,6 +245,6 @@ def test_every_dtype_has_a_type_in_every_format() -> None:
 
 
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
-def test_a_name_that_the_format_cannot_have_is_refused(format_: str) -> None:
+def test_name_that_the_format_does_not_allow_is_rejected(format_: str) -> None:
     with pytest.raises(FormatMismatch, match="seat no"):
         GENERATORS[format_](signature("seat no"), "m", None)

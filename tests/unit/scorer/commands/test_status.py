@@ -1,4 +1,4 @@
-"""What `scorer status` shows a person, and the pace and the keys of `scorer emit`."""
+"""The table of `scorer status`, and the rate limit of `scorer emit`."""
 
 import io
 
@@ -41,7 +41,7 @@ def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str,
     return console.file.getvalue().splitlines()
 
 
-def test_a_scorer_is_a_line_of_80_columns() -> None:
+def test_scorer_is_one_line_of_80_columns() -> None:
     for refused in (False, True):
         head, _, *rows = lines(80, refused=refused)
         ours = ["2025.12.01-1"] if refused else []
@@ -51,20 +51,20 @@ def test_a_scorer_is_a_line_of_80_columns() -> None:
             assert row.split() == [replica, *state, "8", "987,648", "2025.11.05-3", *ours]
 
 
-def test_dead_letters_have_a_column_where_there_are_some() -> None:
+def test_dead_letters_have_a_column_if_there_are_any() -> None:
     head, _, *rows = lines(80, refused=False, dead=1_234)
     assert head.split() == ["scorer", "state", "partitions", "lag", "version", "dead"]
     assert rows[0].split()[-2:] == ["2025.11.05-3", "1,234"]
 
 
-def test_a_long_name_folds_and_nothing_else_does() -> None:
+def test_only_a_long_name_folds() -> None:
     pod = "flight-delay-canary-eu-west-1-0"
     rows = lines(80, refused=True, replicas=(pod,))[2:]
     assert "".join(row.split()[0] for row in rows) == pod
     assert rows[0].split()[1:] == ["running", "8", "987,648", "2025.11.05-3", "2025.12.01-1"]
 
 
-def test_wide_has_every_fact_on_one_line() -> None:
+def test_wide_prints_all_columns_on_one_line() -> None:
     _, _, *rows = lines(10_000, refused=True, wide=True)
     assert len(rows) == len(REPLICAS)
     for fact in ("eu-west-1", "sha256:20251105-3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0,3,6", WHY):
@@ -72,7 +72,7 @@ def test_wide_has_every_fact_on_one_line() -> None:
 
 
 @given(rate=st.floats(1, 10_000), count=st.integers(1, 500), hiccup=st.floats(0, 0.5))
-def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate: float, count: int, hiccup: float) -> None:
+def test_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one_burst(rate: float, count: int, hiccup: float) -> None:
     now, pace = 100.0, WritePace(rate, 100.0)
     for number in range(count):
         now += pace.pause(number, now)
@@ -82,5 +82,5 @@ def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate:
     assert now >= 100.0 + (count - 1) / rate - TICK * (1 + 1e-6)
 
 
-def test_without_a_rate_nothing_waits() -> None:
+def test_without_a_rate_there_is_no_pause() -> None:
     assert [WritePace(None, 0.0).pause(number, 0.0) for number in range(3)] == [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What scorers and the registry tell, as the console hears it: made up for its tests."""
+"""Records of scorers and the registry for tests of the console."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +25,7 @@ def digest(version: str) -> str:
 
 
 def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **changed: Any) -> ScorerStatus:
-    """A scorer that runs, heard of now."""
+    """Return the status record of a running scorer, received now."""
     facts: dict[str, Any] = {
         "scorer": scorer,
         "region": "eu-west",
@@ -57,7 +57,7 @@ def move(
 
 
 def registry(*moves: ChannelMove) -> RegistryView:
-    """A registry whose channel prod has made these moves, the last of them the newest."""
+    """Return a registry whose channel prod has made these moves, oldest first."""
     last = moves[-1]
     channel = Channel("prod", last.to_version, last.to_digest, last.revision, (), moves)
     return RegistryView("oci:registry/m", {"prod": channel}, tuple(dict.fromkeys(m.to_version for m in moves)), read=True)
@@ -68,7 +68,7 @@ def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> Ve
 
 
 def score(number: Any, version: str = "1.0.0", **changed: Any) -> CompleteScoreRecord:
-    """A score of the event that came 20 ms before."""
+    """Return a score of an event from 20 ms before."""
     at = int(NOW * 1_000)
     facts: dict[str, Any] = {"version": version, "status": "scored", "source": EventPosition("in", 0, 7), "score": number}
     facts |= {"id": "", "digest": "", "event_ms": at - 20, "scored_ms": at, "decision": "late"}
@@ -80,18 +80,18 @@ def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -
 
 
 def rollout(state: ConsoleState, *told: Told) -> None:
-    """Have the console hear these records of the rollout `r`."""
+    """Add records of the rollout `r` to the state."""
     for record in told:
         state.rollouts.hear(*rollouts.record(record))
 
 
 def in_canary(state: ConsoleState, **changed: Any) -> None:
-    """A rollout whose canary of 5 percent is at revision 3; `changed` is of what its controller told a second ago."""
+    """Add a rollout with a canary of 5 percent at revision 3; `changed` overrides the report of its controller."""
     rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
 
 
 def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
-    """The documents of the run 1, with this text wherever one may stand."""
+    """Return the documents of run 1, with this text in every text field."""
     champion = ("1.0.0", digest("1.0.0"))
     comparison = trained.comparison(1, digest("2.0.0"), champion, change)
     provenance, evaluation = trained.provenance(1, champion), trained.evaluation()
@@ -114,7 +114,7 @@ def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
 
 
 def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> AttestationLibrary:
-    """What one run has attested, signed by this trusted key, or by none."""
+    """Return the attestations of a run, signed by this trusted key or unsigned."""
     why = "" if key else "no trusted key signed it"
     said = [Attestation(type_, one, digest("3"), key, why) for type_, one in _documents(text, change).items()]
     return AttestationLibrary((collect_attestations(trained.version(1), digest("2.0.0"), said),), read=True)

@@ -1,4 +1,4 @@
-"""The console's server under connections that send nothing: pages are answered, and a stream of changes goes on."""
+"""The console's server with idle connections still serves pages and streams."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """A server of a page and of a stream that ends when the server does."""
+    """Run a server of a page and of a stream that ends with the server."""
     server: uvicorn.Server
 
     def page(_: Request) -> PlainTextResponse:
@@ -47,7 +47,7 @@ def address() -> Iterator[str]:
     listener.close()
 
 
-def test_a_flood_silences_neither_pages_nor_a_stream(address: str) -> None:
+def test_connection_flood_blocks_neither_pages_nor_streams(address: str) -> None:
     with httpx.stream("GET", f"http://{address}/stream", timeout=STEP_SECONDS) as stream:
         ticks = stream.iter_lines()
         assert next(ticks) == "tick"
@@ -59,7 +59,7 @@ def test_a_flood_silences_neither_pages_nor_a_stream(address: str) -> None:
             assert next(ticks) == "tick"
 
 
-def test_a_connection_without_a_whole_request_is_closed_and_one_between_two_as_well(
+def test_connection_without_a_complete_request_is_closed_also_between_requests(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_protocol, "READ_SECONDS", 0.5)

@@ -1,4 +1,4 @@
-"""Of several named outputs the console draws the one that the version decides on, once the registry has named it."""
+"""The console uses the decision output of each version, once the registry has returned it."""
 
 from msgspec.structs import replace
 
@@ -10,8 +10,8 @@ from tests.unit.scorer.console import console_records
 SCORE = {"amount": 700.0, "risk": 0.25}
 
 
-def test_the_histogram_has_the_output_that_decides_and_not_the_largest() -> None:
-    """Also of the scores that were read before the registry answered: none may follow."""
+def test_histogram_uses_the_decision_output() -> None:
+    """Scores read before the registry responds count too, since no later score may follow."""
     state, record = ConsoleState(), replace(console_records.score(SCORE), digest="sha256:a", id="e1")
     state.add_score(record)
     assert state.outputs.wanted == {"sha256:a"}
@@ -32,7 +32,7 @@ def test_scores_without_a_known_output_are_counted_with_the_reason() -> None:
     assert views.label_notes(state, 0.0) == [("scores of sha256:aaaaaaaaaaaa", 1, UNKNOWN)]
 
 
-def test_a_score_of_one_output_asks_nothing() -> None:
+def test_score_of_one_output_needs_no_lookup() -> None:
     state = ConsoleState()
     state.add_score(console_records.score({"risk": 0.25}))
     state.add_score(console_records.score([0.1, 0.9]))

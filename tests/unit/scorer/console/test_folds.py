@@ -1,4 +1,4 @@
-"""What is folded from the bus: the fleet, swaps, dead letters, the flow. No clock, no broker."""
+"""The folds of Kafka records: scorers, version changes, dead letters and flow."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerSta
     )
 
 
-def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
+def test_rate_is_measured_between_two_heartbeats_of_one_run() -> None:
     state = ConsoleState()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
         console_records.add(state, beat(seconds, events, batches), NOW + seconds)
@@ -32,7 +32,7 @@ def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
     assert state.scorers.last["m.a"].rate == 0.0
 
 
-def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
+def test_old_records_are_of_scorers_that_are_silent() -> None:
     state = ConsoleState()
     console_records.add(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "silent"
@@ -44,7 +44,7 @@ def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
     assert state.scorers.listed(NOW + 7_200) == []
 
 
-def test_what_is_no_scorers_record_is_passed_over() -> None:
+def test_record_of_another_kind_is_ignored() -> None:
     assert not ConsoleState().scorers.add(b"_channel/prod", b"{}", NOW)
     assert records.decode(b"[]", VersionChange) is None
     assert records.decode(b'{"scorer": 1}', VersionChange) is None
@@ -61,7 +61,7 @@ def test_the_last_swap_of_each_partition_counts() -> None:
     assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
 
 
-def test_letters_wait_until_they_were_put_back() -> None:
+def test_dead_letters_count_until_they_were_replayed() -> None:
     fold = DeadLetterFold()
     for offset in range(LETTERS_KEPT + 4):
         fold.add(console_records.letter(offset, "malformed" if offset % 2 else "wrong-type"))
@@ -78,7 +78,7 @@ def test_letters_wait_until_they_were_put_back() -> None:
     assert [fold.was_replayed(console_records.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
 
-def test_letters_that_retention_has_removed_are_not_counted() -> None:
+def test_dead_letters_removed_by_retention_are_not_counted() -> None:
     fold = DeadLetterFold()
     for offset in range(10):
         fold.add(console_records.letter(offset))
@@ -89,14 +89,14 @@ def test_letters_that_retention_has_removed_are_not_counted() -> None:
     assert (fold.by_reason(), fold.unfit()) == ({}, 0)
 
 
-def test_letters_of_reasons_without_end_are_counted_in_bounded_memory() -> None:
+def test_dead_letters_of_unlimited_reasons_need_bounded_memory() -> None:
     fold = DeadLetterFold()
     for offset in range(3 * REASONS):
         fold.add(console_records.letter(offset, f"reason {offset}"))
     assert (len(fold.by_reason()), fold.by_reason()["unknown"]) == (REASONS + 1, 2 * REASONS)
 
 
-def test_a_letter_is_shown_with_what_the_event_was() -> None:
+def test_dead_letter_shows_its_event() -> None:
     headers = [("ce_id", b"7"), ("bin", b"\xff"), ("dead.reason", b"malformed"), ("dead.at", b"5"), ("dead.source", b"a/b/0/1")]
     found = records.dead_letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
     assert (found.reason, found.at_ms, found.key, found.cut, len(found.value)) == ("malformed", 5, "k", True, 4_000)
@@ -123,7 +123,7 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
     assert flow.points[-1].scored_p50 is None
 
 
-def test_lag_in_seconds_is_unknown_where_nothing_was_seen_to_be_answered() -> None:
+def test_lag_in_seconds_is_unknown_without_answers() -> None:
     flow = ThroughputFold()
     assert flow.behind([(("in", 0), 0)], NOW) == 0.0
     assert flow.behind([(("in", 0), 4)], NOW) is None

@@ -1,4 +1,4 @@
-"""Sampled answers and labels meet, in whatever order and however late, in bounded memory."""
+"""Sampled answers and labels are joined in any order, in bounded memory."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from scorer.evaluation.label_record import Label
 from tests.unit.scorer.console import console_records
 
 
-def test_answers_and_labels_meet_in_any_order() -> None:
+def test_answers_and_labels_are_joined_in_any_order() -> None:
     fold, source = LabelQualityFold(), np.random.default_rng(1)
     scores = source.random(200).tolist()
     true = [bool(source.random() < score) for score in scores]
@@ -36,7 +36,7 @@ def test_answers_and_labels_meet_in_any_order() -> None:
     assert (again.labelled, again.withdrawn) == (199, 1)
 
 
-def test_what_is_kept_is_bounded_and_still_meets() -> None:
+def test_sample_is_bounded_and_still_joins() -> None:
     fold, count = LabelQualityFold(most=100), 5_000
     for number in range(count):
         fold.add(console_records.score(number / count, id=f"e{number}"))
@@ -49,7 +49,7 @@ def test_what_is_kept_is_bounded_and_still_meets() -> None:
     assert found.labelled == len(fold.answers)
 
 
-def test_expired_and_nameless_answers_are_not_kept() -> None:
+def test_expired_answers_and_answers_without_id_are_not_kept() -> None:
     fold = LabelQualityFold()
     fold.add(console_records.score(None, id="e1", status="expired"))
     fold.add(console_records.score(0.5))

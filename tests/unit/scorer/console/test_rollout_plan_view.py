@@ -1,4 +1,4 @@
-"""What the panel of a rollout is made of: its steps and clock, the judgement on the same events, shares, decisions."""
+"""The view of a planned rollout: steps, bake time, analysis, shares and decisions."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def shown(state: ConsoleState, now: float = NOW) -> rollout_plan_view.RolloutPan
     return found
 
 
-def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
+def test_rollout_shows_its_step_bake_time_and_waits() -> None:
     state = ConsoleState()
     assert rollout_plan_view.panel(state, NOW) is None
     console_records.rollout(state, rollouts.started(NOW))
@@ -35,7 +35,7 @@ def test_a_rollout_is_at_a_step_with_its_clock_and_what_is_lacking() -> None:
     assert found.stages[2].approve
 
 
-def test_a_controller_that_tells_nothing_is_away() -> None:
+def test_controller_without_reports_is_silent() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     assert not shown(state, NOW + 13).controller_silent
@@ -44,7 +44,7 @@ def test_a_controller_that_tells_nothing_is_away() -> None:
     assert not shown(state, NOW + 3_600).controller_silent
 
 
-def test_a_step_waits_for_a_person_until_one_has_answered() -> None:
+def test_step_waits_for_an_approval_until_it_is_given() -> None:
     state = ConsoleState()
     console_records.in_canary(state, for_person=True)
     assert shown(state).for_person
@@ -82,14 +82,14 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
     assert rollout_plan_view.pairs(state) is None
 
 
-def test_every_step_is_done_when_it_is_completed() -> None:
+def test_every_step_of_a_completed_rollout_is_done() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     console_records.rollout(state, rollouts.entry(NOW, 5, EntryKind.ENDED, 1, outcome=Outcome.COMPLETED))
     assert {stage.place for stage in shown(state).stages} == {"done"}
 
 
-def test_the_share_of_the_events_is_that_of_this_revision() -> None:
+def test_share_counts_events_of_the_current_revision() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     share = shown(state).share
@@ -102,7 +102,7 @@ def test_the_share_of_the_events_is_that_of_this_revision() -> None:
     assert shown(state).share == rollout_plan_view.CanarySample(0.05, 100, 0.04, 3)
 
 
-def test_pairs_are_those_of_a_rollout_that_runs() -> None:
+def test_pairs_are_of_a_running_rollout() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     found = rollout_plan_view.pairs(state)
@@ -134,7 +134,7 @@ def test_bar_shows_the_interval_and_the_margin(numbers: tuple[float, float, floa
     assert (unknown.left, unknown.right, unknown.mean, unknown.label) == (0.0, WIDTH, None, "no pairs")
 
 
-def test_decisions_of_both_are_a_matrix() -> None:
+def test_decisions_of_both_versions_are_a_matrix() -> None:
     found = analysis_view(rollouts.judgement())
     assert found is not None
     assert found.matrix is not None
@@ -151,12 +151,12 @@ def test_decisions_of_both_are_a_matrix() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"verdict": 1}, {"verdict": "hold", "rules": [{}]}, {"verdict": "hold", "drift": "none"}]
 )
-def test_what_is_no_judgement_is_none(wrong: dict[str, Any]) -> None:
+def test_invalid_analysis_document_has_no_view(wrong: dict[str, Any]) -> None:
     assert analysis_view(wrong) is None
     assert analysis_view(None) is None
 
 
-def test_records_that_nobody_should_have_written_change_nothing() -> None:
+def test_invalid_rollout_records_change_nothing() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
     before = shown(state)

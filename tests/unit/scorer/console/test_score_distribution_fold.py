@@ -1,4 +1,4 @@
-"""Distributions of scores: one range for all versions, and an index that says how far two lie apart."""
+"""Score distributions: a common range for all versions, and the population stability index."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def test_the_index_is_never_negative_and_zero_for_the_same(one: list[float], oth
     assert psi(one, one) == pytest.approx(0.0)
 
 
-def test_the_index_tells_a_shift_from_noise() -> None:
+def test_index_distinguishes_a_shift_from_noise() -> None:
     reference = [n / 1_000 for n in range(1_000)]
     assert psi(reference, [x + 0.01 for x in reference]) < 0.1
     assert psi(reference, [min(1.0, x + 0.4) for x in reference]) > 0.25
@@ -55,14 +55,14 @@ def test_probabilities_are_shown_from_zero_to_one_and_versions_share_the_range()
     assert fold.stability("1.0.0", "9.9.9") is None
 
 
-def test_the_versions_that_are_kept_are_the_newest() -> None:
+def test_newest_versions_are_kept() -> None:
     fold = ScoreDistributionFold()
     for number in range(VERSIONS + 2):
         fold.add(console_records.score(0.5, f"{number}.0.0", scored_ms=1_000 + number))
     assert list(fold.windows) == [f"{number}.0.0" for number in range(2, VERSIONS + 2)]
 
 
-def test_a_score_of_several_numbers_counts_by_its_largest() -> None:
+def test_largest_number_of_a_score_counts() -> None:
     assert largest([0.1, 0.7, 0.2]) == 0.7
     assert largest({"a": 0.1, "b": [0.3, 0.9]}) == 0.9
     assert largest([{"label": "cat", "score": 0.7}, {"label": "dog", "score": 0.2}]) == 0.7

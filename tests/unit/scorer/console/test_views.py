@@ -1,4 +1,4 @@
-"""What the pages are made of, from a state: rollouts, regions, histories, and one page of a very long list."""
+"""The views of the pages: moves, regions, histories and pagination."""
 
 from hypothesis import given
 from hypothesis import settings as examples
@@ -17,7 +17,7 @@ from tests.unit.scorer.minimal import minimal
 
 
 def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.ChannelView, tuple[str, str]]:
-    """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
+    """Return the view and headline of a move to 2.0.0 (revision 2) with these scorers."""
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
@@ -41,7 +41,7 @@ def test_move_is_flipped_when_every_scorer_serves_it_and_refused_when_one_refuse
     assert headline == ("refused", "1 of 2 scorers refused it and continue with their previous version")
 
 
-def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
+def test_partition_without_owner_keeps_a_move_waiting() -> None:
     state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")))
     console_records.add(
         state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)])
@@ -52,7 +52,7 @@ def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
     assert found == ("waiting", "1 partition without a scorer")
 
 
-def test_without_a_channel_or_scorers_there_is_something_to_say() -> None:
+def test_headline_without_channel_or_scorers() -> None:
     assert rollout_view.headline(rollout_view.channel_view(ConsoleState(), "prod", {}, NOW))[0] == "idle"
     assert rolled()[1] == ("waiting", "no live scorer follows this channel")
     assert rolled(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
@@ -82,7 +82,7 @@ def test_every_page_number_gives_a_page(total: int, number: str) -> None:
     assert bool(found.rows) == bool(total)
 
 
-def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() -> None:
+def test_regions_count_scorers_behind_and_channels_have_a_history() -> None:
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
@@ -114,7 +114,7 @@ def test_scores_are_compared_with_those_of_the_previous_version() -> None:
     assert "too few" in views.DistributionShift("1", "2", None).verdict
 
 
-def test_letters_are_found_by_reason_and_by_words() -> None:
+def test_dead_letters_are_filtered_by_reason_and_text() -> None:
     state = ConsoleState()
     for offset in range(3):
         state.letters.add(console_records.letter(offset, value=f'{{"n": {offset}}}'))
@@ -141,7 +141,7 @@ def test_action_replaces_its_earlier_state_and_error_keeps_its_first_time() -> N
     assert state.source_errors == {}
 
 
-def test_commands_are_those_that_a_person_would_type() -> None:
+def test_command_lines_match_the_cli() -> None:
     lines = CommandLines(minimal(), "my scorer.yaml")
     promote = lines.promote("prod", "2.0.0", "it's better", 7)
     assert promote == ("""scorer promote 'my scorer.yaml' --to 2.0.0 --reason 'it'"'"'s better' --expect-revision 7 --wait""")

@@ -1,4 +1,4 @@
-"""The pages over HTTP, without broker or registry: every view in every state, and what must not be served or done."""
+"""The pages over HTTP without broker or registry, and the rejected requests."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 def noting() -> Any:
-    """Stands in for ActionRunner: notes what was asked for."""
+    """Replaces ActionRunner and records its calls."""
     return create_autospec(ActionRunner, instance=True)
 
 
@@ -48,7 +48,7 @@ def token(browser: TestClient, path: str = "/") -> str:
 
 
 def busy() -> ConsoleState:
-    """A state with something of everything, some of it hostile."""
+    """Return a state with records of every kind, some of them hostile."""
     state = ConsoleState(
         registry=console_records.registry(
             console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0", SCRIPT, restores=1)
@@ -88,14 +88,14 @@ def busy() -> ConsoleState:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_page_is_there_with_nothing_to_show(path: str) -> None:
+def test_every_page_renders_without_data(path: str) -> None:
     answer = client(ConsoleState()).get(path)
     assert answer.status_code == 200
     assert 'class="empty"' in answer.text or "not set" in answer.text
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_that_others_wrote_becomes_part_of_a_page(path: str) -> None:
+def test_untrusted_text_is_escaped(path: str) -> None:
     answer = client(busy(), noting()).get(path)
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
@@ -107,7 +107,7 @@ def test_nothing_that_others_wrote_becomes_part_of_a_page(path: str) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_run_of_training_is_escaped_wherever_somebody_wrote_something() -> None:
+def test_untrusted_text_of_a_training_run_is_escaped() -> None:
     page = client(busy(), noting()).get(f"/training?run={trained.version(1)}")
     assert page.status_code == 200
     assert SCRIPT not in page.text
@@ -116,7 +116,7 @@ def test_a_run_of_training_is_escaped_wherever_somebody_wrote_something() -> Non
     assert "&lt;script&gt;" in client(busy()).get(f"/training?run={SCRIPT}").text
 
 
-def test_everything_a_page_names_is_served_from_here() -> None:
+def test_pages_link_only_to_served_paths() -> None:
     browser = client(ConsoleState())
     named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
     wanted = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
@@ -133,13 +133,13 @@ def test_the_figures_of_the_charts_are_served() -> None:
     assert len(browser.get("/data/flow").json()["columns"]["throughput"]) == 1
 
 
-def test_only_hosts_that_are_named_are_answered() -> None:
+def test_only_allowed_hosts_are_served() -> None:
     browser = client(ConsoleState())
     assert browser.get("/", headers={"host": "console.example.com"}).status_code == 200
     assert browser.get("/", headers={"host": "rebound.example.org"}).status_code == 400
 
 
-def test_a_read_only_console_does_nothing_and_says_so() -> None:
+def test_read_only_console_rejects_actions() -> None:
     browser = client(busy())
     assert '<form method="post"' not in browser.get("/").text
     answer = browser.post("/actions/rollback", data={"channel": "prod", "reason": "r", "revision": "1"})
@@ -147,7 +147,7 @@ def test_a_read_only_console_does_nothing_and_says_so() -> None:
     assert "--allow-actions" in answer.text
 
 
-def test_a_form_of_somebody_else_does_nothing() -> None:
+def test_form_of_another_site_is_rejected() -> None:
     noted = noting()
     browser = client(busy(), noted)
     given = {"channel": "prod", "reason": "r", "revision": "1"}
@@ -299,13 +299,13 @@ def test_invalid_action_is_rejected_with_a_message(path: str, wrong: dict[str, s
     assert noted.mock_calls == []
 
 
-def test_a_body_without_end_is_refused() -> None:
+def test_endless_body_is_rejected() -> None:
     browser = client(busy(), noting())
     assert browser.post("/actions/replay", content=b"x" * (BODY_BYTES + 1)).status_code == 413
     assert browser.get("/nowhere").status_code == 404
 
 
-def test_thousands_of_scorers_make_no_larger_a_page() -> None:
+def test_thousands_of_scorers_do_not_enlarge_the_page() -> None:
     state = ConsoleState(registry=console_records.registry(console_records.move(1, "1.0.0")), loaded=True)
     for number in range(1_000):
         console_records.add(state, console_records.status(f"m.{number}"))
@@ -316,7 +316,7 @@ def test_thousands_of_scorers_make_no_larger_a_page() -> None:
 
 
 def in_split(state: ConsoleState) -> None:
-    """Have the channel name a canary of 5 percent, which one of two scorers has loaded and which got 1 of 4 sampled events."""
+    """Set a canary of 5 percent, which one of two scorers has loaded and which got 1 of 4 sampled events."""
     roles = (
         Role("champion", "1.0.0", console_records.digest("1.0.0"), 95),
         Role("canary", "2.0.0", console_records.digest("2.0.0"), 5),
@@ -333,7 +333,7 @@ def in_split(state: ConsoleState) -> None:
 
 
 def text_of(page: str) -> str:
-    """Return what a page shows, on one line."""
+    """Return the text of a page on one line."""
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 

@@ -1,4 +1,4 @@
-"""The process that the demo feeds with flights."""
+"""The feed of flights to a process."""
 
 import subprocess
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ def fed(*command: str, lines: Iterator[bytes]) -> EventFeed:
     return EventFeed(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL), lines)
 
 
-def test_what_was_given_is_counted_if_the_process_ends_well() -> None:
+def test_written_lines_are_counted_if_the_process_succeeds() -> None:
     feed = fed("sh", "-c", "read one && read two", lines=iter([b"a", b"b"]))
     until(lambda: feed.count == 2, "the lines")
     assert feed.finish() == 2
 
 
-def test_a_process_that_fails_is_an_error_and_not_a_wait_for_its_events() -> None:
+def test_failed_process_is_an_error() -> None:
     feed = fed("sh", "-c", "exit 4", lines=iter(lambda: b"a", None))
     with pytest.raises(Fatal, match="ended with code 4"):
         feed.finish()

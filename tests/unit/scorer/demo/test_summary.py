@@ -1,4 +1,4 @@
-"""What the demo says of its two versions."""
+"""The summary of the demo's two versions."""
 
 from rich.console import Console
 
@@ -7,7 +7,7 @@ from scorer.demo.summary import TopicSummary, VersionResult
 
 
 def shown(*versions: str) -> str:
-    """Return the table of a run in which these versions answered, each with a lower AUC than the one before."""
+    """Return the table of a run with these versions, each with a lower AUC than the previous one."""
     results = {version: VersionResult(10, 0.9 - at / 100) for at, version in enumerate(versions)}
     found = TopicSummary(
         events=20,
@@ -27,11 +27,11 @@ def shown(*versions: str) -> str:
     return console.export_text()
 
 
-def test_figures_of_versions_that_answered_other_flights_are_not_compared() -> None:
+def test_metrics_of_different_flights_are_not_compared() -> None:
     assert "these AUCs do not compare them" in shown("1.0.0", "2.0.0")
     assert "compare" not in shown("1.0.0")
 
 
-def test_a_version_is_not_promoted_for_being_better_by_a_figure_that_may_come_out_lower() -> None:
+def test_promotion_reason_does_not_claim_a_better_metric() -> None:
     assert "better" not in PROMOTION
     assert "AUC" not in PROMOTION

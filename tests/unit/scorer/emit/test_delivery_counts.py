@@ -1,4 +1,4 @@
-"""What became of the events of emit, and the line from which another run continues."""
+"""Delivery results of emit, and the line at which another run continues."""
 
 from scorer.emit.delivery_counts import Confirmations, DeliveryCounts
 
@@ -10,7 +10,7 @@ def given(*lines: int, skipped: int = 0) -> Confirmations:
     return confirmations
 
 
-def test_everything_confirmed_is_done_with_up_to_its_last_line() -> None:
+def test_skip_is_the_last_line_if_all_events_are_confirmed() -> None:
     counts = given(1, 2, 4)
     for line in (4, 1, 2):
         counts.confirm(line)
@@ -40,7 +40,7 @@ def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries
     assert counts.counts() == DeliveryCounts(written=1, uncertain=1, rejected=1, skip=1, repeated=0)
 
 
-def test_an_event_that_the_producer_did_not_take_was_not_given() -> None:
+def test_withdrawn_event_is_not_counted() -> None:
     counts = given(1, 2)
     counts.confirm(1)
     counts.withdraw(2)

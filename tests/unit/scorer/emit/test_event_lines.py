@@ -1,4 +1,4 @@
-"""Lines that emit writes: JSON values that can be events, and what else files are."""
+"""Lines of emit: JSON values that can be events, and the errors for other files."""
 
 import io
 
@@ -12,7 +12,7 @@ def read(data: bytes, kind: LineKind = "object", skip: int = 0) -> list[tuple[in
     return [(number, line) for number, line, _ in events(io.BytesIO(data), kind, skip)]
 
 
-def test_lines_are_written_as_they_are_with_their_numbers_in_the_file() -> None:
+def test_lines_are_unchanged_and_numbered_as_in_the_file() -> None:
     assert read(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a":2}') == [(1, b'{"a": 1}'), (4, b'{"a":2}')]
     assert read(b"[1, 2]\n", "array") == [(1, b"[1, 2]")]
     assert read(b'1\n"a"\n', "any") == [(1, b"1"), (2, b'"a"')]
@@ -64,7 +64,7 @@ def test_input_format_decides_the_json_type_of_lines() -> None:
             kind_of(format_, own=True, raw=False, part=False)
 
 
-def test_raw_lines_lose_their_end_alone_and_are_parsed_only_for_their_fields() -> None:
+def test_raw_lines_lose_only_their_line_end_and_are_parsed_only_for_fields() -> None:
     assert read(b"a\r\r\nb\r\n\nc", "raw") == [(1, b"a\r"), (2, b"b"), (4, b"c")]
     (line,) = events(io.BytesIO(b'{"a": 1}'), "raw", fields=True)
     assert line.event == {"a": 1}
@@ -78,7 +78,7 @@ def test_skipped_lines_are_not_read_and_the_others_keep_their_numbers() -> None:
 
 
 class Endless:
-    """A file that never ends a line."""
+    """A file whose first line never ends."""
 
     def readline(self, size: int, /) -> bytes:
         return b"x" * size

@@ -1,4 +1,4 @@
-"""Records of the lines that emit reads: keys, headers, values and times from the fields of an event."""
+"""Records made from lines: keys, headers, values and times from the fields of an event."""
 
 import base64
 
@@ -67,7 +67,7 @@ def test_emit_fills_headers_and_takes_a_field_for_the_value() -> None:
         ([], None),
     ],
 )
-def test_the_time_of_an_event_is_its_own_or_told_to_be_none(event: object, time: int | None) -> None:
+def test_time_of_an_event_is_read_or_rejected(event: object, time: int | None) -> None:
     if time is not None:
         assert time_of("at", event, 1) == time
         return
@@ -76,7 +76,7 @@ def test_the_time_of_an_event_is_its_own_or_told_to_be_none(event: object, time:
     assert (raised.value.exit_code, raised.value.hint) == (2, "check --time and the event: ISO 8601, or Unix milliseconds")
 
 
-def test_fields_are_read_only_for_what_names_them() -> None:
+def test_fields_are_parsed_only_if_the_template_needs_them() -> None:
     plain = RecordTemplate(headers=[("source", "nightly")])
     assert not plain.reads_fields
     assert plain.record(EventLine(1, b"\xff", None)) == InputRecord(None, b"\xff", [("source", b"nightly")], None)

@@ -1,4 +1,4 @@
-"""`schema_registry.extra` and the URLs beside it: what is refused, and what no error repeats."""
+"""`schema_registry.extra` and URLs: rejected properties, and secrets that no error prints."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def refused(**changes: Any) -> str:
     return str(refusal.value)
 
 
-def test_a_property_that_the_client_does_not_know_is_refused_at_start_with_the_nearest_one() -> None:
+def test_unknown_property_is_rejected_with_the_nearest_one() -> None:
     said = refused(schema_registry={"extra": {"basic.auth.userinfo": CANARY, "url": URL, "max.retry": 3}})
     assert "the nearest valid name is 'basic.auth.user.info'" in said
     assert "url must not be set: `schema_registry.url` sets it" in said
@@ -45,7 +45,7 @@ def test_the_client_knows_every_property_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("section", ["schema_registry.url", "schema_registry.extra.proxy", "tracing.endpoint"])
-def test_a_url_whose_password_is_not_escaped_is_refused_without_a_part_of_it(section: str) -> None:
+def test_url_with_unescaped_password_is_rejected_without_printing_it(section: str) -> None:
     value: Any = BROKEN_URL
     for part in reversed(section.split(".")):
         value = {part: value}
@@ -64,7 +64,7 @@ BEARER = {
 
 
 @pytest.mark.parametrize("extra", [{}, {"proxy": URL}, BEARER])
-def test_a_registry_that_does_not_answer_has_no_password_printed(extra: dict[str, Any]) -> None:
+def test_unavailable_registry_prints_no_password(extra: dict[str, Any]) -> None:
     settings = SchemaRegistrySettings(url=URL, extra={"max.retries": 0, "timeout": 1, **extra})
     client = SchemaRegistryHttpClient(settings)
     with pytest.raises(LookUpFailed) as failure:
@@ -85,7 +85,7 @@ def test_only_harmless_properties_are_printed() -> None:
         ({"ssl.ca.location": "/no/such/file"}, "No such file"),
     ],
 )
-def test_properties_that_do_not_fit_together_end_a_start_with_their_names(extra: dict[str, str], named: str) -> None:
+def test_contradicting_properties_are_rejected_by_name(extra: dict[str, str], named: str) -> None:
     changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
     with pytest.raises(Fatal, match=named) as raised:
         schema_lookup.create_schema_source(load(merged(STATED, changes)).settings)

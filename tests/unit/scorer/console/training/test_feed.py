@@ -1,4 +1,4 @@
-"""Attestations read from a folder registry: each once, what is new at the next look, and what was known while it is away."""
+"""Attestations from a folder registry: read once, updated at the next poll, and kept while it is unavailable."""
 
 import shutil
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def store(made: Runs) -> Counted:
     return Counted(made.folder / "registry" / "model")
 
 
-def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store: Counted) -> None:
+def test_documents_are_read_once_and_new_ones_at_the_next_poll(made: Runs, store: Counted) -> None:
     _, digest = made.run(0)
     reader = AttestationReader(store, made.trusted)
     found = of(looked(reader), 0)
@@ -73,7 +73,7 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
     assert [each.version for each in looked(reader).versions] == [trained.version(1), trained.version(0)]
 
 
-def test_a_claim_never_takes_the_place_of_what_a_trusted_key_signed(made: Runs, store: Counted) -> None:
+def test_claim_never_replaces_a_signed_document(made: Runs, store: Counted) -> None:
     _, digest = made.run(0, change=-0.0061)
     made.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
     found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
@@ -88,7 +88,7 @@ def test_without_trusted_keys_everything_is_a_claim(made: Runs, store: Counted) 
     assert [(each.verified, each.unverified) for each in found.statements] == [(False, "no trusted key signed it")] * 3
 
 
-def test_a_key_that_came_to_its_end_verifies_nothing_any_more(made: Runs, store: Counted) -> None:
+def test_expired_key_verifies_nothing(made: Runs, store: Counted) -> None:
     made.run(0)
     reader = AttestationReader(store, [TrustedKey("training", made.key.public(), DAY + timedelta(minutes=5))])
     assert all(each.verified for each in of(looked(reader), 0).statements)
@@ -97,7 +97,7 @@ def test_a_key_that_came_to_its_end_verifies_nothing_any_more(made: Runs, store:
     assert "trusted until" in late[0].unverified
 
 
-def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> None:
+def test_document_of_the_wrong_shape_has_a_fault(made: Runs, store: Counted) -> None:
     digest = made.push(0)
     wrong: dict[str, Any] = {"verdict": "passed", "challenger": {}, "difference": {"value": "much", "low": 0, "high": 1}}
     made.claim(digest, COMPARISON, wrong)
@@ -107,7 +107,7 @@ def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> No
     assert found.fault == "Expected `float`, got `str` - at `$.difference.value`"
 
 
-def test_what_was_read_stays_while_the_registry_is_away(made: Runs, store: Counted) -> None:
+def test_read_versions_stay_while_the_registry_is_unavailable(made: Runs, store: Counted) -> None:
     made.run(0)
     reader = AttestationReader(store, made.trusted)
     before = looked(reader)
@@ -119,7 +119,7 @@ def test_what_was_read_stays_while_the_registry_is_away(made: Runs, store: Count
     assert looked(reader) == before
 
 
-def test_a_damaged_list_is_told_of_its_version_alone(made: Runs, store: Counted) -> None:
+def test_damaged_referrers_are_a_fault_of_their_version_only(made: Runs, store: Counted) -> None:
     _, digest = made.run(0)
     made.run(1)
     blob = b'{"schemaVersion": 2, "manifests": 7}'
@@ -130,7 +130,7 @@ def test_a_damaged_list_is_told_of_its_version_alone(made: Runs, store: Counted)
     assert of(library, 1).statements
 
 
-def test_a_version_that_was_deleted_is_no_longer_shown(made: Runs, store: Counted) -> None:
+def test_deleted_version_is_removed(made: Runs, store: Counted) -> None:
     made.push(0)
     reader = AttestationReader(store, made.trusted)
     assert looked(reader).versions
@@ -142,7 +142,7 @@ def test_a_version_that_was_deleted_is_no_longer_shown(made: Runs, store: Counte
         looked(empty)
 
 
-def test_older_versions_are_left_out_and_those_between_take_turns(made: Runs, store: Counted) -> None:
+def test_oldest_versions_are_left_out_and_others_are_checked_in_turn(made: Runs, store: Counted) -> None:
     count = 2 * RECENT + 3
     content = put_manifest(store, "one")
     for number in range(count):
@@ -155,7 +155,7 @@ def test_older_versions_are_left_out_and_those_between_take_turns(made: Runs, st
     assert RECENT < seen[0] < seen[1] == count - 1
 
 
-def test_runs_of_one_day_come_by_when_they_were_attested(made: Runs, store: Counted) -> None:
+def test_runs_of_one_day_are_sorted_by_attestation_time(made: Runs, store: Counted) -> None:
     digest = made.push(0)
     day = trained.version(0)[:8]
     for minutes, name in ((9, "a" * 12), (5, "f" * 12)):
@@ -170,7 +170,7 @@ def test_runs_of_one_day_come_by_when_they_were_attested(made: Runs, store: Coun
     assert [each.attested for each in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
 
 
-def test_runs_come_newest_first_and_before_other_versions() -> None:
+def test_runs_are_sorted_newest_first_and_before_other_versions() -> None:
     there = ["1.0.0", "20260301-aaaaaaaaaaaa", "20260401-000000000000", "2.0.0", "20260301-ffffffffffff-x"]
     assert newest_first(there) == [
         "20260401-000000000000",

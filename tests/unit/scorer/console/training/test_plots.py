@@ -1,4 +1,4 @@
-"""The pictures of a run: well-formed, whatever things are called, and true to the numbers."""
+"""The plots of a run: well-formed for any names, and true to the numbers."""
 
 import xml.etree.ElementTree as ElementTree
 from typing import Any
@@ -17,7 +17,7 @@ def texts(svg: str) -> list[str]:
 
 
 def dots(svg: str) -> list[tuple[float, float, bool]]:
-    """Each circle: where it is, and whether it is filled."""
+    """Return position and fill of each circle."""
     found = ElementTree.fromstring(svg).iter(f"{SVG}circle")
     return [(float(one.attrib["cx"]), float(one.attrib["cy"]), one.attrib["fill"] != "none") for one in found]
 
@@ -56,7 +56,7 @@ def test_one_rung_and_no_rung() -> None:
         assert plots.rungs(nothing) == plots.curve(nothing) == ""
 
 
-def test_both_matrices_stand_beside_each_other() -> None:
+def test_both_matrices_are_side_by_side() -> None:
     found = read(trained.comparison(1, DIGEST, CHAMPION), ComparisonDocument)
     told = texts(plots.matrices(found))
     assert told.index("champion 1.0.0") < told.index(f"challenger {trained.version(1)}")
@@ -73,7 +73,7 @@ def test_classes_of_any_name_and_number() -> None:
     assert texts(plots.matrix_of(many)) == ["13 classes: too many to draw"]
 
 
-def test_a_rule_that_is_kept_stands_right_of_its_bound() -> None:
+def test_passed_rule_is_right_of_its_bound() -> None:
     kept, broken = RuleResult("a", True, 0.98, 0.9), RuleResult("b", False, -0.0079, -0.002)
     ((right, _, _),), ((left, _, _),) = dots(plots.gauge(kept)), dots(plots.gauge(broken))
     assert left < 80 < right

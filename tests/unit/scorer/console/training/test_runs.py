@@ -1,4 +1,4 @@
-"""Runs as they are shown: by verified documents, by claims, by none, and by documents that somebody hostile wrote."""
+"""Training runs from verified documents, claims, no documents and hostile documents."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ def attested(type_: str, predicate: dict[str, Any], key: str | None = "training"
 
 
 def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.TrainingRun:
-    """The run whose version has these attestations."""
+    """Return the run of a version with these attestations."""
     channels = console_records.registry(*moves).channels.values() if moves else ()
     (found,) = runs.runs([collect_attestations(trained.version(number), DIGEST, said)], channels)
     return found
@@ -40,7 +40,7 @@ def judged(key: str | None = "training", **stated: Any) -> tuple[Attestation, At
     return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, said, key)
 
 
-def test_a_refused_run_says_why_and_by_which_rules() -> None:
+def test_refused_run_has_its_reason_and_failed_rules() -> None:
     found = run(*judged(change=-0.0061))
     assert (found.verdict, found.tone, found.verified, found.id) == ("refused", "bad", True, trained.run_id(1))
     assert found.because.startswith("auc -0.0061")
@@ -56,7 +56,7 @@ def test_a_refused_run_says_why_and_by_which_rules() -> None:
     assert found.warnings == []
 
 
-def test_a_verdict_that_is_only_claimed_is_never_shown_as_good() -> None:
+def test_claimed_verdict_is_never_good() -> None:
     assert run(*judged()).tone == "good"
     claimed = run(*judged(key=None))
     assert (claimed.verdict, claimed.tone, claimed.verified, claimed.claimed) == ("passed", "wait", False, True)
@@ -81,7 +81,7 @@ def test_missing_documents_are_named() -> None:
     )
 
 
-def test_versions_that_training_did_not_make_are_no_runs() -> None:
+def test_versions_without_training_are_not_runs() -> None:
     elsewhere = trained.provenance(1)
     elsewhere["buildDefinition"]["buildType"] = "https://example.org/ci"
     said = [attested(PROVENANCE, elsewhere), attested(EVALUATION, trained.evaluation())]
@@ -118,7 +118,7 @@ def test_contradictions_are_warned_of() -> None:
     ]
 
 
-def test_a_slice_has_its_own_margin_and_everything_of_a_run_is_shown() -> None:
+def test_slice_has_its_own_margin_and_run_page_is_complete() -> None:
     shown = view.shown(run(*judged()), LINES)
     name, rows, bar = shown.slices[0]
     assert (name, rows, bar.margin if bar else None) == ("carrier = UA", 9_000, 0.03)
@@ -157,7 +157,7 @@ JSON = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The place of every value in a document."""
+    """Yield the path of every value in a document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, one in inner for found in places(one, (*path, key)))]
 
