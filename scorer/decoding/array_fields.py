@@ -1,4 +1,4 @@
-"""Array fields that have a shape: an event carries their elements flat, row by row, or nested as the shape says."""
+"""Array fields with a shape: events hold the elements flat, row by row, or nested in that shape."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ SHOWN = 200  # characters of a fault
 
 
 class ShapedArrays:
-    """The arrays of one field, which has a shape."""
+    """The arrays of one field whose shape is fixed."""
 
     def __init__(self, field: InputField) -> None:
         element = element_type(field.dtype)
@@ -38,12 +38,12 @@ class ShapedArrays:
         return as_array(converted, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
-        """What is wrong with an array: see `array_poison`."""
+        """Return the fault of an array, or None; see `array_poison`."""
         return array_poison(self._field, value)
 
 
 class VariableLengthArrays:
-    """The arrays of one field."""
+    """The arrays of one field in whose shape one length varies."""
 
     def __init__(self, field: InputField) -> None:
         self._shape = field.shape or ()
@@ -53,12 +53,12 @@ class VariableLengthArrays:
         self._dtype = np.dtype(array_dtype(field.dtype))
 
     def rows(self, values: Sequence[Any]) -> NDArray[Any]:
-        """(B,) arrays, each of its own length. Raises ValueError, TypeError or OverflowError."""
+        """Return (B,) arrays, each of its own length. Raises ValueError, TypeError or OverflowError."""
         with np.errstate(over="ignore", invalid="ignore"):
             return ragged(map(self._row, values), len(values))
 
     def _row(self, value: Any) -> NDArray[Any]:
-        """A list, or a buffer of float64, in the shape; an empty array of None."""
+        """Return a list, or a buffer of float64, in its shape; an empty array for None."""
         found = [] if value is None else value if isinstance(value, list) else np.frombuffer(value, "<f8")
         length = length_in(found, self._shape)
         if length is None or length > self._longest:
@@ -71,7 +71,7 @@ class VariableLengthArrays:
 
 
 def array_poison(field: InputField, value: Any) -> Poison | None:
-    """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
+    """Return the fault of an array with the field, the position and the expectation; None if it has none, or is no list."""
     if not isinstance(value, list):
         return None
     if field.dtype not in ("string", "bool"):
@@ -88,7 +88,7 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
 
 
 def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
-    """Return a list of so many levels as msgspec's type; its elements may be decimals with their scale. Raises ValueError."""
+    """Convert a list of `levels` levels to a msgspec type. Its elements may be decimals with their scale. Raises ValueError."""
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
@@ -96,13 +96,16 @@ def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
 
 
 def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A list, flat or nested, as an array. Raises ValueError, TypeError or OverflowError."""
+    """Convert a list, flat or nested, to an array. Raises ValueError, TypeError or OverflowError."""
     return packed(values, dtype) if dtype.kind in "iu" else np.array(values, dtype)
 
 
 def element_type(dtype: str) -> Any:
-    """The msgspec type of a value of a dtype. Integers of 64 bits have no limits: msgspec takes none so large. A float may be
-    one, such as 7.0: `integers` decides."""
+    """Return the msgspec type of a value of a dtype.
+
+    64-bit integers have no limits here, because msgspec takes none so large. An integer may be written as a float, such as 7.0:
+    `integers` decides.
+    """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
         return type_
@@ -111,7 +114,7 @@ def element_type(dtype: str) -> Any:
 
 
 def array_type(shape: Any, element: Any) -> Any:
-    """The msgspec type of nested lists of exactly this shape; of any length where it varies."""
+    """Return the msgspec type of nested lists of exactly this shape, or of any length where it varies."""
     for length in reversed(shape):
         limits = msgspec.Meta() if length == VARIES else msgspec.Meta(min_length=length, max_length=length)
         element = Annotated[list[element], limits]
@@ -119,7 +122,7 @@ def array_type(shape: Any, element: Any) -> Any:
 
 
 def _element_fault(value: object, dtype: str) -> str | None:
-    """Why a value is no element; floats that are not finite are found in the tensor."""
+    """Return why a value is no element, or None. Floats that are not finite are found later, in the tensor."""
     if type(value) is float and dtype in FLOAT_LIMITS:
         return None
     if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):
@@ -132,7 +135,7 @@ def _element_fault(value: object, dtype: str) -> str | None:
 
 
 def not_finite_arrays(rows: NDArray[Any]) -> NDArray[np.intp]:
-    """Rows of (B,) arrays of floats that hold an infinity or NaN."""
+    """Return the rows of (B,) arrays of floats with an infinity or NaN."""
     if not len(rows) or np.isfinite(np.concatenate([row.reshape(-1) for row in rows])).all():
         return np.empty(0, np.intp)
     return np.flatnonzero([not np.isfinite(row).all() for row in rows])

@@ -1,4 +1,4 @@
-"""A batch of events as columns: what intake hands to the loop. No Kafka client in here."""
+"""A batch of events as columns, which the consumer passes to the worker. Knows no Kafka client."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,32 +15,38 @@ End = Literal["empty", "events", "bytes"]
 
 
 class UnreadableRange(NamedTuple):
-    """Records that cannot be read, from the offset `first` on, and why."""
+    """Records that cannot be read, from the offset `first`, and the reason."""
 
     first: int
     why: str
 
 
 def position_text(place: Place, offset: int) -> bytes:
-    """`topic/partition/offset`."""
+    """Return `topic/partition/offset`."""
     return b"%b%d" % (partition_text(place), offset)
 
 
 def partition_text(place: Place) -> bytes:
-    """What the positions of a partition begin with."""
+    """Return the prefix of the positions of a partition."""
     return b"%b/%d/" % (place[0].encode(), place[1])
 
 
 @dataclass(slots=True)
 class Batch:
-    """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
+    """Parallel lists with one entry for each event, in the order of arrival (so in offset order within a partition).
 
-    `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
-    of the take; the batch may only be published while they are unchanged. `leader_epochs`: of each partition's last event.
-    `unread` are the indices of events whose headers cannot be read: theirs are None. `unreadable` are entries that stand for a
-    batch of records that cannot be read, whose last offset is the entry's. `carried`: headers that each event hands on to its
-    score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event
-    here, and `reached` the offset that follows it.
+    Attributes:
+        timestamps: Unix ms, 0 without a timestamp.
+        end: why the batch ended.
+        unread: the indices of events whose headers cannot be read; these headers are None.
+        unreadable: entries that represent a record batch that cannot be read; its last offset is the entry's.
+        leader_epochs: the leader epoch of each partition's last event.
+        carried: headers that each event passes on to its score, if any.
+        epochs: the assignment epoch of each partition when the batch was fetched. It may be published only while they are
+            unchanged.
+        places: the topic-partition of each event.
+        last: the index of the last event of each partition.
+        reached: the offset after the last event of each partition.
     """
 
     topics: list[str]
@@ -69,27 +75,27 @@ class Batch:
         return len(self.values)
 
     def times(self) -> NDArray[np.int64]:
-        """The timestamps as an array."""
+        """Return the timestamps as an array."""
         return np.array(self.timestamps, np.int64)
 
     def tombstones(self) -> list[int]:
-        """The indices of events without a value."""
+        """Return the indices of events without a value."""
         return [row for row, value in enumerate(self.values) if value is None]
 
     def key_texts(self) -> Sequence[bytes | None]:
-        """The keys, in the form in which they are here."""
+        """Return the keys in the form in which the batch holds them."""
         return self.keys
 
     def keyless(self) -> NDArray[np.intp]:
-        """The indices of events without a key."""
+        """Return the indices of events without a key."""
         return np.flatnonzero([key is None for key in self.keys])
 
     def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
-        """The positions of these events, as `position_text` writes them."""
+        """Return the positions of these events, as `position_text` writes them."""
         return [position_text(self.places[row], self.offsets[row]) for row in rows.tolist()]
 
     def first_offsets(self) -> dict[Place, int]:
-        """For each partition the offset of its first event here."""
+        """Return the offset of the first event of each partition."""
         return dict(zip(reversed(self.places), reversed(self.offsets), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Fields of bytes: the rows of a tensor as they are, copied once and never an object a number."""
+"""Fields of bytes: their rows become a tensor by one copy, without a Python object for each number."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,15 +16,19 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class BinaryField:
-    """The bytes of one field."""
+    """The values of one field of bytes."""
 
     def __init__(self, field: InputField) -> None:
         self._field = field
         self._stored = np.dtype("O" if field.dtype == "string" else field.dtype).newbyteorder("<")
 
     def tensor(self, rows: Sequence[bytes | None]) -> NDArray[Any]:
-        """(B, n), or (B, 1) texts, or (B,) arrays where lengths vary. Raises ValueError where a row is none of the field,
-        TypeError where one is absent."""
+        """Return (B, n), (B, 1) for texts, or (B,) arrays where lengths vary.
+
+        Raises:
+            ValueError: a row does not have the bytes of the field.
+            TypeError: a row is absent and the field is required.
+        """
         field = self._field
         filled = [self._absent if row is None else row for row in rows]
         if found := next(filter(None, (binary_fields.find_fault(row, field) for row in filled)), None):
@@ -38,7 +42,7 @@ class BinaryField:
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
     def view(self, texts: ByteColumn) -> NDArray[Any] | None:
-        """The same, where the rows stand one behind the other in memory: no copy. None where they do not."""
+        """Return the tensor without a copy if the rows are contiguous in memory, else None."""
         size, count = binary_fields.size(self._field) if self._field.dtype != "string" else 0, len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
             return None
@@ -47,7 +51,7 @@ class BinaryField:
         return self._rows(texts.text[: count * size], count)
 
     def poison(self, value: Any) -> Poison | None:
-        """What is wrong with a row, or None."""
+        """Return the fault of a row, or None."""
         found = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
         return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {found}") if found else None
@@ -58,7 +62,7 @@ class BinaryField:
 
     @cached_property
     def _absent(self) -> bytes:
-        """What stands for an absent row. Raises TypeError."""
+        """The bytes that replace an absent row. Raises TypeError if the field is required."""
         field = self._field
         if field.required:
             raise TypeError(f"field {field.name!r} is absent")

@@ -1,4 +1,4 @@
-"""A batch whose columns are arrays, as the native part took them. Its lists are made where somebody asks for them."""
+"""A batch whose columns are arrays, as the native fetch returns them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,10 @@ from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
-    """`columns` has an entry an event, one or more, and no errors."""
+    """A batch over native columns, which have at least one event and no errors.
+
+    The lists of `Batch` are created at their first use.
+    """
 
     def __init__(self, columns: MessageColumns, end: End) -> None:
         count = len(columns)
@@ -35,7 +38,7 @@ class ColumnarBatch(Batch):
         return len(self.columns)
 
     def __getattr__(self, name: str) -> Any:
-        """A list of `Batch` that nobody has asked for so far."""
+        """Create a list of `Batch` at its first use."""
         if name not in LISTS:
             raise AttributeError(name)
         made = LISTS[name](self.columns)

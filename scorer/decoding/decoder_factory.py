@@ -1,4 +1,4 @@
-"""The decoder and the reader of ids for the configured format. What a format needs is imported only where it is chosen."""
+"""Creates the decoder and the id reader of the configured format. The libraries of a format are imported when it is chosen."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,10 +14,10 @@ from scorer.settings.input_formats import INPUT_FORMATS
 
 
 class IdReader(Protocol):
-    """Reads the id that stands in an event, which may be anything at all."""
+    """Reads the id of an event, whose value may be invalid."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id, or None if the event has none that can be read. `headers` may name the event's schema."""
+        """Return the id, or None if the event has no readable one. `headers` may name the event's schema."""
 
 
 def create_decoder(settings: Settings, signature: Signature) -> Decoder:
@@ -39,7 +39,7 @@ def create_decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def _marks(settings: Settings) -> Sequence[bytes]:
-    """What is in the names of headers that name an event's schema; nothing in a format without schemas."""
+    """Return the parts of the names of headers that identify a schema; none for a format without schemas."""
     if not INPUT_FORMATS[settings.input.format].has_schema:
         return ()
     from scorer.decoding.schema_formats.schema_id_headers import MARKS
@@ -48,7 +48,7 @@ def _marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Raises FormatMismatch where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
+    """Raise FormatMismatch if a field is the whole value as bytes, but the format parses values and rejects every event."""
     whole = next(
         (
             f
@@ -96,7 +96,7 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
-    """Reads what stands at these paths of events in `input.format`, one with named fields. Raises Fatal."""
+    """Return the reader of these paths in events of `input.format`, which has named fields. Raises Fatal."""
     if settings.input.format == "json":
         from scorer.decoding.json.passthrough import JsonPassthrough
 
@@ -107,6 +107,7 @@ def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
 
 
 def create_id_reader(settings: Settings) -> IdReader:
+    """Return the reader of `input.id` for the configured format."""
     from scorer.decoding.json.decoder import JsonIdReader
 
     if INPUT_FORMATS[settings.input.format].has_schema and settings.input.id_field:

@@ -1,6 +1,6 @@
-"""Rows of little-endian float32 to tensors: an event is its numbers and nothing else, in the order of the signature.
+"""Rows of little-endian float32: an event is its numbers in the order of the signature, and nothing else.
 
-NaN stands for a missing number where the signature allows one, and is refused elsewhere.
+NaN is a missing number if the signature allows one, and is rejected otherwise.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Float32Decoder:
         return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
 
     def _row(self, value: bytes) -> Row:
-        """The numbers of an array whose length varies, as a buffer of float64. Raises Poison."""
+        """Return the numbers of an array whose length varies as a buffer of float64. Raises Poison."""
         assert self._varying is not None
         most, step = self._varying.array or 0, shapes.step_size(self._varying.shape or ())
         if len(value) % (SIZE * step) or len(value) > SIZE * most:

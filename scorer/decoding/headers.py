@@ -1,4 +1,4 @@
-"""The facts in an event's headers, and the event's id: one naming rule, for scores and for replayed dead letters."""
+"""The values of an event's headers and the event's id. Scores and replayed dead letters use the same rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,15 @@ READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """The facts in one event's headers.
+    """The values of one event's headers.
 
-    `ce_id` and `origin` are None if the header is absent, null or empty: it identifies nothing. `bad_id` names the
-    header of the id that is not UTF-8, with its value. `deadline` is Unix ms; `bad_deadline` is the text that is no such
-    number; a null header is absent. `copied_to` is the partition that a relay wrote the event to.
+    Attributes:
+        ce_id: None if the header is absent, null or empty: it identifies nothing.
+        origin: the header `x-origin`, None as `ce_id`.
+        deadline: Unix ms; a null header is absent.
+        bad_deadline: the text of a deadline that is not such a number.
+        copied_to: the partition to which a relay wrote the event.
+        bad_id: an error with the name and the value of an id header that is not UTF-8.
     """
 
     ce_id: str | None = None
@@ -66,12 +70,12 @@ def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
 
 @lru_cache(maxsize=4_096)
 def partition_prefix(region: str, topic: str, partition: int) -> str:
-    """The position of an event up to its offset."""
+    """Return the position of an event without its offset."""
     return str(Position(region, topic, partition, 0)).removesuffix("0")
 
 
 def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
-    """Return the deadline, or the text that is none; neither if there is no value."""
+    """Return the deadline and the text of an invalid deadline, at most one of them."""
     if value is None:
         return None, None
     text = _text(value)
@@ -80,7 +84,7 @@ def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
 
 
 def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str | None]:
-    """Return the text of a header that identifies the event (None: it has none), or an error if the value is not UTF-8."""
+    """Return the text of a header that identifies the event, or None, and the error of a value that is not UTF-8."""
     if isinstance(value, bytes):
         try:
             value = value.decode()

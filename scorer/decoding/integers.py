@@ -1,6 +1,6 @@
-"""Integers of events: a number without a fraction is one, however it is written (`7`, `7.0`, `1e3`, `-0.0`). Pure.
+"""Integers of events: a number without a fraction counts as one in every notation (`7`, `7.0`, `1e3`, `-0.0`).
 
-Packing decides: it rejects floats without a look at each value, so that batches of plain integers cost no more.
+Packing rejects floats without a check of each value, so batches of plain integers cost no more. Pure functions.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def is_integral(value: object) -> bool:
 
 
 def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
-    """Return why a value is no integer of a dtype, or None if it is one."""
+    """Return the reason and the error of a value that is no integer of a dtype, or None."""
     error = event_fault(value, dtype) if dtype in INTEGER_LIMITS else None
     if error is None:
         return None
@@ -68,5 +68,5 @@ def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
 
 
 def row_packer(dtype: str, count: int) -> struct.Struct:
-    """Return what packs so many integers of an event; it raises struct.error for any other values."""
+    """Return a packer of so many integers, which raises struct.error for any other values."""
     return struct.Struct(f"<{count}{PACK_CODES[dtype]}")

@@ -1,6 +1,7 @@
-"""Fields whose values stand elsewhere than in an event's value (`from`): a column each, put beside what a format has decoded.
+"""Fields with a source (`from`) other than the event: key, header, timestamp or the whole value.
 
-The text of a key or a header is a number as JSON writes one, or the string itself; of a field of bytes it is the bytes.
+Each is decoded as a column and added to the events that a format has decoded. The text of a key or a header is a number as in
+JSON, or the string itself; a field of bytes has its bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 class KeyHeaderDecoder:
-    """A decoder of what stands in the values, whose events come with the other fields of a signature too."""
+    """Adds the fields with other sources to the events of another decoder."""
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
@@ -59,7 +60,7 @@ class KeyHeaderDecoder:
 
 
 class _Column:
-    """One field that comes from elsewhere."""
+    """One field with another source."""
 
     def __init__(self, field: InputField) -> None:
         self.name = field.name
@@ -71,7 +72,7 @@ class _Column:
         self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
 
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
-        """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes, (B,) of arrays where lengths vary."""
+        """Decode the field of a batch to a tensor of its name: (B, 1), (B, n) of bytes, or (B,) arrays where lengths vary."""
         found = self._found(values, parts)
         if self._raw is not None and isinstance(found, ByteColumn) and (view := self._raw.view(found)) is not None:
             return self._fields.whole({self.name: view}, None)
@@ -84,7 +85,7 @@ class _Column:
             return self._singly(found)
 
     def _found(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
-        """What each record has there: bytes, or a time; None for nothing."""
+        """Return the source's value of each record: bytes or a time, None if there is none."""
         match self._field.source:
             case field_sources.VALUE:
                 return values
@@ -95,7 +96,7 @@ class _Column:
         return parts.header(str(self._field.source).removeprefix(field_sources.HEADER))
 
     def _column(self, found: Sequence[Any]) -> Sequence[Any]:
-        """The values, all at once. Raises one of FAULTS where one of them is bad."""
+        """Return the values, parsed in one call. Raises one of FAULTS if one is bad."""
         if self._field.raw or self._field.source == field_sources.TIME:
             return found
         if self._field.dtype == "string":
@@ -107,11 +108,11 @@ class _Column:
         return numbers
 
     def _singly(self, found: Sequence[Any]) -> Decoded:
-        """The same a record at a time: the bad ones with their reasons."""
+        """Parse one record at a time, so that each bad one has its reason."""
         return self._fields.each(found, lambda one: self._fields.checked({self.name: self._value(one)}))
 
     def _value(self, one: Any) -> Any:
-        """One value. Raises Poison where a text is none."""
+        """Return one value. Raises Poison if the text is not a value of the field."""
         if not isinstance(one, bytes) or self._field.raw:
             return one
         field, called = self._field, field_sources.qualified_name(self._field)
@@ -131,12 +132,12 @@ class _Column:
 
 
 def _at(tensor: NDArray[Any], rows: Sequence[int], wanted: Sequence[int]) -> NDArray[Any]:
-    """The rows of a tensor, which stand for ascending `rows`, that stand for those wanted."""
+    """Return the rows of a tensor, which belong to ascending `rows`, for the rows that are wanted."""
     return tensor if len(rows) == len(wanted) else tensor[np.searchsorted(rows, wanted)]
 
 
 def _joined(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
-    """A tensor of columns from elsewhere, and of those that were decoded under its name."""
+    """Return a tensor of columns with other sources and of columns that were decoded from the event."""
     first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
     if len(tensor.fields) == 1:
         return first

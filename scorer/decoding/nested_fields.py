@@ -1,4 +1,4 @@
-"""Fields below the top of an event: one compiled type for whole batches, and how an event of it becomes a row."""
+"""Fields below the top of an event: one compiled type for whole batches, whose events become rows."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -15,7 +15,10 @@ OPTIONS: dict[str, Any] = {"kw_only": True, "gc": False}
 
 
 class NestedRows:
-    """Events with the fields of a tree. `leaves` says of each what it is; rows have them in that order."""
+    """The msgspec type of events with a tree of fields.
+
+    `leaves` has the type and the default of each field, in the order of the values of a row.
+    """
 
     def __init__(self, tree: Tree, leaves: Mapping[str, Leaf]) -> None:
         self._ways: dict[str, str] = {}
@@ -26,7 +29,7 @@ class NestedRows:
         self._each = [(way.split("."), (*leaf, None, None)[1]) for way, leaf in zip(ways, leaves.values(), strict=True)]
 
     def row(self, event: Any) -> Row:
-        """The row of an event of the type."""
+        """Return the row of an event of the type."""
         try:
             found = self._row(event)
         except AttributeError:  # a part is absent, with all that is in it
@@ -34,7 +37,7 @@ class NestedRows:
         return (found,) if self._single else found
 
     def _part(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
-        """The type of an object or an array, and whether a required field is in it."""
+        """Return the type of an object or an array, and whether it has a required field."""
         fields: dict[str, Leaf] = {}
         array, required = is_array(part), False
         for number, (step, below) in enumerate(part.items()):

@@ -1,4 +1,4 @@
-"""Fields of `output.carry`: what stands at their paths, read beside the features. No event is bad for what stands there."""
+"""Fields of `output.carry`: copied from events into their scores. No event is rejected because of them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,17 +15,20 @@ Path = Sequence[Step]
 
 
 class PathReader(Protocol):
-    """Reads what stands at some paths of an event."""
+    """Reads the values at some paths of an event."""
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
-        """Return one value a path, None if there is nothing. `headers` may name the event's schema.
+        """Return one value for each path, None if there is none. `headers` may name the event's schema.
 
-        Never raises for what producers wrote.
+        Never raises for what a producer writes.
         """
 
 
 class PassthroughDecoder:
-    """A decoder whose good events come with their carried fields. `marks` are in the names of headers that name a schema."""
+    """Adds the carried fields to the good events of another decoder.
+
+    `marks` are parts of the names of headers that identify a schema.
+    """
 
     def __init__(
         self, decoder: Decoder, reader: PathReader, fields: Sequence[CarriedField], marks: Sequence[bytes] = ()
@@ -54,7 +57,7 @@ class PassthroughDecoder:
 
 
 def follow_path(value: Any, path: Path) -> Any:
-    """What stands at a path below a value; None where there is nothing, or what has no such parts."""
+    """Return the value at a path below a value; None if there is none."""
     try:
         return look_up(value, path)
     except WrongStep:

@@ -1,4 +1,4 @@
-"""Values that are not parsed (`input.format: bytes`): every field comes from the whole value, or from elsewhere."""
+"""Values that are not parsed (`input.format: bytes`): a field is the whole value, or comes from the record's metadata."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from scorer.decoding.types import Decoded, FormatMismatch
 
 
 class BytesDecoder:
-    """Decodes nothing, and says which values are absent or too large. `signature` is of what stands in the values: nothing.
+    """Decodes no fields and rejects values that are absent or too large.
 
-    Raises FormatMismatch where there is a field in it.
+    Raises:
+        FormatMismatch: `signature`, the fields that are read from values, has a field.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:

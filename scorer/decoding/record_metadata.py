@@ -1,4 +1,4 @@
-"""What records have beside their values: keys, headers and times, which fields may come from."""
+"""Keys, headers and times of records: the sources of fields that are not in the value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,26 +17,27 @@ Text = bytes | None
 
 
 class RecordMetadata(Protocol):
-    """The parts of B records, an entry each, None where a record has none."""
+    """The metadata of B records, one entry each, None where a record has none."""
 
-    def keys(self) -> Sequence[Text]: ...
+    def keys(self) -> Sequence[Text]:
+        """Return the keys."""
 
     def times(self) -> Sequence[int]:
-        """Unix ms, 0 where the broker has none."""
+        """Return Unix ms, 0 for a record without a timestamp."""
 
     def header(self, name: str) -> Sequence[Text]:
-        """The values of a header; of one that stands there several times the last."""
+        """Return the values of a header; the last one of a repeated header."""
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Whether one of these strings may be in the name of a header. A few microseconds for a batch without it."""
+        """Return whether one of these strings may be part of a header's name. Takes a few microseconds if none is."""
 
     def listed(self) -> "ListedMetadata":
-        """The same, as it travels from one process to another."""
+        """Return the metadata as lists, which another process can receive."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedMetadata:
-    """Parts as lists. `every_header` has each record's headers."""
+    """Metadata as lists. `every_header` has the headers of each record."""
 
     every_key: Sequence[Text]
     every_time: Sequence[int]
@@ -44,13 +45,13 @@ class ListedMetadata:
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> "ListedMetadata":
-        """Those of records as they were read; of headers that cannot be read none."""
+        """Return the metadata of fetched records; headers that cannot be read are left out."""
         times = [max(0, message.timestamp()[1]) for message in messages]
         return cls([message.key() for message in messages], times, headers_of(messages)[0])
 
     @classmethod
     def empty(cls, count: int) -> "ListedMetadata":
-        """Those of records that are values alone."""
+        """Return the metadata of records that have only a value."""
         return cls([None] * count, [0] * count, [None] * count)
 
     def keys(self) -> Sequence[Text]:
@@ -70,7 +71,7 @@ class ListedMetadata:
 
 
 class BatchMetadata:
-    """Those of some rows of a batch. Nothing is looked at before somebody asks."""
+    """The metadata of some rows of a batch, read from the batch at the first use."""
 
     def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
         self._batch = batch
@@ -99,7 +100,7 @@ class BatchMetadata:
 
     @cached_property
     def _columns(self) -> dict[str, ByteColumn] | None:
-        """The headers by name, where all events have the same."""
+        """The headers by name, if all events have the same headers."""
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
     def _picked(self, column: Sequence[T]) -> Sequence[T]:

@@ -1,7 +1,7 @@
-"""The fields that a signature names, as types: one compiled for whole batches, and the same ones asked singly for the reason.
+"""The fields of a signature as msgspec types: one compiled type for whole batches, and checks of single events for the reason.
 
-Absent and null are the same, unknown fields are ignored, NaN counts as null where the signature allows a missing number and is
-refused elsewhere. Every format ends here when it has an event as names and values.
+Absent and null are the same. Unknown fields are ignored. NaN counts as null if the signature allows a missing number, and is
+rejected otherwise. Every format uses this room once it has an event as names and values.
 """
 
 import math
@@ -80,7 +80,7 @@ class RowSchema:
             self._nest(id_field)
 
     def _id_place(self, steps: tuple[json_path.Step, ...]) -> int:
-        """The place of the id in a row; where no field has its path, it is added, without a name if it may be below the top."""
+        """Return the index of the id in a row; add it if no field has its path, without a name if it may be below the top."""
         found = next((at for at, one in enumerate(self._steps.values()) if one == steps), None)
         if found is not None:
             return found
@@ -98,7 +98,7 @@ class RowSchema:
         self.struct, self.row = rows.type, rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
-        """A msgspec type with these fields, as astuple() gives them in this order."""
+        """Return a msgspec type with these fields, in the order of astuple()."""
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",
@@ -110,7 +110,7 @@ class RowSchema:
         )
 
     def _absent(self, name: str) -> tuple[Any, ...]:
-        """What stands for an absent field: nothing where it is required, its default where that is a number, else None."""
+        """Return the default of an absent field: nothing if it is required, its default if that is a number, else None."""
         field = self.by_name.get(name)
         if field is None:
             return (None,)
@@ -119,9 +119,9 @@ class RowSchema:
         return (field.default if field.array is None and isinstance(field.default, float) else None,)
 
     def decoded(self, rows: Iterable[Row]) -> Decoded:
-        """A batch of good rows, made as they are taken: a slice of them is in the core's cache until it is in the tensors.
+        """Decode a batch of good rows, a slice at a time so that a slice stays in the core's cache until it is packed.
 
-        Raises OverflowError, ValueError or TypeError where a value does not fit its dtype.
+        Raises OverflowError, ValueError or TypeError if a value does not fit its dtype.
         """
         coming = iter(rows)
         ids: list[Any] = []
@@ -132,7 +132,7 @@ class RowSchema:
         return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
-        """A batch of good events whose tensors are made already; `ids` None: they have none."""
+        """Return a batch of good events whose tensors exist already. `ids` is None if they have none."""
         count = len(next(iter(tensors.values())))
         return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
 
@@ -140,11 +140,11 @@ class RowSchema:
         return [None] * len(rows) if self._id_at is None else list(map(itemgetter(self._id_at), rows))
 
     def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
-        """A batch one event at a time: the good ones together, the bad ones with their reasons. `read` raises Poison."""
+        """Decode a batch one event at a time, so that each bad event has its reason. `read` raises Poison."""
         return self.each(values, lambda value: read(self.sized(value)))
 
     def each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """The same of values that are read as they are."""
+        """Decode values as `singly` does, without a check of their size."""
         kept: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
@@ -160,7 +160,7 @@ class RowSchema:
         return self.tensors.finished(Decoded(kept, self._ids(rows), self.tensors.build(rows), rejected))
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
-        """Whether every event is there and none is too large."""
+        """Return whether no event is absent or too large."""
         if isinstance(values, ByteColumn):
             return values.nulls is None and values.largest() <= self._max_bytes
         try:
@@ -169,7 +169,7 @@ class RowSchema:
             return False
 
     def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
-        """Why events are absent or too large, by their indices."""
+        """Return the reasons of events that are absent or too large, by their indices."""
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(() if self.fits(values) else values):
             try:
@@ -179,7 +179,7 @@ class RowSchema:
         return rejected
 
     def sized(self, value: bytes | None) -> bytes:
-        """The value; raises Poison where there is none or it is too large."""
+        """Return the value. Raises Poison if it is absent or too large."""
         if value is None:
             raise Poison(Reason.TOMBSTONE, "the value is null")
         if len(value) > self._max_bytes:
@@ -187,14 +187,14 @@ class RowSchema:
         return value
 
     def converted(self, event: Mapping[str, Any]) -> Row:
-        """The row of one event that a format's own library has read. Raises Poison."""
+        """Return the row of one event that a format's library has parsed. Raises Poison."""
         try:
             return self.row(msgspec.convert(event, self.struct))
         except (msgspec.ValidationError, ValueError):
             return self.checked(event)
 
     def checked(self, event: Mapping[str, Any]) -> Row:
-        """The row of one event, field by field. Raises Poison, which names the field."""
+        """Return the row of one event, checked field by field. Raises Poison, which names the field."""
         values = {name: self._checked(name, self._looked_up(event, name)) for name in self.names}
         try:
             return as_tuple(msgspec.convert(values, self._flat))
@@ -208,13 +208,13 @@ class RowSchema:
             raise Poison(Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
 
     def _called(self, name: str) -> str:
-        """A field as errors name it."""
+        """Return the name of a field for errors."""
         if name in self.by_name:
             return field_sources.qualified_name(self.by_name[name])
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _checked(self, name: str, value: Any) -> Any:
-        """One field of an event, or the Poison that names it."""
+        """Return one value of an event. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.plain(value, levels=int(field is not None and field.array is not None))
@@ -243,12 +243,12 @@ class RowSchema:
 
 
 def _is_numeric(field: InputField | None) -> bool:
-    """Whether a number stands in a field, or an array of them; in that of the id (None) a whole one may."""
+    """Return whether a field holds a number or an array of numbers; the id (None) may be an integer."""
     return field is None or (not field.raw and field.dtype not in ("string", "bool"))
 
 
 def _first_of_no_number(value: Any) -> Any:
-    """The value, or of a list the first element that is text or bytes."""
+    """Return the value, or the first element of a list that is text or bytes."""
     return next((one for one in value if isinstance(one, str | bytes)), None) if isinstance(value, list) else value
 
 
@@ -257,7 +257,7 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether all text in a value can be encoded."""
+    """Return whether all text in a value can be encoded."""
     waiting = [value]  # no recursion: arrays may be 1,000 levels deep
     while waiting:
         one = waiting.pop()
@@ -272,7 +272,7 @@ def _is_text(value: Any) -> bool:
 
 
 def require_no_paths(signature: Signature, format_: str) -> Signature:
-    """The signature, if its fields have no paths. Raises FormatMismatch: the format has no names that a path could follow."""
+    """Return the signature. Raises FormatMismatch if a field has a path, because the format has no names."""
     for field in signature.fields:
         if field.path:
             told = f"the path {json_path.format_path(field.path)} of field {field.name!r} leads"
@@ -281,7 +281,7 @@ def require_no_paths(signature: Signature, format_: str) -> Signature:
 
 
 def json_type(field: InputField | None) -> Any:
-    """The msgspec type of a field; None stands for the id, which is a string or an integer."""
+    """Return the msgspec type of a field; that of the id, a string or an integer, for None."""
     if field is None:
         return str | int | None
     type_: Any = element_type(field.dtype)

@@ -1,4 +1,4 @@
-"""Rows of values to the tensors that a signature names: packed at once where all are there, filled in where one is not."""
+"""Rows of values to the tensors of a signature: packed as a whole if no value is absent, else with the defaults filled in."""
 
 import contextlib
 import struct
@@ -27,23 +27,25 @@ Row = Sequence[Any]
 
 
 class TensorBuilder:
+    """Builds the tensors of a signature from rows."""
+
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
         self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
         self._lengths = LengthPlan(signature) if signature.varies else None
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
-        """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
+        """Return the tensors of a batch. Raises OverflowError, ValueError or TypeError if a value does not fit its dtype."""
         return {name: build(rows) for name, build in self._builders.items()}
 
     def joined(self, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """The tensors of a batch's parts as those of the batch."""
+        """Concatenate the tensors of parts of a batch."""
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in self._builders} if parts else self.build([])
 
     def check(self, row: Row) -> None:
-        """Raises Poison where one event's values do not fit a tensor's dtype."""
+        """Raise Poison if the values of one event do not fit the dtypes."""
         try:
             self.build([row])
         except BUILD_ERRORS as error:
@@ -54,8 +56,7 @@ class TensorBuilder:
         return next(found, Poison(Reason.OUT_OF_RANGE, said))
 
     def finished(self, decoded: Decoded) -> Decoded:
-        """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected; and those whose
-        arrays do not have one length where they should."""
+        """Reject the rows with an infinity, with NaN where it is not allowed, or with arrays of unequal lengths."""
         bad: dict[int, Poison] = {}
         if self._lengths is not None:
             bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.mismatches(decoded.tensors).items()}
@@ -69,7 +70,7 @@ class TensorBuilder:
 
 
 class MatrixColumns:
-    """The same tensors, cut from one matrix whose columns are the numbers of an event in the order of `Signature.fields`."""
+    """Cuts the tensors out of one matrix, whose columns are the numbers of an event in the order of `Signature.fields`."""
 
     def __init__(self, signature: Signature) -> None:
         starts, self.width = {}, 0
@@ -84,13 +85,13 @@ class MatrixColumns:
             self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
 
     def tensors(self, to_matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """(B, width) floats to tensors, contiguous each."""
+        """Return contiguous tensors of (B, width) floats."""
         with np.errstate(over="ignore", invalid="ignore"):
             return {name: np.ascontiguousarray(to_matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
 
 
 def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
-    """Only these of the good events, given by their places in `rows`, in that order."""
+    """Return only these of the good events, by their indices in `rows`, in this order."""
     return Decoded(
         [decoded.rows[at] for at in keep],
         [decoded.ids[at] for at in keep],
@@ -100,7 +101,7 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
-    """Parts of a batch, each decoded for itself, together again. A part comes with the indices of its events in the batch."""
+    """Merge parts of a batch that were decoded separately, each with the indices of its events in the batch."""
     rows = [at[row] for at, part in parts for row in part.rows]
     order = sorted(range(len(rows)), key=rows.__getitem__)
     ids = [one for _, part in parts for one in part.ids]
@@ -111,7 +112,7 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
-    """Rows of `width` numbers each, little-endian, as one (B, width) array."""
+    """Return rows of `width` little-endian numbers each as one (B, width) array."""
     return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
 
 
@@ -176,14 +177,14 @@ class _Builder:
         return tensor
 
     def not_finite(self, tensor: NDArray[Any]) -> Sequence[int]:
-        """The rows of the tensor with an infinity, or NaN where it is not allowed."""
+        """Return the rows of the tensor with an infinity, or NaN where it is not allowed."""
         if self._nan_allowed is None:
             return ()
         found = not_finite_arrays(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
         return list(map(int, found))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """Name the first field of a row that `not_finite` found, and the place in its array."""
+        """Return the Poison of a row that `not_finite` returned: it names the first field and the position in its array."""
         flat, field, place = row.reshape(-1), self._fields[0], ""
         allowed = False if self._varying is not None else self._nan_allowed
         at = int(np.argmax(~np.isfinite(flat) & ~(np.isnan(flat) & allowed)))
@@ -199,7 +200,7 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """What is wrong with a row's array, its bytes or its integers, or None."""
+        """Return the fault of a row's array, bytes or integers, or None."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)
@@ -219,7 +220,7 @@ class _Builder:
         return tensor
 
     def _integers(self, pack: Callable[..., bytes], picked: list[Any]) -> NDArray[Any]:
-        """Rows or arrays of integers, of which some may be written as floats, or absent."""
+        """Pack rows or arrays of integers, some of which may be absent or written as floats."""
         width = self._fields[0].array or len(self._fields)
         try:
             return to_matrix([pack(*row) for row in picked], width, self._dtype)

@@ -1,4 +1,4 @@
-"""What a decoder is: bytes of events in, the tensors that a signature names out, and every bad event told apart."""
+"""The protocol of decoders: values of records in, the tensors of a signature and the rejected events out."""
 
 import math
 import time
@@ -16,15 +16,15 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """An infinity that stands for a number with more digits, or a larger exponent, than any float has."""
+    """An infinity in place of a number that has more digits, or a larger exponent, than any float."""
 
 
 class FormatMismatch(Exception):
-    """The format cannot carry what the signature names. The message says what."""
+    """The input format cannot hold the fields of the signature."""
 
 
 class LookUpsPending(DependencyUnavailable):
-    """The schemas of a batch are not all looked up yet. Decode the same batch again: the look-ups go on meanwhile."""
+    """Look-ups of schemas are still running. Decode the same batch again: the look-ups continue meanwhile."""
 
     def __init__(self, message: str) -> None:
         super().__init__(SCHEMA_REGISTRY, message, retry_seconds=0.0)
@@ -35,10 +35,14 @@ class LookUpsPending(DependencyUnavailable):
 
 @dataclass(slots=True)
 class Decoded:
-    """`rows` are the indices of the good events; `ids` (the configured field, or None) and every tensor have one entry each.
+    """The decoded events of a batch.
 
-    A tensor of n fields is (len(rows), n); strings are object arrays. `rejected` maps the other indices to what is wrong.
-    `carried`: the fields of `output.carry` of each good event, None where none are carried.
+    Attributes:
+        rows: the indices of the good events.
+        ids: the configured id field of each good event, or None.
+        tensors: by name (len(rows), n) for n fields; strings are object arrays.
+        rejected: the reasons of the other events, by their indices.
+        carried: the fields of `output.carry` of each good event; None if none are configured.
     """
 
     rows: list[int]
@@ -48,16 +52,25 @@ class Decoded:
     carried: Sequence[Row] | None = None
 
     def select(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
-        """The tensors of good events `start` to `stop`, without a copy."""
+        """Return the tensors of the good events `start` to `stop`, without a copy."""
         return {name: tensor[start:stop] for name, tensor in self.tensors.items()}
 
 
 class Decoder(Protocol):
-    """One format against one signature."""
+    """Decodes one format for one signature."""
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
-        """Decode a batch; `parts` is what its records have beside their values, None: nothing. Never raises for what producers
-        wrote. Raises LookUpsPending while schemas are looked up; Away and Fatal where the schema registry answers nothing."""
+        """Decode a batch; no value that a producer writes raises an error.
+
+        Args:
+            values: the values of the records, None for a tombstone.
+            parts: keys, headers and times of the records; None without any.
+
+        Raises:
+            LookUpsPending: schemas are being looked up; decode the batch again.
+            DependencyUnavailable: the schema registry does not answer.
+            Fatal: the schema registry rejects all requests.
+        """
 
 
 def decode_after_look_ups(
@@ -67,9 +80,10 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch, and wait for look-ups of schemas; `alive` is called at least once a second meanwhile.
+    """Decode a batch, waiting for look-ups of schemas; `alive` is called at least once a second meanwhile.
 
-    Raises LookUpsPending after so many seconds.
+    Raises:
+        LookUpsPending: the look-ups take longer than `seconds`.
     """
     until = time.monotonic() + seconds
     while True:
@@ -82,7 +96,7 @@ def decode_after_look_ups(
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Rows of a (B, n) float tensor that hold an infinity, or NaN in a column that does not allow it (n booleans)."""
+    """Return the rows of a (B, n) float tensor with an infinity, or NaN in a column that does not allow it (n booleans)."""
     bad = ~np.isfinite(tensor)
     if not bad.any():
         return np.empty(0, np.intp)

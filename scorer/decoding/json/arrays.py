@@ -1,8 +1,8 @@
-"""JSON arrays, bare or in an envelope with the id: one element a field, in the order of the signature.
+"""JSON arrays, bare or in an envelope with the id: one element for each field, in the order of the signature.
 
-Where the signature has one field and that is an array, its numbers are the elements. An envelope is an object whose `features`
-are the array; the id is another field of it. The native scanner reads plain arrays of float32 straight into the tensors.
-msgspec reads all other events.
+If the only field of the signature is an array, its numbers are the elements. An envelope is an object whose `features` are the
+array; the id is another field of it. The native scanner reads plain arrays of float32 straight into the tensors. msgspec reads
+all other events.
 """
 
 from typing import Any
@@ -34,11 +34,11 @@ class _Elements:
         )
 
     def row(self, found: Any) -> Row:
-        """What msgspec decoded, as a row."""
+        """Return an array that msgspec has decoded as a row."""
         return (found,) if self.bare else as_tuple(found)
 
     def checked(self, found: Any) -> Row:
-        """What any JSON parser decoded, as a row. Raises Poison."""
+        """Return an array that any JSON parser has decoded as a row. Raises Poison."""
         if not isinstance(found, list):
             named = f"a JSON {type(found).__name__} stands where an array has to be"
             raise Poison(Reason.WRONG_TYPE, named + error_hints.in_text(found))
@@ -51,7 +51,7 @@ class _Elements:
 
 
 class JsonArrayDecoder(MsgspecRows):
-    """Decodes `[f0, f1, ...]` for one signature. Raises FormatMismatch where a field has a path."""
+    """Decodes `[f0, f1, ...]` for one signature. Raises FormatMismatch if a field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         fields = RowSchema(require_no_paths(signature, "json-array"), None, max_event_bytes)
@@ -61,9 +61,9 @@ class JsonArrayDecoder(MsgspecRows):
 
 
 class JsonEnvelopeDecoder(MsgspecRows):
-    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None.
+    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature.
 
-    Raises FormatMismatch where a field has a path.
+    `id_field` is the name of the id in the envelope, or None. Raises FormatMismatch if a field has a path.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
@@ -74,7 +74,7 @@ class JsonEnvelopeDecoder(MsgspecRows):
         self.scanned = NativeRows.of_envelopes(signature, FEATURES, fields.id_name)
 
     def _envelope(self, features: Any) -> type[msgspec.Struct]:
-        """An envelope for msgspec, with features of this type."""
+        """Return the msgspec type of an envelope with features of this type."""
         ids = [("id", str | int | None, None)] if self._id_field else []
         rename = {"id": self._id_field} if self._id_field else None
         return msgspec.defstruct("Envelope", [*ids, (FEATURES, features)], rename=rename, kw_only=True, gc=False)

@@ -15,10 +15,10 @@ from scorer.decoding.row_schema import RowSchema
 
 
 class JsonDecoder(MsgspecRows):
-    """Decodes JSON objects for one signature. `id_field` is the path of the event field that holds the id, or None.
+    """Decodes JSON objects for one signature.
 
-    The native scanner reads batches of `fewest` events and more, and all that are in one buffer; None leaves it out. The
-    results are the same.
+    `id_field` is the path of the event field that holds the id, or None. The native scanner reads batches of at least `fewest`
+    events, and batches in one buffer; None disables it. The results are the same.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class JsonDecoder(MsgspecRows):
 
 
 class JsonIdReader:
-    """Reads the id at the configured path (None: there is none) out of events that may be anything at all."""
+    """Reads the id at the configured path (None: without one) of events that may be invalid."""
 
     def __init__(self, path: str | None) -> None:
         fields = RowSchema(Signature((), ()), path, 0)
@@ -41,7 +41,7 @@ class JsonIdReader:
         self._named = path is not None
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
-        """Return the id, or None if the event has none that can be read."""
+        """Return the id, or None if the event has no readable one."""
         if not self._named or value is None:
             return None
         try:

@@ -1,5 +1,8 @@
-"""JSON that msgspec rejects because of a field that may not even be read: NaN, half of a surrogate pair, deep arrays, and
-numbers of any length: one that no float holds is marked, so that its field is named."""
+"""A lenient JSON parser for events that msgspec rejects because of a field that may not even be read.
+
+It accepts NaN, half of a surrogate pair, deep arrays and numbers of any length. A number beyond all floats becomes BeyondFloat,
+so that the error names its field.
+"""
 
 import json
 import math
@@ -19,7 +22,7 @@ _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(by
 
 
 def loads(value: bytes | str) -> Any:
-    """Parse JSON in UTF-8 by the standard library; what is below MOST_LEVELS is not parsed.
+    """Parse JSON in UTF-8 by the standard library, except for values below MOST_LEVELS.
 
     Raises ValueError or RecursionError.
     """

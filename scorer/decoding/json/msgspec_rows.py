@@ -1,4 +1,4 @@
-"""What the JSON formats share: whole batches through one compiled msgspec decoder, single events where one of them is bad."""
+"""The common part of the JSON formats: a batch goes through one compiled msgspec decoder, or event by event if one is bad."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,29 +17,37 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class MsgspecRows:
-    """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
-    decoded. `checked` makes one of an event that was read leniently, or raises Poison.
+    """Decodes events of one JSON format.
 
-    `scanned`, where a format has it, reads batches of `fewest` events and more, and all that are in one buffer.
+    Subclasses may set `scanned`, the native scanner, which reads batches of at least `fewest` events and batches in one buffer.
     """
 
     scanned: NativeRows | None = None
     fewest = FEWEST
 
     def __init__(self, fields: RowSchema, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
+        """Create a decoder.
+
+        Args:
+            fields: the fields of the signature.
+            type_: the msgspec type of an event.
+            row: makes a row of an event that msgspec has decoded.
+            checked: makes a row of an event that was parsed leniently; raises Poison.
+        """
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode
         self._row = row
         self._checked = checked
 
     def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
+        """Decode a batch; see `Decoder`."""
         if self._fields.fits(values):
             good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
             return self._scan(good) or self._otherwise(good)
         return self._singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
-        """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
+        """Decode a batch by the native scanner, and its uncertain events by msgspec; None if msgspec must decode all of it."""
         few = len(values) < self.fewest and not isinstance(values, ByteColumn)
         return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
 
@@ -52,7 +60,7 @@ class MsgspecRows:
             return self._singly(values)
 
     def _singly(self, values: Sequence[bytes | None]) -> Decoded:
-        """The batch one event at a time. What is no number in JSON gets the remedy beside its field."""
+        """Decode one event at a time. An error about NaN or an infinity names the remedy."""
         decoded = self._fields.singly(values, self.row)
         for row, poison in decoded.rejected.items():
             if isinstance(poison, NotFinite):
@@ -60,7 +68,7 @@ class MsgspecRows:
         return decoded
 
     def row(self, value: bytes) -> Row:
-        """Read one event by msgspec; if msgspec rejects it, leniently: `checked` rejects what is wrong in fields that are read.
+        """Read one event by msgspec, or leniently if msgspec rejects it: `checked` rejects invalid fields that are read.
 
         Raises Poison.
         """
@@ -81,14 +89,14 @@ class MsgspecRows:
 
 
 def check_utf8(values: Sequence[bytes]) -> None:
-    """One look at the whole batch: msgspec does not check strings that it skips."""
+    """Check a whole batch at once, because msgspec does not check strings that it skips."""
     text = b"\n".join(values)
     if not text.isascii():
         text.decode("utf-8")
 
 
 def an_object(event: Any) -> dict[str, Any]:
-    """The event, if it is a JSON object. Raises Poison."""
+    """Return the event if it is a JSON object. Raises Poison otherwise."""
     if not isinstance(event, dict):
         named = f"the event is a JSON {type(event).__name__}, not an object"
         raise Poison(Reason.WRONG_TYPE, named + error_hints.in_text(event))

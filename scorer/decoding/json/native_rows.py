@@ -1,7 +1,6 @@
-"""Plain JSON of float32 by the native scanner. Events that it is not certain about are decoded as if it were not there.
+"""Plain JSON of float32 by the native scanner. Events that it is not certain about are decoded by msgspec.
 
-The scanner serves signatures whose fields are all float32, scalars or arrays of one length, and ids that are strings or
-integers.
+The scanner serves signatures with only float32 fields, scalars or arrays of one length, and ids that are strings or integers.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ REST = 15
 
 
 class NativeRows:
-    """Decodes batches for one signature."""
+    """Decodes batches of one signature by the native scanner."""
 
     def __init__(self, signature: Signature, scanner: Scanner) -> None:
         self._columns = MatrixColumns(signature)
@@ -29,18 +28,17 @@ class NativeRows:
 
     @classmethod
     def of_objects(cls, signature: Signature, id_field: str | None) -> Self | None:
-        """Those of objects with the signature's fields. None where it has fields that are not scanned, or where there is no
-        native scanner."""
+        """Return a decoder of objects; None if a field cannot be scanned or there is no native scanner."""
         return cls._made(signature, [_wanted(field) for field in signature.fields], id_field)
 
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
-        """Those of arrays with every number of an event."""
+        """Return a decoder of arrays with all numbers of an event, or None."""
         return cls._made(signature, [NumberField("", array=_numbers(signature))], None, bare=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
-        """Those of objects whose field of this name is such an array."""
+        """Return a decoder of objects whose field of this name is such an array, or None."""
         return cls._made(signature, [NumberField(name, array=_numbers(signature))], id_field)
 
     @classmethod
@@ -56,7 +54,7 @@ class NativeRows:
         return cls(signature, Scanner(library, fields, id_field, bare=bare))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
-        """A batch, its uncertain events by the other way. None where all of it should go that way."""
+        """Decode a batch, its uncertain events by `otherwise`. Returns None if `otherwise` must decode all of it."""
         if self._resting:
             self._resting -= 1
             return None
@@ -71,7 +69,7 @@ class NativeRows:
     def _completed(
         self, found: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
     ) -> Decoded:
-        """The batch with what the other way makes of the uncertain events."""
+        """Add the uncertain events, decoded by `otherwise`, to the batch."""
         at = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise([values[row] for row in at])
         good = [at[row] for row in rest.rows]
@@ -93,5 +91,5 @@ def _wanted(field: InputField) -> NumberField:
 
 
 def _numbers(signature: Signature) -> int:
-    """How many an event has."""
+    """Return the count of numbers of an event."""
     return sum(field.array or 1 for field in signature.fields)

@@ -1,4 +1,4 @@
-"""What stands at some paths of JSON objects: msgspec reads the fields that the paths begin with, and skips the others."""
+"""Values at some paths of JSON objects: msgspec reads the top fields of the paths and skips the others."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from scorer.decoding.passthrough_fields import Path, follow_path
 
 
 class JsonPassthrough:
-    """See `PathReader`. A path begins with a name."""
+    """Reads the values at paths of JSON objects; see `PathReader`. Each path begins with a name."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         names = list(dict.fromkeys(str(path[0]) for path in paths))
@@ -23,6 +23,7 @@ class JsonPassthrough:
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Event", fields, rename=rename, gc=False)).decode
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:  # noqa: ARG002 - JSON needs no schema
+        """Return one value for each path; see `PathReader`."""
         event = without_prefix(event)
         try:
             found = msgspec.structs.astuple(self._decode(event))
@@ -31,7 +32,7 @@ class JsonPassthrough:
         return [follow_path(found[column], path) for column, path in self._below]
 
     def _leniently(self, event: bytes) -> Sequence[Any]:
-        """The same of an event that msgspec rejects, for NaN or numbers beyond all floats."""
+        """Read an event that msgspec rejects, for NaN or a number beyond all floats."""
         try:
             found = lenient.loads(event)
         except (ValueError, RecursionError):

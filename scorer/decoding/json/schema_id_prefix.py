@@ -19,9 +19,9 @@ def without_prefix(value: bytes) -> bytes:
 
 
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the JSON of a batch if its first event has a prefix, else the batch as it is: `without_prefix` does the rest.
+    """Return the JSON of a batch if its first event has a prefix, else the batch unchanged: `without_prefix` handles the rest.
 
-    Looking at one event keeps batches without prefixes, the usual ones, as quick as they are.
+    Only one event is checked, so that batches without prefixes, the usual ones, take no longer.
     """
     if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0
