@@ -1,4 +1,4 @@
-"""The measured time of a model for batches of several sizes: T(B)."""
+"""Measures the time that a model takes for batches of several sizes."""
 
 import time
 from collections.abc import Callable, Iterable

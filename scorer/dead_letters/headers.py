@@ -1,6 +1,6 @@
-"""The dead letter: the original key, value and headers untouched, plus headers that say what was wrong, where and when.
+"""The dead letter: the original key, value and headers, plus headers with the reason, the source and the time.
 
-One is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
+A dead letter is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """The headers that the event had: without the last mention of each that `dead_headers` adds."""
+    """Return the headers of the event: without the last mention of each header that `dead_headers` adds."""
     kept, added = [], set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):
         if name in added:
@@ -63,7 +63,7 @@ def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> Heade
 
 
 def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
-    """What `dead_headers` added, by name without the `dead.`; the last mention of each counts."""
+    """Return the values that `dead_headers` added, by name without `dead.`; the last mention of each counts."""
     return {
         name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
         for name, value in headers
@@ -72,6 +72,6 @@ def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict
 
 
 def dead_lettered_ms(said: Mapping[str, str], otherwise: int) -> int:
-    """When the event died, in Unix ms, by `dead_letter_facts`; `otherwise` where they do not say."""
+    """Return when the event was dead-lettered, in Unix ms, or `otherwise` if the headers have no time."""
     at = said.get("at", "")
     return int(at) if at.isascii() and at.isdigit() and len(at) <= TIME_DIGITS else otherwise

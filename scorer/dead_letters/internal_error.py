@@ -1,4 +1,4 @@
-"""What the scorer's own code, or a library under it, raised over one event: the dead letter's words, and one traceback."""
+"""Dead letters for exceptions of the scorer's own code or of a library under it, with one traceback in the log."""
 
 import logging
 import traceback
@@ -13,13 +13,13 @@ log = logging.getLogger(__name__)
 
 
 class InternalErrorLog:
-    """Remembers which it has told: a traceback is logged once for each type of exception and place in our code."""
+    """Logs a traceback once for each type of exception and place in our code."""
 
     def __init__(self) -> None:
         self._told: set[tuple[type, str]] = set()
 
     def poison(self, error: Exception) -> Poison:
-        """Why the event that this was raised over is dead-lettered: the exception's type, its place, and what it says."""
+        """Return the reason of the dead letter: the exception's type, its place in our code, and its message."""
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
         place = f"{module.replace('.', '/')}.py:{line}"

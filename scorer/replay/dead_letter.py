@@ -1,4 +1,4 @@
-"""A dead letter read back: which event it was, whether it is asked for, and the record that puts it back. No Kafka calls."""
+"""A dead letter read back: its event, whether it is selected, and the record that replays it. No Kafka calls."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
 
 
 class NotReplayable(Exception):
-    """This dead letter cannot be put back. The message says why."""
+    """The dead letter cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelection:
-    """Which dead letters: of these reasons (all where there is none), dead-lettered within this window."""
+    """Selects dead letters by reason (all without one) and by the time at which they were dead-lettered."""
 
     reasons: Collection[str] = ()
     window: TimeRange = ALWAYS
@@ -86,7 +86,12 @@ def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> Replayable
 
 
 def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, int]]) -> None:
-    """Raises Unfit where the event cannot go back: `topics` has the partitions and the largest record of each input topic."""
+    """Raise NotReplayable if the event cannot be written to its topic.
+
+    Args:
+        letter: the dead letter.
+        topics: the count of partitions and the largest record of each input topic.
+    """
     source = letter.source
     if source.topic not in topics:
         raise NotReplayable(f"it came from {source.topic}, which is no input topic of this scorer")

@@ -1,6 +1,6 @@
-"""Find the configured GPU. The libraries of ONNX Runtime are loaded one by one, so that an error names the missing one.
+"""Finds the configured GPU and loads each library that ONNX Runtime needs, so that an error names the missing one.
 
-ONNX Runtime itself silently runs on the CPU if a library is missing.
+ONNX Runtime itself reports nothing and runs on the CPU if a library is missing.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
-"""A time limit for runs of a model in this process: a run that takes too long is ended between two operators.
+"""A deadline for runs of a model in this process: a run that takes too long is ended between two operators.
 
-On the CPU the limit is CPU time of the thread, so that a busy machine does not count against an event. An operator that never
-returns
-cannot be ended; the watchdog of the process handles it.
+On the CPU the time is that of the thread that runs the model, so that a busy machine does not cause a failure. An operator
+that never returns cannot be ended; the process's watchdog handles it.
 """
 
 import threading
@@ -46,7 +45,7 @@ class RunTimeout:
         threading.Thread(target=_look_for_ever, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
-        """Return the result of `run`, which uses these ONNX Runtime options. Raises InferenceFailed if the run was ended."""
+        """Return the result of `run`, which uses these options of ONNX Runtime. Raises InferenceFailed if the run was ended."""
         now = self._clock()
         with self._lock:
             self._options, self._now, self._ends = options, now, now() + self.seconds

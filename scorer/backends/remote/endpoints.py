@@ -49,7 +49,7 @@ class Endpoints:
         return min(healthy, key=lambda k: self.all[k].in_flight, default=None)
 
     def due(self, now: float) -> list[int]:
-        """Return the ejected servers whose probe is due."""
+        """Return the ejected servers that are to be probed now."""
         return [k for k, one in enumerate(self.all) if one.open and not one.probing and one.probe_at <= now]
 
     def wait(self, now: float) -> float:
@@ -57,10 +57,7 @@ class Endpoints:
         return max(FIRST_BACKOFF, min((one.probe_at - now for one in self.all if one.open), default=0.0))
 
     def succeeded(self, at: int) -> None:
-        """Record an answer to a request or a probe.
-
-        A rejection of a request's content also shows that the server is available.
-        """
+        """Record an answer to a request or a probe. A rejection of the request's content counts: the server is available."""
         one = self.all[at]
         one.open, one.failures, one.misses, one.why = False, 0, 0, ""
 
@@ -72,14 +69,14 @@ class Endpoints:
             one.open, one.probe_at, one.why = True, now, "does not answer in time"
 
     def failed(self, at: int, now: float, why: str) -> None:
-        """Record a rejection, an unavailable server, or a failed probe."""
+        """Record that the server rejected a request, is unavailable, or failed a probe."""
         one = self.all[at]
         one.failures += 1
         one.open, one.why = True, why
         one.probe_at = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (min(one.failures, 16) - 1))
 
     def complaint(self) -> str:
-        """Describe the faults of the ejected servers."""
+        """Return the faults of the ejected servers."""
         return "; ".join(f"{one.address}: {one.why}" for one in self.all if one.open)
 
 

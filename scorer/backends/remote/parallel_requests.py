@@ -52,13 +52,13 @@ class RemoteVersion(Protocol):
     target: Path | None
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
-        """Start a request and return a gRPC future."""
+        """Start a request and return its gRPC future."""
 
     def read(self, reply: Any) -> Tensors:
-        """Return the outputs of a reply. Raises InferenceFailed if it does not match the signature."""
+        """Return the outputs of a reply. Raises InferenceFailed if it is invalid."""
 
     def unload(self) -> None:
-        """Unload the version from every server and delete its files, if this process loaded it."""
+        """Unload the version from every server and delete its files, if this scorer loaded it."""
 
     def prepare(self, at: int, seconds: float) -> None:
         """Wait until the version is ready on this server; load it if this process does so.
@@ -71,7 +71,7 @@ class RemoteVersion(Protocol):
 
 
 class VersionNotReady(Exception):
-    """The server is available, but does not have the version yet, or cannot load it (`final`)."""
+    """The server does not have the version yet, or cannot load it (`final`)."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ class RequestChunk:
 
 @dataclass(slots=True, frozen=True)
 class SentRequest:
-    """A request in flight, or answered. `run` distinguishes batches."""
+    """A request in flight, or completed. `run` identifies its batch."""
 
     run: int
     chunk: RequestChunk
@@ -148,7 +148,7 @@ class BatchDispatcher:
                         raise InferenceFailed(f"{rows} events take longer than {PATIENCE * self._deadline:.1f} s")
                     raise self._away()
                 self._launch(tensors, waiting, flying)
-                self._hear(waiting, flying, parts)
+                self._handle_report(waiting, flying, parts)
         finally:
             for sent in flying.values():
                 sent.call.cancel()
@@ -169,7 +169,7 @@ class BatchDispatcher:
         return self.remote.send(at, rows | self._constants, seconds)
 
     def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], flying: dict[int, SentRequest]) -> None:
-        """Start due probes, and send as many chunks as allowed."""
+        """Probe the servers that are due, and send as many requests as the limit allows."""
         now = self._clock()
         for at in self.endpoints.due(now):
             self.endpoints.all[at].probing = True
@@ -195,8 +195,8 @@ class BatchDispatcher:
             why = explain(error)
         self._inbox.put(ProbeResult(at, why))
 
-    def _hear(self, waiting: deque[RequestChunk], flying: dict[int, SentRequest], parts: dict[int, Tensors]) -> None:
-        """Take one report. Raises BackendAway where nothing flies and no server is left to hope for."""
+    def _handle_report(self, waiting: deque[RequestChunk], flying: dict[int, SentRequest], parts: dict[int, Tensors]) -> None:
+        """Handle one report of a request or a probe. Raises BackendAway if no request is in flight and no probe is running."""
         if not flying and not any(one.probing for one in self.endpoints.all):
             raise self._away()
         try:
@@ -255,7 +255,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), why)
 
     def _answers(self, at: int) -> bool:
-        """Return whether this server now answers a known good request."""
+        """Return whether the server answers a request that is known to be valid."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -268,7 +268,7 @@ class BatchDispatcher:
 
 
 def explain(error: BaseException) -> str:
-    """Format a gRPC error for messages: its code and the first line of its details."""
+    """Return a gRPC error as text: its code and the first line of its details."""
     if isinstance(error, grpc.RpcError):
         details = (error.details() or "").strip().splitlines()
         return f"{error.code().name}: {details[0][:300]}" if details else str(error.code().name)
