@@ -1,4 +1,4 @@
-"""The topics a scorer needs: which, how they must be, and how `scorer check --create` makes them."""
+"""The topics of a scorer: their required properties, and how `scorer check --create` creates them."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -54,7 +54,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
 
 
 def required(settings: Settings) -> dict[str, Operations]:
-    """Every topic that `scorer run` needs, inputs first, and what it does with them."""
+    """Return every topic that `scorer run` needs, inputs first, with the operations on it."""
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
@@ -62,7 +62,7 @@ def required(settings: Settings) -> dict[str, Operations]:
 
 
 def optional(settings: Settings) -> dict[str, str]:
-    """Topics that `scorer run` has no need of, and the command that has."""
+    """Return the topics that `scorer run` does not need, with the command that does."""
     return {
         settings.replayed_topic: "scorer replay",
         settings.corrections_topic: "scorer rescore",
@@ -72,13 +72,13 @@ def optional(settings: Settings) -> dict[str, str]:
 
 
 def known(settings: Settings) -> dict[str, Operations]:
-    """Every topic that any command needs, and the labels."""
+    """Return every topic that any command needs, labels included."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
 
 def seen(*names: str) -> dict[str, Operations]:
-    """It is to be known where these topics begin and end."""
+    """Return the operations for topics of which only the start and end offsets are read."""
     return dict.fromkeys(names, frozenset({DESCRIBE}))
 
 

@@ -1,4 +1,4 @@
-"""What a part of a batch is answered, before there are records of it."""
+"""The answers for some rows of a batch, before they become score records."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -39,8 +39,7 @@ def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
 
 
 def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
-    """The text of the record's schema, avro or protobuf, with these carried fields. Raises Fatal where the format's
-    library is missing."""
+    """Return the avro or protobuf schema of the record with these carried fields. Raises Fatal if a library is missing."""
     try:
         if format_ == "avro":
             import fastavro  # noqa: F401 - a scorer that writes Avro can read it too: the console and the audit do
@@ -55,7 +54,7 @@ def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
 
 
 def as_json(settings: Settings) -> Callable[[bytes], bytes]:
-    """Turns a record of the configured format into JSON. What it gives raises ValueError for what is no record."""
+    """Return a function that converts a record of the configured format to JSON and raises ValueError for any other value."""
     if settings.output.format == "json":
         return bytes
     start, carry = ID_BYTES if settings.schema_registry.url else 0, tuple(settings.output.carry)

@@ -59,11 +59,11 @@ class Scores:
         return self._signature.decided.name
 
     def decided_on(self) -> NDArray[Any]:
-        """The column that the decision is made on."""
+        """Return the column on which the decision is made."""
         return self.columns[self._signature.decided.name]
 
     def finite(self) -> NDArray[np.bool_]:
-        """(B,) booleans: whether every number of the row is finite."""
+        """Return (B,) booleans: whether every number of the row is finite."""
         checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
         checks += [_finite_rows(column) for column in self.columns.values() if is_ragged(column)]
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)

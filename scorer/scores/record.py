@@ -57,12 +57,12 @@ class RecordColumns(NamedTuple):
 
 
 def decision_piece(decision: str | None) -> bytes:
-    """What a record has between its score and its source."""
+    """Return the part of a record between its score and its source."""
     return b',"decision":%b' % orjson.dumps(decision)
 
 
 def source_piece(place: tuple[str, int]) -> bytes:
-    """What a record has between its decision and its offset."""
+    """Return the part of a record between its decision and its offset."""
     return b',"source":{"topic":%b,"partition":%d,"offset":' % (orjson.dumps(place[0]), place[1])
 
 
@@ -111,7 +111,7 @@ class RecordEncoder:
         return self._encoded(columns, self._last(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """What a record has behind its event's time."""
+        """Return the part of a record after its event's time."""
         return b"," + orjson.dumps(self._last(status, scored_ms))[1:]
 
     def _last(self, status: str, scored_ms: int) -> dict[str, str | int]:
@@ -152,7 +152,7 @@ class RecordEncoder:
         return b'%b,"carried":%b}' % (last[:-1], orjson.dumps(carried))
 
     def carried_column(self, carried: Sequence[Row | None]) -> list[bytes]:
-        """What stands in each record as `carried`, as JSON."""
+        """Return the `carried` object of each record as JSON."""
         return list(map(orjson.dumps, self._named(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
