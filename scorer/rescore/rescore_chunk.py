@@ -111,8 +111,7 @@ class ChunkRescorer:
     ) -> dict[int, Record]:
         """Return the corrections of some events by row, and remove them from the wanted ones."""
         batch = batch_of(messages, "empty")
-        scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False)
-        scored.unpack()
+        scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
         made: dict[int, Record] = {}
         for at, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
             for row in wanted.pop(place, ()):

@@ -19,7 +19,7 @@ from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS
 from scorer.service.replica_claim import expiry_seconds
 from scorer.settings import Settings
 from scorer.worker.encode import Target
-from scorer.worker.retry_backoff import taken
+from scorer.worker.retry_backoff import replica_conflict
 
 ANSWER_SECONDS = 3.0  # how long a check waits for a broker's answer
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
             now = time.monotonic()
             lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, expiry_seconds(settings))
             if lives:
-                raise taken("a live process", settings.replica, settings.name)
+                raise replica_conflict("a live process", settings.replica, settings.name)
             if lives is False:
                 log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
                 return members

@@ -12,7 +12,7 @@ from scorer.service import worker_main
 from scorer.service.worker_main import Parts
 from scorer.settings import Settings
 from scorer.worker.shadow import ShadowScorer
-from scorer.worker.shadow_sampling import Sampling
+from scorer.worker.shadow_sampling import ShadowSampler
 
 NICENESS = 10
 
@@ -37,7 +37,7 @@ def run(
     os.nice(NICENESS)
     parts = Parts(
         make_scoring=ShadowScorer,
-        make_assigning=partial(Sampling, settings=settings.shadow),
+        make_assigning=partial(ShadowSampler, settings=settings.shadow),
         candidate=roles.find_candidate,
         make_beginnings=ShadowBeginnings,
     )

@@ -59,11 +59,10 @@ from scorer.service.preflight import Start
 from scorer.service.replica_claim import ReplicaGuard, guard_of
 from scorer.service.status_reporter import reporter
 from scorer.settings import Settings
-from scorer.worker.canary_routing import Assigning
-from scorer.worker.context import Collaborators
-from scorer.worker.retry_backoff import taken
+from scorer.worker.canary_routing import ArmAssigner
+from scorer.worker.retry_backoff import replica_conflict
 from scorer.worker.score_batch import BatchScorer
-from scorer.worker.worker import Loop
+from scorer.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class Parts:
     make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
     make_scoring: Callable[..., BatchScorer] = BatchScorer
-    make_assigning: Callable[[Quarantine], Assigning] = Assigning
+    make_assigning: Callable[[Quarantine], ArmAssigner] = ArmAssigner
     candidate: Callable[[Sequence[Role]], Role | None] = roles.find_canary
     make_beginnings: Callable[..., StartPositions] = StartPositions
     make_intake: Callable[..., EventConsumer] = EventConsumer
@@ -121,7 +120,7 @@ def run(
 class _Running:
     """A scorer that takes part: what its owner thread runs, and what is called about once a second beside that."""
 
-    loop: Loop
+    worker: Worker
     commits: GroupCommits
     telling: StatusReporter
     guard: ReplicaGuard
@@ -221,8 +220,20 @@ class Service:
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = parts.make_scoring(settings, output, dead, look_up_seconds=LOOK_UP_SECONDS)
         targets = partial(preflight.targets_now, settings)
-        parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces, targets)
-        return _Running(Loop(parted, parts.make_assigning(quarantine)), commits, telling, guard)
+        worker = Worker(
+            settings,
+            intake=intake,
+            session=session,
+            versions=versions,
+            scorer=scoring,
+            quarantine=quarantine,
+            metrics=metrics,
+            progress=progress,
+            traces=traces,
+            targets=targets,
+            assigner=parts.make_assigning(quarantine),
+        )
+        return _Running(worker, commits, telling, guard)
 
     def _versions(self, stop: ExitStack, load: LoadPackage) -> tuple[Quarantine, VersionManager]:
         """What was in hand when a predecessor died, and the versions of the model, of which one is ready."""
@@ -250,7 +261,7 @@ class Service:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
         try:
             each_second = partial(self._each_second, running, self._foreign_members())
-            running.loop.run(lambda: self._told_to_stop(running.guard), each_second)
+            running.worker.run(lambda: self._told_to_stop(running.guard), each_second)
         except Fatal:
             self._parts.name_missing_rights(self._settings)
             raise
@@ -274,7 +285,7 @@ class Service:
         if self._watch.fatal is not None:
             raise refused(self._settings.kafka, self._watch.fatal)
         if guard.lost:
-            raise taken("another live process", self._settings.replica, self._settings.name)
+            raise replica_conflict("another live process", self._settings.replica, self._settings.name)
         return self._stopping.is_set()
 
     def _consumer(self, told: OnCommit) -> Consumer:

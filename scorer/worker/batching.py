@@ -1,18 +1,28 @@
-"""How many events the next batch may have. Pure: values and measured costs in, numbers out.
+"""Collect batches: how many events the next one may have, and when it is polled.
 
 The latency target is the only setting. A scorer polls the available events when the next transaction may begin
-(`transaction_pacing.py`), so batches grow under load.
+(`transaction_pacing.py`), so batches grow under load. Except for `BatchCollector` everything here is pure: values and measured
+costs in, numbers out.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
+from publisher.kafka.clients import LARGEST_BATCH
+from publisher.runtime.context import now_ms
 from publisher.transactions.protocol import Record
-from scorer.decoding.batch import End
+from scorer.consumer.consumer import EventConsumer
+from scorer.crash_isolation.quarantine import Quarantine
+from scorer.decoding.batch import Batch, End
 from scorer.models.latency_model import LatencyModel
+from scorer.models.servable import Servable
 from scorer.native.produce_records import ColumnarRecords
+from scorer.settings import Settings
+from scorer.worker.transaction_pacing import TransactionPacing
 
+FETCH_SECONDS = 0.004  # a fetch from a nearby broker, which begins when the events fetched before are taken
 FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
 FILL = 0.95  # of a produce request
 SAMPLE = 64  # one record of so many is measured
@@ -21,7 +31,54 @@ PARTITION = itemgetter(0, 3)  # of a record: topic and number
 RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
 
 
-class Limiter:
+class BatchCollector:
+    """Polls batches: as large as can be answered in time, and no more often than the broker can carry transactions.
+
+    The caller reports the outcome of each batch to `pacing`, `limiter` and `look_ups`. `largest_record` is the smallest limit
+    of a record in the output topics, in bytes.
+    """
+
+    def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:
+        self._intake = intake
+        self._quarantine = quarantine
+        self._max_events = settings.batching.max_events
+        target = settings.batching.latency_target_ms / 1_000
+        self.pacing = TransactionPacing(target)
+        self.look_ups = LookUpLimit(self._max_events)
+        self.limiter = BatchLimiter(
+            target=target,
+            deadline=settings.model.deadline_ms / 1_000,
+            max_events=self._max_events,
+            request_bytes=min(LARGEST_BATCH, largest_record),
+        )
+
+    def take(self, servable: Servable, wait: float) -> Batch | None:
+        """Return the next batch for this version; None if no event arrived within `wait` seconds."""
+        begin = self._wait_for_turn()
+        batch = self._intake.take(wait, lambda timestamp: self._limit(servable, timestamp), begin)
+        if batch is not None:
+            self.pacing.begin(time.monotonic(), full=full(batch.end, len(batch), self._max_events))
+        return batch
+
+    def _wait_for_turn(self) -> float:
+        """Leave some time between two transactions, each of which costs the broker CPU; return when the next may begin.
+
+        That is a little later than now, or more than a little where events wait: events fetched meanwhile belong to it.
+        """
+        now = time.monotonic()
+        pause = self.pacing.wait(now)
+        if pause > FETCH_SECONDS and not self.pacing.behind:
+            time.sleep(pause - FETCH_SECONDS)
+        return now + pause
+
+    def _limit(self, servable: Servable, timestamp_ms: int) -> int:
+        age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
+        self.pacing.take(age)
+        at_most = self._quarantine.most(self.look_ups.limit)
+        return self.limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self.pacing.interval)
+
+
+class BatchLimiter:
     """The limits of one scorer. `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is what the
     settings allow. The records of a batch for one partition travel in one produce request of `request_bytes`, as long as the
     fullest partition gets no larger share of them than of the full batches before.

@@ -1,145 +1,154 @@
-"""A batch with records that the broker takes in no case: it is published in parts, and the guilty events are dead-lettered.
+"""Publish a batch with records that the broker always rejects: in parts, with dead letters for the events of those records.
 
-Each part is a step of its own, with its offsets, in the order of the events. What is told of the refused records narrows the
-search; where nothing is told, parts are halved until the guilty record stands alone.
+Each part is a transaction of its own with its offsets, in the order of the events. What the broker reports about the rejected
+records narrows the search; if it reports nothing, parts are halved until the rejected record is alone.
 """
 
 import logging
 from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRejected
-from publisher.runtime.context import now_ms
-from publisher.transactions.protocol import Record
+from publisher.runtime.context import Context
+from publisher.transactions.protocol import Record, Session
+from scorer.consumer.consumer import EventConsumer
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.worker.batch_metrics import Published
-from scorer.worker.context import Collaborators
+from scorer.worker.batch_metrics import PendingBatch
+from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
 log = logging.getLogger(__name__)
 
-LONGEST_KEY = 1_024  # bytes of a key that is kept where little is
+LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
-class _Search:
-    """Finds the guilty among the records in `slots`, from one refusal to the next."""
+class _RejectedRecordSearch:
+    """Finds the rejected records among `slots`, from one rejection to the next."""
 
     def __init__(self, slots: Sequence[Record | None]) -> None:
         self._slots = slots
-        self._named = False
-        self._groups: list[set[int]] = []  # of each, one is guilty or all are
-        self._guilty: set[int] = set()
+        self._reports_enabled = False
+        self._groups: list[set[int]] = []  # of each group one row is rejected, or all are
+        self._rejected: set[int] = set()
 
-    def look(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
-        """Those of the refused rows that are guilty, and how many to publish before the others. Raises the error where it is
-        about none of these rows.
+    def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
+        """Return the rows whose records are rejected for sure, and how many rows to publish before the others.
+
+        Raises the error if it concerns none of these rows.
         """
-        if not error.records and not self._named:  # the same once more: the session asks for reports from now on
-            self._named = True
+        if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
+            self._reports_enabled = True
             return [], len(rows)
         slots = self._slots
         named = set(map(id, error.records))
         suspects = [row for row in rows if slots[row] and (not named or id(slots[row]) in named)]
         if not suspects:
             raise error
-        lanes: dict[tuple[str, int], list[int]] = {}
+        by_partition: dict[tuple[str, int], list[int]] = {}
         for row in suspects:
             record = slots[row]
             assert record is not None
-            lanes.setdefault((record[0], record[3]) if error.records else ("", 0), []).append(row)
-        guilty = [row for lane in lanes.values() if error.certain or self._all_guilty(lane, error) for row in lane]
-        if guilty:
-            self._guilty |= set(guilty)
-            return guilty, len(rows)
-        first = next(iter(lanes.values()))
+            by_partition.setdefault((record[0], record[3]) if error.records else ("", 0), []).append(row)
+        groups = by_partition.values()
+        rejected = [row for group in groups if error.certain or self._all_rejected(group, error) for row in group]
+        if rejected:
+            self._rejected |= set(rejected)
+            return rejected, len(rows)
+        first = next(iter(groups))
         new = error.one_or_all and not any(group.issuperset(first) for group in self._groups)
-        self._groups += [set(lane) for lane in lanes.values() if error.one_or_all]
+        self._groups += [set(group) for group in groups if error.one_or_all]
         return [], rows.index(first[1 if new else len(first) // 2])
 
-    def _all_guilty(self, lane: list[int], error: RecordRejected) -> bool:
-        """One alone is; and all are where another of their group has been found guilty."""
-        if len(lane) == 1 or not error.one_or_all:
-            return len(lane) == 1
-        return any(group.issuperset(lane) and group & self._guilty for group in self._groups)
+    def _all_rejected(self, rows: list[int], error: RecordRejected) -> bool:
+        """Whether all are: a single one is; several are if another row of their group has been found."""
+        if len(rows) == 1 or not error.one_or_all:
+            return len(rows) == 1
+        return any(group.issuperset(rows) and group & self._rejected for group in self._groups)
 
 
-class Refusals:
-    """For one scorer."""
+class RejectedBatchPublisher:
+    """Publishes rejected batches of one scorer."""
 
-    def __init__(self, collaborators: Collaborators) -> None:
-        self._with = collaborators
+    def __init__(self, intake: EventConsumer, session: Session, scorer: BatchScorer, context: Context) -> None:
+        self._intake = intake
+        self._session = session
+        self._scorer = scorer
+        self._context = context
 
-    def publish(self, done: Published, error: RecordRejected) -> None:
-        """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
-        where the broker refuses even the smallest dead letter.
+    def publish(self, pending: PendingBatch, error: RecordRejected) -> ScoredBatch:
+        """Publish a batch of which records were rejected with `error`; return the records that were published.
+
+        Raises:
+            Aborted: publishing failed for another reason.
+            Fatal: the broker rejects even the smallest dead letter.
         """
-        done.scored.unpack()
-        search = _Search(done.scored.slots)
-        spans = [list(range(len(done.batch)))]
+        scored = pending.scored.editable()
+        search = _RejectedRecordSearch(scored.slots)
+        spans = [list(range(len(pending.batch)))]
+        changes = pending.version_changes
         while True:
-            self._with.session.recover()
+            self._session.recover()
             rows = spans.pop()
-            guilty, cut = search.look(rows, error)
-            for row in guilty:
-                self._bury(done, row, str(error))
-            if guilty:
-                log.warning("the broker refuses %d records, which have no place in their topics: %s", len(guilty), error)
-            spans += [part for part in (rows[cut:], rows[:cut]) if part]
-            refused = self._publish_all(done, spans)
-            if refused is None:
-                return
-            error = refused
+            rejected, first_part = search.narrow(rows, error)
+            for row in rejected:
+                self._replace(pending, scored, row, str(error))
+            if rejected:
+                log.warning("the broker rejects %d records: %s", len(rejected), error)
+            spans += [part for part in (rows[first_part:], rows[:first_part]) if part]
+            while spans:
+                self._context.beat()
+                try:
+                    self._publish_part(pending, scored, spans[-1], changes)
+                except RecordRejected as rejection:
+                    error = rejection
+                    break
+                spans.pop()
+                changes = ()
+            if not spans:
+                return scored
 
-    def _publish_all(self, done: Published, spans: list[list[int]]) -> RecordRejected | None:
-        """Publish these parts, the last one first, until one is refused, which stays the last."""
-        while spans:
-            self._with.progress.alive()
-            try:
-                self._publish(done, spans[-1])
-            except RecordRejected as error:
-                return error
-            spans.pop()
-            done.swaps = []
-        return None
-
-    def _publish(self, done: Published, rows: list[int]) -> None:
-        batch, intake = done.batch, self._with.intake
+    def _publish_part(self, pending: PendingBatch, scored: ScoredBatch, rows: list[int], changes: Sequence[Record]) -> None:
+        batch = pending.batch
         reached = {batch.places[row]: batch.offsets[row] + 1 for row in rows}
-        records = [record for row in rows if (record := done.scored.slots[row])]
-        offsets = intake.partitions.offsets(batch, done.mark, reached)
-        self._with.session.publish([*records, *done.swaps], offsets, intake.group)
+        records = [record for row in rows if (record := scored.slots[row])]
+        offsets = self._intake.partitions.offsets(batch, pending.metadata, reached)
+        self._session.publish([*records, *changes], offsets, self._intake.group)
 
-    def _bury(self, done: Published, row: int, why: str) -> None:
-        """Put another record in the place of a refused one: a dead letter for a score; the same dead letter with the
-        time of now instead of the event's; at last one that has neither value nor headers of the event, but says where it is.
+    def _replace(self, pending: PendingBatch, scored: ScoredBatch, row: int, reason: str) -> None:
+        """Replace a rejected record in `scored`.
+
+        A score becomes a dead letter; a dead letter gets the current time instead of the event's; at last it loses the value
+        and headers of the event and has its position alone.
         """
-        scored, slots = done.scored, done.scored.slots
-        if (record := slots[row] or self._letter(done, row, why)) is None:
+        slots = scored.slots
+        if (record := slots[row] or self._dead_letter(pending, row, reason)) is None:
             return
-        topic, value, key, partition, stamp, headers = record
-        if topic != self._with.scoring.dead.topic:
-            slots[row] = letter = self._letter(done, row, f"no score can be written: {why}")
-            if letter is None:
+        topic, value, key, partition, timestamp, headers = record
+        if topic != self._scorer.dead.topic:
+            slots[row] = dead_letter = self._dead_letter(pending, row, f"no score can be written: {reason}")
+            if dead_letter is None:
                 return
             scored.outcomes["expired" if row in scored.expired else scored.status] -= 1
             scored.outcomes["dead"] += 1
             scored.reasons[Reason.RECORD_REFUSED] += 1
-        elif stamp:
+        elif timestamp:
             slots[row] = (topic, value, key, partition, 0, headers)
         elif value is not None or len(headers or ()) > len(own_headers(headers or ())):
-            said = dead_letter_facts(headers or ())
-            letter = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
-            husk = own_headers(letter[-1] or ()) if letter else []
-            kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()
-            slots[row] = (topic, None, kept, partition, 0, husk)
-            scored.reasons.update({said["reason"]: -1, Reason.RECORD_REFUSED: 1})
+            facts = dead_letter_facts(headers or ())
+            error = f"no whole dead letter can be written: {reason}; {facts['reason']}: {facts['error']}"
+            dead_letter = self._dead_letter(pending, row, error)
+            smallest = own_headers(dead_letter[-1] or ()) if dead_letter else []
+            short_key = key if key and len(key) <= LONGEST_KEY else facts["source"].encode()
+            slots[row] = (topic, None, short_key, partition, 0, smallest)
+            scored.reasons.update({facts["reason"]: -1, Reason.RECORD_REFUSED: 1})
         else:
             hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"
-            raise Fatal(f"{topic} refuses even the smallest dead letter: {why}", hint, 3)
+            raise Fatal(f"{topic} refuses even the smallest dead letter: {reason}", hint, 3)
 
-    def _letter(self, done: Published, row: int, why: str) -> Record | None:
-        poison, arm = Poison(Reason.RECORD_REFUSED, why), done.scored.arm(row)
-        letter = self._with.scoring.dead_letter(done.batch, row, poison, done.servable, now_ms(), arm)
-        if letter is None:
+    def _dead_letter(self, pending: PendingBatch, row: int, error: str) -> Record | None:
+        poison = Poison(Reason.RECORD_REFUSED, error)
+        at_ms, arm = self._context.clock.now_ms(), pending.scored.arm(row)
+        dead_letter = self._scorer.dead_letter(pending.batch, row, poison, pending.servable, at_ms, arm)
+        if dead_letter is None:
             return None
-        topic, value, key, partition, _, headers = letter
+        topic, value, key, partition, _, headers = dead_letter
         return topic, value, key, partition, 0, headers

@@ -13,7 +13,7 @@ from publisher.kafka.partitions import Partition
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch
 from scorer.models.servable import CanaryArm, Servable
-from scorer.worker.circuit_breaker import OPEN_SECONDS, Breaker
+from scorer.worker.circuit_breaker import OPEN_SECONDS, CircuitBreaker
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ class Arms:
     alike: bool = False
 
 
-class Assigning:
+class ArmAssigner:
     """For one scorer."""
 
     def __init__(self, quarantine: Quarantine, clock: Callable[[], float] = time.monotonic) -> None:
         self._quarantine = quarantine
         self._clock = clock
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
         """None where every event is the champion's."""

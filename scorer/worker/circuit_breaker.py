@@ -5,7 +5,7 @@ BATCHES = 3  # smaller ones in a row that fail by half
 OPEN_SECONDS = 30.0
 
 
-class Breaker:
+class CircuitBreaker:
     """For one candidate at a time; another one begins anew. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:

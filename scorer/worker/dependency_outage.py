@@ -10,7 +10,7 @@ from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable,
 from scorer.consumer.consumer import EventConsumer
 
 
-class Absence:
+class BackendOutage:
     """For one scorer; at most one at a time. `clock` is in monotonic seconds. `fallback_seconds`: after how long an absence of
     the model servers there is another answer, None: never."""
 
@@ -34,7 +34,7 @@ class Absence:
         self._until = now + error.retry_seconds if due is None else min(now + error.retry_seconds, due)
         self._intake.rewind()
 
-    def cover(self, error: DependencyUnavailable) -> bool:
+    def use_fallback(self, error: DependencyUnavailable) -> bool:
         """Whether the fallback answers from now on, until it makes sense to ask again."""
         now, due = self._note(error), self._due(error)
         if due is None or now < due:
@@ -43,7 +43,7 @@ class Absence:
         self._covered_until = now + error.retry_seconds
         return True
 
-    def covered(self) -> bool:
+    def fallback_active(self) -> bool:
         """Whether the fallback answers, without the model servers being asked."""
         return self._clock() < self._covered_until
 
@@ -62,7 +62,7 @@ class Absence:
             return None
         return self._since + self._fallback_seconds
 
-    def lasts(self, wait: float) -> bool:
+    def blocks(self, wait: float) -> bool:
         """Whether it is too early to ask again; takes up to `wait` seconds."""
         if self._until is None:
             return False

@@ -9,7 +9,7 @@ SERIES_SECONDS = 30.0  # refusals that lie further apart have nothing to do with
 AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
 
 
-class Recoveries:
+class RetryBackoff:
     """For the scorer `replica` of the group `name`. Times are monotonic seconds. `pending` is the failure that the loop has to
     recover from, None while there is none."""
 
@@ -52,7 +52,7 @@ class Recoveries:
             self._refused = now
         elif now - self._refused > REFUSED_SECONDS:
             if isinstance(error, Fenced):
-                raise taken("another live process", self._replica, self._name)
+                raise replica_conflict("another live process", self._replica, self._name)
             self._refused = None
             return MemberLost(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}"), 0.0
         return error, 0.0
@@ -63,7 +63,7 @@ def backoff(failures: int) -> float:
     return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))
 
 
-def taken(who: str, replica: str, name: str) -> Fatal:
+def replica_conflict(who: str, replica: str, name: str) -> Fatal:
     """The end of a process whose replica is another's."""
     said = f"{who} runs as replica {replica!r} of {name!r}"
     return Fatal(said, "give each process a replica of its own: --set replica=...", 3)

@@ -6,7 +6,7 @@ No Kafka call in here. Records keep the order of the events. Unavailable depende
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's
 FOREVER = Context()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ScoredBatch:
     """The records of a batch, and figures about it for the metrics.
 
@@ -73,10 +73,10 @@ class ScoredBatch:
         """Return the role that owns the key of this event."""
         return CANARY if self.arms is not None and self.arms[row] else CHAMPION
 
-    def unpack(self) -> None:
-        """Move all records to `slots`, where each can be replaced."""
-        if self.packed is not None:
-            self.slots, self.packed = list(self.packed), None
+    def editable(self) -> "ScoredBatch":
+        """Return a copy with all records in `slots`, where each can be replaced without a change of this value."""
+        slots = list(self.slots if self.packed is None else self.packed)
+        return replace(self, slots=slots, packed=None, outcomes=Counter(self.outcomes), reasons=Counter(self.reasons))
 
 
 def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") -> ScoredBatch:
@@ -127,6 +127,11 @@ class BatchScorer:
     def output(self) -> Target:
         """The topic of scores."""
         return self.pipeline.output
+
+    @property
+    def largest_request(self) -> int:
+        """The smaller record limit of the output and the dead-letter topic, in bytes."""
+        return min(self.output.max_bytes, self.dead.max_bytes)
 
     def narrow(self, output: Target, dead: Target) -> bool:
         """Write to no more partitions than these topics have; return whether that changes anything.
@@ -240,9 +245,14 @@ class BatchScorer:
         self, batch: Batch, result: CanaryResult, source: AnswerSource, context: Context, arms: Arms | None
     ) -> ScoredBatch:
         """Merge the results and write dead letters for the rejected rows. Raw bytes are copied and nothing is parsed."""
-        scored = merge(batch, result.scored, FALLBACK if source.constant else "scored")
-        scored.arms = None if arms is None else arms.canary
-        scored.asked, scored.failed, scored.fallbacks = result.asked, result.failed, result.fallbacks
+        merged = merge(batch, result.scored, FALLBACK if source.constant else "scored")
+        scored = replace(
+            merged,
+            arms=None if arms is None else arms.canary,
+            asked=result.asked,
+            failed=result.failed,
+            fallbacks=result.fallbacks,
+        )
         rejected = {row: poison for each in result.scored for row, poison in each.rejected.items()}
         for row, poison in rejected.items():
             at_ms = context.clock.now_ms()

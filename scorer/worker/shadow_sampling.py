@@ -4,19 +4,22 @@ import logging
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from confluent_kafka import TopicPartition
 
 from publisher.kafka.partitions import Partition
+from publisher.transactions.protocol import Session
+from scorer.consumer.consumer import EventConsumer
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch
 from scorer.models.servable import CanaryArm
 from scorer.models.traffic_split import TrafficSplit
 from scorer.settings.shadow import ShadowSettings
-from scorer.worker.canary_routing import REFUSED, Arms, Assigning
+from scorer.worker.canary_routing import REFUSED, ArmAssigner, Arms
 
 log = logging.getLogger(__name__)
 
 
-class Sampling(Assigning):
+class ShadowSampler(ArmAssigner):
     """For one shadow."""
 
     def __init__(self, quarantine: Quarantine, settings: ShadowSettings) -> None:
@@ -58,3 +61,21 @@ class Sampling(Assigning):
 
     def observe(self, label: str, asked: int, failed: int) -> None:
         """A candidate that fails is asked on: nobody waits for it, and how it fails is what is to be known."""
+
+
+def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:
+    """Commit the ends of these partitions, as far as they are owned; return how many offsets are skipped.
+
+    The metadata of the committed offsets stay. The outcome of everything published must be known. Raises Aborted; then call it
+    again.
+    """
+    lag = {place: records for place, records in intake.lag().items() if place in partitions and records}
+    positions = []
+    for position in intake.partitions.claims(lag, owner):
+        place = position.topic, position.partition
+        positions.append(TopicPartition(*place, (intake.partitions.next(place) or 0) + lag[place], position.metadata))
+    if positions:
+        session.publish([], positions, intake.group)
+        session.checkpoint()
+        intake.follow(lag)
+    return sum(lag.values())

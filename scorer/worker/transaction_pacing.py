@@ -15,7 +15,7 @@ OVERLAP_SHARE = 2 / 3  # of a usual commit
 
 
 @dataclass(slots=True)
-class Pacing:
+class TransactionPacing:
     """The broker pays milliseconds of CPU for each transaction, whatever is in it, so the next one waits for as long as its
     oldest event can still be answered within `target` seconds. Where commits take long the broker is busy, and the next one
     begins `COMMIT_MULTIPLE` commits after the last. The middle one of the last `RECENT` transactions counts, so the second slow

@@ -11,16 +11,16 @@ from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.transactions.protocol import Record
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.settings import Settings
-from scorer.worker.batch_metrics import Published
+from scorer.worker.batch_metrics import PendingBatch
 
 
-def swap_records(work: Published, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
+def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
     """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
     revision, scored last. `at_ms` is the wall clock. A shadow, which answers nobody, has none."""
     if settings.swaps_topic not in settings.answer_topics:
         return []
     marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
-    changed = {partition: mark for partition, mark in marks.items() if mark.served != work.mark.served}
+    changed = {partition: mark for partition, mark in marks.items() if mark.served != work.metadata.served}
     firsts = work.batch.first_offsets() if changed else {}
     shares = _shares(work) if changed else {}
     origin = work.servable.encoder.provenance
@@ -53,7 +53,7 @@ def swap_records(work: Published, partitions: AssignedPartitions, settings: Sett
     return records
 
 
-def _shares(work: Published) -> dict[str, object]:
+def _shares(work: PendingBatch) -> dict[str, object]:
     """Whose the keys are: percent by role, and the seed of the hash that says so, where there is a canary."""
     if (canary := work.canary) is None:
         return {"shares": {CHAMPION: 100}}

@@ -15,7 +15,7 @@ WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it
 HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 
-class RevisionFence:
+class VersionFence:
     """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
     monotonic seconds."""
 
@@ -38,7 +38,7 @@ class RevisionFence:
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
-    def look(self, revision: int, trusted: float = math.inf) -> None:
+    def check(self, revision: int, trusted: float = math.inf) -> None:
         """Resume the partitions that wait for no newer revision than this one, or have waited for too long.
 
         A partition beyond `trusted` waits on: a revision that was accepted here before, or elsewhere, has gone from the channel

@@ -25,7 +25,7 @@ from scorer.models.servable import CanaryArm, Servable, make
 from scorer.models.traffic_split import TrafficSplit
 from scorer.native.byte_columns import PADDING, ByteColumn
 from scorer.native.fetch import MessageColumns
-from scorer.worker.canary_routing import Assigning
+from scorer.worker.canary_routing import ArmAssigner
 from tests.benchmarks.bench.components import NOW_MS, PARTITIONS, Parts
 from tests.benchmarks.bench.workload import Workload, key
 
@@ -45,7 +45,7 @@ class Splitting:
             DIGEST, PERCENT, TrafficSplit.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
         )
         quarantine: Any = SimpleNamespace(may_ask=lambda: True)
-        self._assigning = Assigning(quarantine)
+        self._assigning = ArmAssigner(quarantine)
         self._values = list(Workload().events(events))
         self._keys = [key(number) for number in range(events)]
 

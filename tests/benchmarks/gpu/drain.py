@@ -20,10 +20,9 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings, load
-from scorer.worker.context import Collaborators
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer
-from scorer.worker.worker import Loop
+from scorer.worker.worker import Worker
 from tests.support.transport_memory import MemoryLog, transport
 
 RECORD_BYTES = 10_000_000
@@ -67,18 +66,16 @@ class Ground:
             flip=lambda: False,
             hurry=lambda: None,
         )
-        loop = Loop(
-            Collaborators(
-                settings,
-                intake,
-                session,
-                versions,
-                BatchScorer(settings, target, target),
-                Quarantine(settings, InFlightJournal(), versions, lambda: None),
-                Metrics(session.counters, settings.model),
-                WorkerProgress(log.clock()),
-                Traces(),
-            )
+        loop = Worker(
+            settings,
+            intake=intake,
+            session=session,
+            versions=versions,
+            scorer=BatchScorer(settings, target, target),
+            quarantine=Quarantine(settings, InFlightJournal(), versions, lambda: None),
+            metrics=Metrics(session.counters, settings.model),
+            progress=WorkerProgress(log.clock()),
+            traces=Traces(),
         )
         begun = log.clock()
         loop.run(lambda: len(log.visible) > len(events), lambda: None)

@@ -16,10 +16,9 @@ from scorer.observability.liveness import WorkerProgress
 from scorer.observability.metrics import Metrics
 from scorer.observability.traces import Traces
 from scorer.settings import Settings
-from scorer.worker.context import Collaborators, not_known
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
-from scorer.worker.worker import Loop
+from scorer.worker.worker import Worker, unknown_targets
 from tests.unit.scorer.consumer.group import TOPIC, Group
 
 SETTINGS = Settings.model_validate(
@@ -45,7 +44,7 @@ class Looped:
         mark: OffsetMetadata = SCORED_BY_US,
         answers: AnswerStartOffsets | None = None,
         settings: Settings = SETTINGS,
-        targets: Callable[[], tuple[Target, Target] | None] = not_known,
+        targets: Callable[[], tuple[Target, Target] | None] = unknown_targets,
     ) -> None:
         self.group = Group()
         self.group.committed[HERE] = 7, mark
@@ -65,25 +64,24 @@ class Looped:
         self.versions.flip.return_value = False
         self.scoring = create_autospec(BatchScorer, instance=True)
         self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
+        self.scoring.largest_request = 1_000_000
         self.scoring.score.side_effect = lambda batch, *_: ScoredBatch(
             [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))
         )
         self.quarantine = create_autospec(Quarantine, instance=True)
         self.quarantine.most.side_effect = lambda events: events
         self.metrics = Metrics(self.session.counters, settings.model)
-        self.loop = Loop(
-            Collaborators(
-                settings,
-                self.group.intake,
-                self.session,
-                self.versions,
-                self.scoring,
-                self.quarantine,
-                self.metrics,
-                WorkerProgress(0.0),
-                Traces(),
-                targets,
-            )
+        self.loop = Worker(
+            settings,
+            intake=self.group.intake,
+            session=self.session,
+            versions=self.versions,
+            scorer=self.scoring,
+            quarantine=self.quarantine,
+            metrics=self.metrics,
+            progress=WorkerProgress(0.0),
+            traces=Traces(),
+            targets=targets,
         )
         self.group.assign(0)
 

@@ -1,11 +1,11 @@
-"""A broker with one CPU, beside a load, and a scorer that publishes as `Pacing` says. Seconds are simulated."""
+"""A broker with one CPU, beside a load, and a scorer that publishes as `TransactionPacing` says. Seconds are simulated."""
 
 import random
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from scorer.worker.transaction_pacing import Pacing
+from scorer.worker.transaction_pacing import TransactionPacing
 
 REQUESTS = 8  # of a transaction that its scorer waits for, one after another
 AFTERWARDS = 0.3  # share of a transaction's CPU that follows its answer: markers, and readers that are woken
@@ -18,7 +18,7 @@ class Simulation:
     """Events come at a steady `rate`, each costs the broker `event_cost` seconds of CPU, each transaction
     `transaction_cost`. Requests are served in turn; those of a transaction vary at random, `jitter` 0 makes them alike."""
 
-    pacing: Pacing
+    pacing: TransactionPacing
     rate: float
     event_cost: float
     transaction_cost: float

@@ -8,7 +8,7 @@ from publisher.kafka.headers import Headers
 from publisher.transactions.protocol import Record
 from scorer.decoding.batch import End
 from scorer.models.latency_model import LatencyModel
-from scorer.worker.batching import FEWEST, Limiter, LookUpLimit, full, within_deadline, within_target
+from scorer.worker.batching import FEWEST, BatchLimiter, LookUpLimit, full, within_deadline, within_target
 from tests.unit.scorer.models.test_latency_model import expected, fitted
 
 
@@ -75,12 +75,12 @@ def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_m
     assert under_test.limited_by(end) == limited
 
 
-def limiter(max_events: int = 4_096) -> Limiter:
+def limiter(max_events: int = 4_096) -> BatchLimiter:
     """For requests of a megabyte."""
-    return Limiter(target=0.02, deadline=1.0, max_events=max_events, request_bytes=1_000_000)
+    return BatchLimiter(target=0.02, deadline=1.0, max_events=max_events, request_bytes=1_000_000)
 
 
-def most(under_test: Limiter) -> int:
+def most(under_test: BatchLimiter) -> int:
     """The largest batch, where nothing is known of costs."""
     return under_test.limit(LatencyModel(), LatencyModel(), 0.0, 4_096)
 

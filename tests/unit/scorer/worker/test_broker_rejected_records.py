@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -11,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal, RecordRejected
-from publisher.transactions.protocol import Record
+from publisher.runtime.context import Context
+from publisher.transactions.protocol import Record, Session
 from scorer.consumer.assignment import AssignedPartitions
+from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import StartPosition
 from scorer.decoding.batch import Batch, UnreadableRange
-from scorer.observability.liveness import WorkerProgress
-from scorer.worker.batch_metrics import Published
-from scorer.worker.broker_rejected_records import LONGEST_KEY, Refusals
-from scorer.worker.context import Collaborators
+from scorer.worker.batch_metrics import PendingBatch
+from scorer.worker.broker_rejected_records import LONGEST_KEY, RejectedBatchPublisher
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 from tests.unit.scorer.consumer.group import TOPIC
@@ -72,7 +73,7 @@ def published(
     slots: list[Record | None],
     keys: Sequence[bytes | None],
     unreadable: Mapping[int, UnreadableRange] | None = None,
-) -> Published:
+) -> PendingBatch:
     """A batch of events of these partitions, and its records."""
     count = len(slots)
     offsets = list(range(100, 100 + count))
@@ -81,20 +82,17 @@ def published(
     batch.leader_epochs = dict.fromkeys(batch.reached)
     batch.unreadable = unreadable or {}
     servable: Any = SimpleNamespace(label="m:1")
-    done = Published(
-        batch, ScoredBatch(slots, outcomes=Counter(scored=count)), servable, OffsetMetadata("n.a"), "", 0.0, 0.0, swaps=[SWAP]
-    )
+    scored = ScoredBatch(slots, outcomes=Counter(scored=count))
+    done = PendingBatch(batch, scored, servable, OffsetMetadata("n.a"), "", 0.0, 0.0, version_changes=[SWAP])
     partitions = AssignedPartitions()
     partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
     intake = SimpleNamespace(partitions=partitions, group="metadata")
     scoring = BatchScorer(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
-    refusals = Refusals(
-        cast(Collaborators, SimpleNamespace(session=broker, intake=intake, scoring=scoring, progress=WorkerProgress(0.0)))
-    )
+    rejected = RejectedBatchPublisher(cast(EventConsumer, intake), cast(Session, broker), scoring, Context())
     try:
-        broker.publish([*done.scored.records, *done.swaps], partitions.offsets(batch, done.mark), intake.group)
+        broker.publish([*done.scored.records, *done.version_changes], partitions.offsets(batch, done.metadata), intake.group)
     except RecordRejected as error:
-        refusals.publish(done, error)
+        done = replace(done, scored=rejected.publish(done, error))
     return done
 
 

@@ -1,10 +1,10 @@
 """When a candidate is left alone, and for how long."""
 
-from scorer.worker.circuit_breaker import BATCHES, ENOUGH, OPEN_SECONDS, Breaker
+from scorer.worker.circuit_breaker import BATCHES, ENOUGH, OPEN_SECONDS, CircuitBreaker
 
 
 def test_half_of_a_batch_that_is_large_enough_is_too_much_at_once() -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     assert breaker.allows("a", 0.0)
     assert not breaker.observe(ENOUGH, ENOUGH // 2 - 1, 1.0)
     assert breaker.observe(ENOUGH, ENOUGH // 2, 2.0)
@@ -13,7 +13,7 @@ def test_half_of_a_batch_that_is_large_enough_is_too_much_at_once() -> None:
 
 
 def test_small_batches_have_to_fail_in_a_row() -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     breaker.allows("a", 0.0)
     for _ in range(5):
         assert not any(breaker.observe(2, 1, 1.0) for _ in range(BATCHES - 1))
@@ -23,7 +23,7 @@ def test_small_batches_have_to_fail_in_a_row() -> None:
 
 
 def test_batches_without_its_events_say_nothing_and_another_candidate_begins_anew() -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     breaker.allows("a", 0.0)
     assert not breaker.observe(0, 0, 0.0)
     assert breaker.observe(100, 100, 0.0)

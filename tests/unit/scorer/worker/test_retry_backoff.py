@@ -3,14 +3,14 @@
 import pytest
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
-from scorer.worker.retry_backoff import REFUSED_SECONDS, Recoveries
+from scorer.worker.retry_backoff import REFUSED_SECONDS, RetryBackoff
 
 
 class Failing:
     """What the loop does with its failures. `pause` is how long it waits before it recovers from the last one."""
 
     def __init__(self) -> None:
-        self._recoveries = Recoveries("a", "flights")
+        self._recoveries = RetryBackoff("a", "flights")
 
     def met(self, error: Aborted, now: float, commits: int = 7) -> tuple[Aborted, float]:
         """The failure to recover from, and the pause before that."""

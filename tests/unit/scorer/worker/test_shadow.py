@@ -21,7 +21,7 @@ from scorer.worker.canary_routing import Arms
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import ScoredBatch
 from scorer.worker.shadow import ShadowScorer
-from scorer.worker.shadow_sampling import Sampling
+from scorer.worker.shadow_sampling import ShadowSampler
 from tests.unit.scorer.worker.test_canary_scoring import Version, values_of
 from tests.unit.scorer.worker.test_score_batch import RAISED, STAGES, batch, settings
 
@@ -131,7 +131,7 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     events = batch(values_of(2_000))
     servable = SimpleNamespace(resolution=SimpleNamespace(identity="it@3"))
     candidate = CanaryArm(DIGEST, percent, TrafficSplit.of(DIGEST, percent), cast(Servable, servable))
-    sampling = Sampling(quarantine(), ShadowSettings(share=30))
+    sampling = ShadowSampler(quarantine(), ShadowSettings(share=30))
     arms = sampling.arms(events, candidate)
     assert arms is not None
     assert arms.sampled is not None
@@ -143,11 +143,11 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     refused = sampling.arms(events, CanaryArm(DIGEST, percent, candidate.split, None, "2.0.0"))
     assert refused is not None
     assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
-    lethal = Sampling(quarantine("it@3"), ShadowSettings()).arms(events, candidate)
+    lethal = ShadowSampler(quarantine("it@3"), ShadowSettings()).arms(events, candidate)
     assert lethal is not None
     assert (lethal.candidate, lethal.why) == (None, "refused")
 
 
 def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
-    sampling = Sampling(quarantine(), ShadowSettings(max_lag_seconds=5))
+    sampling = ShadowSampler(quarantine(), ShadowSettings(max_lag_seconds=5))
     assert sampling.too_late({("in", 0): 5.0, ("in", 1): 5.1, ("in", 2): 0.0}) == [("in", 1)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.worker.transaction_pacing import COMMIT_MULTIPLE, LONGEST_INTERVAL, Pacing
+from scorer.worker.transaction_pacing import COMMIT_MULTIPLE, LONGEST_INTERVAL, TransactionPacing
 from tests.unit.scorer.worker.simulated_broker import Simulation
 
 TARGET = 0.020
@@ -15,20 +15,22 @@ CARRIED = [
 """Rates of events, and how many times dearer than usual everything is to a broker that can carry them."""
 
 
-class BackToBack(Pacing):
+class BackToBack(TransactionPacing):
     """Never waits."""
 
     def wait(self, now: float) -> float:  # noqa: ARG002
         return 0.0
 
 
-def simulation(rate: float, times: float, pacing: type[Pacing] = Pacing, jitter: float = 1.0) -> Simulation:
+def simulation(
+    rate: float, times: float, pacing: type[TransactionPacing] = TransactionPacing, jitter: float = 1.0
+) -> Simulation:
     return Simulation(pacing(TARGET), rate, times * EVENT, times * TRANSACTION, jitter)
 
 
 @given(commits=st.lists(st.floats(0, 1), max_size=50), began=st.floats(0, 100), later=st.floats(0, 1))
 def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
-    pacing = Pacing(TARGET)
+    pacing = TransactionPacing(TARGET)
     for seconds in commits:
         pacing.committed(seconds, seconds)
     pacing.begin(began)
@@ -40,14 +42,14 @@ def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[
 
 @pytest.mark.parametrize(("commit", "interval"), [(0.001, 0.018), (0.004, 0.015), (0.008, 0.024), (0.020, 0.060), (1.0, 0.1)])
 def test_a_quiet_broker_is_left_alone_until_the_target_and_a_busy_one_longer(commit: float, interval: float) -> None:
-    pacing = Pacing(TARGET)
+    pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(commit, commit + 0.001)
     assert pacing.interval == pytest.approx(interval)
 
 
 def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
-    pacing = Pacing(TARGET)
+    pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(0.004, 0.005)
     pacing.take(3_600.0)
@@ -58,7 +60,7 @@ def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
 
 
 def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:
-    pacing = Pacing(TARGET)
+    pacing = TransactionPacing(TARGET)
     pacing.committed(1.0, 1.0)
     pacing.begin(5.0, full=True)
     assert pacing.wait(5.0) == 0.0
@@ -67,7 +69,7 @@ def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:
 
 
 def test_the_first_transaction_never_waits() -> None:
-    assert Pacing(TARGET).wait(0.0) == 0.0
+    assert TransactionPacing(TARGET).wait(0.0) == 0.0
 
 
 @pytest.mark.parametrize(("rate", "times"), CARRIED)
@@ -100,7 +102,7 @@ def test_intervals_do_not_swing(rate: float, times: float) -> None:
 
 
 def test_the_second_slow_commit_in_a_row_counts_and_a_lone_one_does_not() -> None:
-    pacing, slow, quick = Pacing(TARGET), 0.030, 0.010
+    pacing, slow, quick = TransactionPacing(TARGET), 0.030, 0.010
     for commit in (quick, quick):
         pacing.committed(commit, TARGET)
     for commit, counts in ((slow, quick), (quick, quick), (slow, slow), (slow, slow), (quick, slow), (quick, quick)):

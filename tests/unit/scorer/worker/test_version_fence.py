@@ -5,7 +5,7 @@ import math
 from prometheus_client import CollectorRegistry, Counter
 
 from scorer.consumer.offset_metadata import OffsetMetadata
-from scorer.worker.version_fence import HURRY_SECONDS, WAIT_SECONDS, RevisionFence
+from scorer.worker.version_fence import HURRY_SECONDS, WAIT_SECONDS, VersionFence
 from tests.unit.scorer.consumer.group import TOPIC, Group
 
 
@@ -20,7 +20,7 @@ class Fenced:
         self.group.assign(0, 1)
         self._registry = CollectorRegistry()
         timeouts = Counter("timeouts", "Timeouts.", registry=self._registry)
-        self._fence = RevisionFence(self.group.intake, self._hurry, timeouts, lambda: self.now)
+        self._fence = VersionFence(self.group.intake, self._hurry, timeouts, lambda: self.now)
         self._fence.admit(4)
 
     def _hurry(self) -> None:
@@ -33,7 +33,7 @@ class Fenced:
     def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf) -> set[int]:
         """The partitions that are not read so much later, where this revision is served."""
         self.now += seconds
-        self._fence.look(revision, trusted)
+        self._fence.check(revision, trusted)
         return self.group.paused()
 
 
