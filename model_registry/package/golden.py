@@ -1,4 +1,4 @@
-"""`golden.jsonl`: events with the scores they must give, run before a version goes live. One JSON object a line."""
+"""Golden examples (`golden.jsonl`): events with their expected scores, checked before a version serves."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Score = float | str | list[Any] | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GoldenExample:
-    """One example. `score` is as in a score record; `tolerance` is absolute."""
+    """One example: an event and its score as in a score record; `tolerance` is absolute."""
 
     event: dict[str, Any]
     score: Score
@@ -29,7 +29,7 @@ class GoldenExample:
 
 
 def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample, ...]:
-    """The examples, each a valid event of the signature (where there is one). Raises Refused, naming the line."""
+    """Parse the examples and check each event against the signature. Raises Refused, which names the line."""
     if len(data) > MAX_BYTES:
         raise Refused(f"golden.jsonl has {len(data)} bytes; at most {MAX_BYTES} are read", "a few examples are enough")
     lines = enumerate(data.splitlines(), start=1)
@@ -37,7 +37,7 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample
 
 
 def agrees(expected: object, found: object, tolerance: float) -> bool:
-    """Whether two scores are the same, each number within an absolute tolerance."""
+    """Return whether two scores are equal, each number within an absolute tolerance."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(agrees(expected[k], found[k], tolerance) for k in expected)
     if isinstance(expected, list | tuple) and isinstance(found, list):
@@ -51,7 +51,7 @@ def agrees(expected: object, found: object, tolerance: float) -> bool:
 
 
 def _same_classes(expected: Sequence[Any], found: Sequence[Any], tolerance: float) -> bool:
-    """Whether the largest of a row are the same. Classes nearer to each other than the tolerance may have changed places."""
+    """Return whether two lists of top classes are equal. Classes closer to each other than the tolerance may be swapped."""
     if not all(agrees(one["score"], other["score"], tolerance) for one, other in zip(expected, found, strict=True)):
         return False
     scores = {one["label"]: one["score"] for one in found}
@@ -59,7 +59,7 @@ def _same_classes(expected: Sequence[Any], found: Sequence[Any], tolerance: floa
 
 
 def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
-    """Why an event is none of a signature's, with the field, or None if it is one."""
+    """Return why an event does not fit a signature, with the field's name, or None if it does."""
     for field in signature.fields:
         if fault := _field_fault(field, event):
             where = f" ({json_path.format_path(field.path)})" if field.path else ""
@@ -68,10 +68,10 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
 
 
 def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
-    """Raises Refused where a model cannot be tried without an example: it may end the process over zeros that are no file."""
+    """Raise Refused if the model must not be run without an example: zeros in place of a file may crash it."""
     if not examples and (field := next((one for one in signature.fields if one.raw and one.varies), None)):
-        said = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
-        raise Refused(said, "give one event at least in golden.jsonl")
+        message = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
+        raise Refused(message, "give at least one event in golden.jsonl")
 
 
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> GoldenExample:
@@ -93,7 +93,7 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
 
 
 def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
-    """Why an event's value does not fit a field (the place in it, a colon, the fault), or None if it does."""
+    """Return why an event's value does not fit a field (the position, a colon, the error), or None if it does."""
     try:
         value = look_up(event, field.steps)
     except WrongStep as error:
@@ -108,7 +108,7 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
 
 
 def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
-    """Whether a score record has such: a number, text, true or false, a class, nested arrays of them, or those by name."""
+    """Return whether a value may be a score: a number, text, boolean or class, nested arrays of these, or these by name."""
     if isinstance(value, list):
         return depth > 0 and all(is_score(one, depth - 1) if not isinstance(one, dict) else _is_class(one) for one in value)
     if isinstance(value, dict):
@@ -117,7 +117,7 @@ def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
 
 
 def _is_class(value: object) -> bool:
-    """Whether a value is one of a row's largest."""
+    """Return whether a value is a class with its label and score."""
     if not isinstance(value, dict) or value.keys() != {"label", "score"}:
         return False
     return isinstance(value["label"], str) and _is_number(value["score"])

@@ -1,4 +1,4 @@
-"""What a model is given: rows as events give them, put into the shapes of its tensors, and the constants beside them."""
+"""The inputs of a model: the rows of events in the shapes of its tensors, and its constants."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,9 +15,13 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class InputAssembler:
-    """The tensors of one signature. `fixed` are constants that have no batch dimension, by name: the same for every batch.
+    """Assembles the input tensors of one signature.
 
-    Rows whose lengths vary are those of one run: see `LengthPlan.plan`."""
+    Rows of varying length must be those of one run, see `LengthPlan.plan`.
+
+    Attributes:
+        constants: The constants without a batch dimension, by name; the same for every batch.
+    """
 
     def __init__(self, signature: Signature) -> None:
         self._lengths = LengthPlan(signature) if signature.varies else None
@@ -28,8 +32,11 @@ class InputAssembler:
         self.constants: Tensors = {one.tensor: _constant(one) for one in constants if not one.batch}
 
     def batch_tensors(self, flat: Tensors) -> Tensors:
-        """Every tensor but `fixed`, of (B, n) rows by tensor name; of one row where a tensor of events has no batch dimension.
-        Reshapes without a copy."""
+        """Return every tensor except `constants`, by name.
+
+        Args:
+            flat: (B, n) rows by tensor name; one row if the model takes one event at a time. They are reshaped without a copy.
+        """
         if self._lengths is not None:
             flat = self._lengths.pad(flat)
         if not self._shapes and not self._repeated:
@@ -39,42 +46,42 @@ class InputAssembler:
         return self._single(shaped) | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
 
     def _single(self, rows: Tensors) -> Tensors:
-        """The tensors without a batch dimension as what their one event gives."""
+        """Remove the batch dimension of tensors that have none in the model."""
         return rows | {name: rows[name].reshape(rows[name].shape[1:]) for name in self._alone} if self._alone else rows
 
     def all_tensors(self, flat: Tensors) -> Tensors:
-        """All tensors, of (B, n) rows by tensor name."""
-        found = self.batch_tensors(flat)
-        return found | self.constants if self.constants else found
+        """Return all tensors by name, from (B, n) rows by tensor name."""
+        tensors = self.batch_tensors(flat)
+        return tensors | self.constants if self.constants else tensors
 
 
 def neutral_rows(signature: Signature) -> Tensors:
-    """One (1, n) row of zeros or empty strings for each tensor that events feed; of the largest length where that varies."""
+    """Return one (1, n) row of zeros or empty strings for each tensor with fields, of the largest length if it varies."""
     return {one.tensor: _neutral(one) for one in signature.fed}
 
 
 def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
-    """(B,) of `count` rows, each an array of its own."""
+    """Return an object array (B,) of `count` rows, each an array of its own."""
     return np.fromiter(rows, object, count)
 
 
 def array_from_bytes(data: bytes, field: InputField) -> NDArray[Any]:
-    """(n,) numbers of the good bytes of a field, without a copy; in the field's shape where their length varies."""
+    """Return the (n,) numbers of a field's valid bytes without a copy; in the field's shape if its length varies."""
     stored = np.dtype(field.dtype).newbyteorder("<")
-    found = np.frombuffer(data, stored).astype(field.dtype, copy=False)
+    numbers = np.frombuffer(data, stored).astype(field.dtype, copy=False)
     shape = field.shape or ()
-    return found.reshape(with_length(shape, len(found) // step_size(shape))) if field.varies else found
+    return numbers.reshape(with_length(shape, len(numbers) // step_size(shape))) if field.varies else numbers
 
 
 def _neutral(one: TensorInput) -> NDArray[Any]:
-    nothing = "" if one.dtype == "string" else 0
+    zero = "" if one.dtype == "string" else 0
     if one.varies:
-        return ragged([np.full(with_length(one.shape or (), one.fields[0].max_length), nothing, array_dtype(one.dtype))], 1)
-    return np.full((1, one.width), nothing, array_dtype(one.dtype))
+        return ragged([np.full(with_length(one.shape or (), one.fields[0].max_length), zero, array_dtype(one.dtype))], 1)
+    return np.full((1, one.width), zero, array_dtype(one.dtype))
 
 
 def _constant(tensor: TensorInput) -> NDArray[Any]:
-    """The row of a constant."""
+    """Return the row of a constant."""
     dtype = array_dtype(tensor.dtype)
     if isinstance(tensor.value, tuple):
         return np.array(tensor.value, dtype)

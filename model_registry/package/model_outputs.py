@@ -1,4 +1,4 @@
-"""A model's outputs as the signature reads them, for a whole batch at once: arrays, and the largest numbers of rows."""
+"""The outputs of a model as the signature reads them, for a whole batch at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,44 +11,44 @@ from model_registry.package.shapes import MAX_WIDTH, format_shape, may_be_equal
 from model_registry.package.signature import Argmax, Decision, Output, Signature
 
 MAX_ELEMENTS = 1 << 25
-"""Of the answers to a batch, which are some hundred MB as JSON."""
+"""Of the scores of a batch: some hundred MB as JSON."""
 
 
 class OutputMismatch(ValueError):
-    """An output is not as the signature reads it, or too large to be written."""
+    """An output does not fit the signature, or is too large to be written."""
 
 
 def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
     """Read the outputs of a batch.
 
     Returns:
-        (B,) or (B, ...) by the output's name, of (B, ...) by tensor name; an object array (B,) of arrays where events that
-        are run one at a time have answers of several shapes.
+        (B,) or (B, ...) by the output's name; an object array (B,) of arrays if events that are run one at a time have answers
+        of different shapes.
 
     Raises:
-        Unreadable: An output is not as the signature reads it, or is too large.
+        Unreadable: An output does not fit the signature, or is too large.
     """
-    found = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
-    events = len(next(iter(found.values())))
-    sizes = sum((_sizes(column) for column in found.values()), np.zeros(events, np.int64))
+    columns = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
+    events = len(next(iter(columns.values())))
+    sizes = sum((_sizes(column) for column in columns.values()), np.zeros(events, np.int64))
     largest_indices, elements = int(sizes.max(initial=0)), int(sizes.sum())
     if largest_indices > MAX_WIDTH:
         raise OutputMismatch(f"the answer to one event has {largest_indices} elements; at most {MAX_WIDTH} are written")
     if elements > MAX_ELEMENTS:
         hint = f"at most {MAX_ELEMENTS} are written at once; batching.max_events bounds a batch"
         raise OutputMismatch(f"the answers to {events} events have {elements} elements; {hint}")
-    return found
+    return columns
 
 
 def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
-    """(B,) numbers of elements of each event's answer."""
+    """Return the (B,) numbers of elements of each event's answer."""
     if is_ragged(column):
         return np.fromiter((row.size for row in column), np.int64, len(column))
     return np.full(len(column), column.size // max(1, len(column)), np.int64)
 
 
 def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """(B, n) numbers to the (B, count) places of each row's largest, the largest first; of equal ones the first is first."""
+    """Return the (B, count) indices of the largest numbers of (B, n) rows in descending order; equal ones in their order."""
     if count >= rows.shape[1]:
         return _descending(rows)
     bound = np.partition(rows, -count, axis=1)[:, -count, np.newaxis]
@@ -63,12 +63,12 @@ def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 def read_scores(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Each event's score as JSON has it, of outputs as above. Raises Unreadable."""
-    read = read_outputs(signature, outputs)
-    found = {one.name: _values(signature, one, read[one.name]) for one in signature.outputs}
-    if list(found) == [None]:
-        return found[None]
-    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+    """Return each event's score as a score record has it. Raises OutputMismatch."""
+    columns = read_outputs(signature, outputs)
+    scores = {one.name: _values(signature, one, columns[one.name]) for one in signature.outputs}
+    if list(scores) == [None]:
+        return scores[None]
+    return [dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True)]
 
 
 def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[Any]:
@@ -83,7 +83,7 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
 
 
 def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
-    """One output of a batch as the signature reads it. Raises Unreadable."""
+    """Return one output of a batch as the signature reads it. Raises OutputMismatch."""
     column = _ragged_column(signature, output, found) if is_ragged(found) else _dense_column(signature, output, found)
     decides = isinstance(signature.decision, Decision) and output is signature.decided
     if decides and (column.ndim != 1 or is_ragged(column)):
@@ -94,7 +94,7 @@ def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArra
 
 
 def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
-    """(B,) arrays of several shapes, as the signature reads them. Raises Unreadable."""
+    """Return (B,) arrays of different shapes as the signature reads them. Raises OutputMismatch."""
     if signature.rank(output) == 1 and output.shape is None:  # a column, or one for each label
         rows = [_dense_column(signature, output, row[np.newaxis]) for row in found]
         return np.concatenate(rows)
@@ -130,7 +130,7 @@ def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> 
 
 
 def _classes(output: Output, found: NDArray[Any], labels: int) -> NDArray[Any]:
-    """The (B, n) rows of an output that has a label for each column. Raises Unreadable."""
+    """Return the (B, n) rows of an output that has a label for each column. Raises OutputMismatch."""
     if found.dtype.kind not in "iuf" or found.shape[1:] != (labels,):
         kind = "string" if found.dtype.kind == "O" else found.dtype.name
         raise OutputMismatch(
@@ -140,7 +140,7 @@ def _classes(output: Output, found: NDArray[Any], labels: int) -> NDArray[Any]:
 
 
 def _descending(rows: NDArray[Any]) -> NDArray[np.intp]:
-    """(B, n) to the places of each row's numbers, the largest first; of equal ones the first is first."""
+    """Return the indices of each row's numbers in descending order; equal ones in their order."""
     backwards = np.argsort(rows[:, ::-1], axis=1, kind="stable")
     places: NDArray[np.intp] = (rows.shape[1] - 1 - backwards)[:, ::-1]
     return places

@@ -1,12 +1,13 @@
-"""Events whose lengths vary, put together for the model: which are run together, and padding, masks and lengths for them.
+"""Batches of events of varying length: which events are run together, and their padding, masks and lengths.
 
-An event's row of such a tensor is an array of its own; a batch has an object array (B,) of them. Events are padded to bucket
-lengths, so that a long one does not pad the short ones, and so that the shapes a model sees are few.
+An event's row of a tensor of varying length is an array of its own; a batch has an object array (B,) of them. Events are padded
+to bucket lengths, so that a long event does not pad short ones, and so that the model gets few different shapes.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,50 +23,61 @@ SMALLEST_BUCKET = 8  # the smallest bucket
 STEPS_PER_RUN = (
     16  # steps that cost what a run costs whatever its size: 7 to 12 where encoders of texts were measured, on a CPU
 )
-MAX_STEPS = 1 << 14  # of a run, events times their padded length: 32 texts of 512 tokens
+MAX_STEPS = 1 << 14  # of a run, events times padded length: 32 texts of 512 tokens
 MAX_ELEMENTS = 1 << 22  # of a run, of all tensors
 
 
 def bucket(length: int, longest: int) -> int:
-    """The length that one is padded to: 8, 12, 16, 24, 32, 48, 64, 96, ... (powers of two, and half more), `longest` at most.
-    From 8 on padding is a third of a row at most, and a seventh on average where lengths spread evenly."""
+    """Return the length that a length is padded to: 8, 12, 16, 24, 32, 48, 64, 96, ..., at most `longest`.
+
+    These are powers of two, and one and a half times them. From 8 on, padding is at most a third of a row, and a seventh on
+    average if lengths are spread evenly.
+    """
     power = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     between = power * 3 // 4
     return min(between if SMALLEST_BUCKET <= length <= between else power, longest)
 
 
 def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[int, int]:
-    """Bucket lengths to those that they are run at, of so many rows each: the rows of one join the next longer one where the
-    padding, in steps, is less than what a run costs (`run`). Each is where it was, or longer."""
-    target: dict[int, int] = {}
-    waiting: list[int] = []
+    """Merge buckets of few rows into the next longer one, to save runs.
+
+    Args:
+        counts: The number of rows of each bucket length.
+        run: The fixed cost of a run in steps; a merge must add fewer steps of padding.
+
+    Returns:
+        The length at which each bucket is run.
+    """
+    targets: dict[int, int] = {}
+    pending: list[int] = []
     ascending = sorted(counts)
-    for at, length in enumerate(ascending):
-        waiting.append(length)
-        following = ascending[at + 1] if at + 1 < len(ascending) else None
-        rows = sum(counts[one] for one in waiting)
+    for length, following in zip_longest(ascending, ascending[1:]):
+        pending.append(length)
+        rows = sum(counts[bucket_length] for bucket_length in pending)
         if following is None or rows * (following - length) >= run:
-            target |= dict.fromkeys(waiting, length)
-            waiting = []
-    return target
+            targets |= dict.fromkeys(pending, length)
+            pending = []
+    return targets
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedRun:
-    """Events that are run together: their rows in the batch, ascending, and how many steps they are when they are padded."""
+    """Events that are run together: their rows in the batch, ascending, and their number of steps after padding."""
 
     rows: NDArray[np.intp]
     steps: int
 
 
 class LengthPlan:
-    """The tensors of one signature whose length varies, and those that are made of them; or a model that takes one event at a
-    time."""
+    """The tensors of varying length of one signature and those derived from them: plans the runs of a batch and pads them.
+
+    It also plans for a model that takes one event at a time.
+    """
 
     def __init__(self, signature: Signature) -> None:
         self._alone = signature.alone
         self._varying = {one.tensor: one for one in signature.fed if one.varies}
-        self._made = [one for one in signature.inputs if one.mask_of or one.length_of]
+        self._derived = [one for one in signature.inputs if one.mask_of or one.length_of]
         self._axes: dict[str, list[TensorInput]] = {}
         for one in self._varying.values():
             self._axes.setdefault(one.axis, []).append(one)
@@ -74,26 +86,29 @@ class LengthPlan:
         )
 
     def lengths(self, tensors: Tensors) -> NDArray[np.int64]:
-        """(B, axes) lengths of a batch, each that of the first tensor with the axis."""
-        columns = [self._of(tensors, first) for first, *_ in self._axes.values()]
+        """Return the (B, axes) lengths of a batch, measured at the first tensor of each axis."""
+        columns = [self._tensor_lengths(tensors, first) for first, *_ in self._axes.values()]
         return np.stack(columns, axis=1)
 
     def mismatches(self, tensors: Tensors) -> dict[int, str]:
-        """What is wrong with the rows whose tensors of one axis have several lengths."""
-        found: dict[int, str] = {}
+        """Return an error for each row whose tensors of one axis have different lengths."""
+        errors: dict[int, str] = {}
         for first, *others in self._axes.values():
-            wanted = self._of(tensors, first)
+            expected = self._tensor_lengths(tensors, first)
             for other in others:
-                lengths = self._of(tensors, other)
+                lengths = self._tensor_lengths(tensors, other)
                 names = f"fields {first.fields[0].name!r} and {other.fields[0].name!r}"
-                for row in np.flatnonzero(wanted != lengths).tolist():
-                    said = f"{names} have the lengths {wanted[row]} and {lengths[row]}; one length for both was expected"
-                    found.setdefault(row, said)
-        return found
+                for row in np.flatnonzero(expected != lengths).tolist():
+                    error = f"{names} have the lengths {expected[row]} and {lengths[row]}; one length for both was expected"
+                    errors.setdefault(row, error)
+        return errors
 
     def plan(self, tensors: Tensors, most_steps: int = MAX_STEPS) -> list[PaddedRun]:
-        """The runs of a batch, of `most_steps` at most unless of one event. Together they have all rows. Those of a run are
-        padded to one bucket length, or have one length where nothing is padded."""
+        """Divide a batch into runs; together they have all rows.
+
+        The rows of a run are padded to one bucket length, or have the same length if the signature states no padding. A run has
+        at most `most_steps` steps unless it is one event.
+        """
         if self._alone:
             return [PaddedRun(np.array([row], np.intp), 1) for row in range(len(next(iter(tensors.values()))))]
         lengths = self.lengths(tensors)
@@ -112,19 +127,21 @@ class LengthPlan:
         return runs
 
     def pad(self, tensors: Tensors) -> Tensors:
-        """The tensors of one run as the model has them: padded, with masks and lengths beside them. Rows that are one
-        (B, *shape) array are not padded. Raises ValueError where lengths differ and nothing says what they are padded with."""
+        """Return the tensors of one run as the model takes them: padded, with masks and lengths.
+
+        Rows in one (B, *shape) array are not padded. Raises ValueError if lengths differ and the signature states no padding.
+        """
         lengths = dict(zip(self._axes, self.lengths(tensors).T, strict=True)) if self._axes else {}
         exact = any(tensors[name].ndim > 1 for name in self._varying)
-        longest = {axis: int(found.max(initial=0)) for axis, found in lengths.items()}
+        longest = {axis: int(column.max(initial=0)) for axis, column in lengths.items()}
         sizes = longest if exact else {axis: self._size(axis, length) for axis, length in longest.items()}
-        made = {name: _padded(tensors[name], one, sizes[one.axis]) for name, one in self._varying.items()}
-        for one in self._made:
+        padded = {name: _padded(tensors[name], one, sizes[one.axis]) for name, one in self._varying.items()}
+        for one in self._derived:
             axis = self._varying[one.mask_of or one.length_of or ""].axis
-            made[one.tensor] = _mask(one, lengths[axis], sizes[axis]) if one.mask_of else _lengths(one, lengths[axis])
-        return tensors | made
+            padded[one.tensor] = _mask(one, lengths[axis], sizes[axis]) if one.mask_of else _lengths(one, lengths[axis])
+        return tensors | padded
 
-    def _of(self, tensors: Tensors, one: TensorInput) -> NDArray[np.int64]:
+    def _tensor_lengths(self, tensors: Tensors, one: TensorInput) -> NDArray[np.int64]:
         at = (one.shape or ()).index(VARIES)
         rows = tensors[one.tensor]
         return np.fromiter((row.shape[at] for row in rows), np.int64, len(rows))
@@ -133,19 +150,19 @@ class LengthPlan:
         return self._axes[axis][0].pad is not None
 
     def _size(self, axis: str, length: int) -> int:
-        """What a length is padded to."""
+        """Return the length that a length is padded to."""
         return bucket(length, self._axes[axis][0].fields[0].max_length) if self._padded(axis) else length
 
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))
 
     def most_rows(self, lengths: Sequence[int]) -> int:
-        """How many rows of these lengths, one of each axis, are run at once."""
+        """Return how many rows of these lengths, one for each axis, are run at once."""
         sizes = [self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True)]
         return self._most_rows(sizes, MAX_STEPS)
 
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
-        """How many rows of these lengths are run at once: the memory that they take has a bound, unless it is one row."""
+        """Return how many rows of these lengths fit the memory limit of a run, at least one."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
             elements += sum(step_size(one.shape or ()) * size for one in tensors)
@@ -155,10 +172,12 @@ class LengthPlan:
 def run_all(
     runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors], *, alone: bool = False
 ) -> Tensors:
-    """Join the outputs of a batch's runs in the order of its rows.
+    """Run a batch and join the outputs of its runs in the order of its rows.
 
     Args:
-        run: Runs the model for the tensors of one run, which has so many steps.
+        runs: The plan of the batch.
+        tensors: The batch.
+        run: Runs the model; called with the tensors and the number of steps of one run.
         alone: Each run is one event, whose answer has a shape of its own.
 
     Returns:
@@ -187,7 +206,7 @@ def run_all(
 
 
 def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
-    """Join the answers to single events, whose rows ascend."""
+    """Run events one at a time and join their answers."""
     parts: dict[str, list[NDArray[Any]]] = {}
     for one in runs:
         for name, part in run({name: tensor[one.rows] for name, tensor in tensors.items()}, one.steps).items():
@@ -198,7 +217,7 @@ def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tens
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """(B, ...) of (1, ...) parts, or (B,) arrays where their shapes differ."""
+    """Join (1, ...) parts into (B, ...), or into (B,) arrays if their shapes differ."""
     if len({part.shape for part in parts}) == 1:
         return np.concatenate(parts)
     rows = np.empty(len(parts), object)
@@ -208,24 +227,26 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def is_ragged(rows: NDArray[Any]) -> bool:
-    """Whether the rows of a batch are arrays of their own, (B,) of them."""
+    """Return whether a batch is an object array (B,) of one array for each event."""
     return rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and isinstance(rows[0], np.ndarray)
 
 
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
-    """The outputs for one event as those of a batch. What has a first dimension of one stays, unless the signature reads
-    another number of dimensions."""
-    read = {one.tensor: one for one in signature.outputs}
-    return {name: _as_row(np.asarray(found), signature.rank(read[name])) for name, found in outputs.items()}
+    """Return the outputs for one event as those of a batch of one.
+
+    An output whose first dimension is 1 stays as it is, unless the signature reads another number of dimensions.
+    """
+    stated = {one.tensor: one for one in signature.outputs}
+    return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}
 
 
-def _as_row(found: NDArray[Any], rank: int | None) -> NDArray[Any]:
-    stays = found.shape[:1] == (1,) and rank in (None, found.ndim - 1)
-    return found if stays else found[np.newaxis]
+def _as_batch(output: NDArray[Any], rank: int | None) -> NDArray[Any]:
+    is_batch = output.shape[:1] == (1,) and rank in (None, output.ndim - 1)
+    return output if is_batch else output[np.newaxis]
 
 
 def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:
-    """(B, *shape) of rows of this length at most."""
+    """Pad rows to this length, as (B, *shape)."""
     if one.pad is None:
         return np.stack(list(rows))
     full = np.full((len(rows), *with_length(one.shape or (), size)), one.pad, array_dtype(one.dtype))
@@ -235,7 +256,7 @@ def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(one: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """(B, *shape): 1 where a row has values, 0 where it is padded, or the opposite for a mask that marks padding."""
+    """Return a (B, *shape) mask: 1 at values and 0 at padding, or the opposite for a mask that marks padding."""
     shape = one.shape or ()
     marked = (np.arange(size) < lengths[:, None]) ^ (one.marks == PADDING)
     mask = marked.astype(one.dtype)
@@ -244,7 +265,7 @@ def _mask(one: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[An
 
 
 def _lengths(one: TensorInput, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """(B, *shape), filled with each row's length."""
+    """Return (B, *shape), filled with each row's length."""
     shape = one.shape or ()
     alone = lengths.astype(one.dtype).reshape(len(lengths), *(1 for _ in shape))
     return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *shape)))
