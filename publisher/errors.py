@@ -1,6 +1,6 @@
-"""The error families that decide what happens next.
+"""The error types of the product's Kafka work, and the exit codes of its commands.
 
-Code switches on these classes, never on message text. All are about Kafka; one bad event is the scorer's `Poison`.
+Code decides by these classes, never by message text. One invalid event is the scorer's `Poison`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,33 +10,34 @@ from typing import Any
 from model_registry.redaction import redacted
 
 FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
-"""Exit codes of the commands: a check or a count found something wrong; usage or configuration; refused; unreachable; Ctrl-C or
-a closed pipe."""
+"""Exit codes: a check or count found a fault; wrong usage or configuration; rejected; unreachable; Ctrl-C or a closed pipe."""
 
 
 class Retriable(Exception):
-    """The same call may succeed when it is made again."""
+    """A failure after which the same call may succeed."""
 
 
 class Aborted(Exception):
-    """The open transaction must not commit, or nobody knows whether it did: recover from the committed offsets."""
+    """The open transaction must not commit, or its outcome is unknown: recover from the committed offsets."""
 
 
 class Evicted(Aborted):
-    """The group refuses this member: it has other assignments by now, or has given it up. What it says next decides."""
+    """The group has rebalanced or removed this member, and rejects its offsets. The next poll shows which."""
 
 
 class RecordFailed(Aborted):
-    """A record of the transaction has failed. `code` is the broker's, where it has told one: which record, it does not say."""
+    """A record of the transaction has failed; the broker does not report which. `code` is the broker's error code, if known."""
 
     code: int | None = None
 
 
 class RecordRejected(RecordFailed):
-    """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
+    """The broker rejects one or more records for good: too large, invalid, or with a time out of bounds.
 
-    `records` are the very objects in question that were to be published; empty where nobody has told. `certain`: the broker
-    refuses each of them. `one_or_all`: of those of a partition it refuses one, or each.
+    Attributes:
+        records: the candidates, as the objects that were passed to the session; empty if they are unknown.
+        certain: whether the broker rejects each of them.
+        one_or_all: whether the broker rejects either one record of a partition or all of its records.
     """
 
     def __init__(
@@ -49,16 +50,22 @@ class RecordRejected(RecordFailed):
 
 
 class MemberLost(Aborted):
-    """This consumer is no member of its group any more and will not be one again: another consumer has to join."""
+    """This consumer is no longer a member of its group and cannot rejoin: another consumer has to join."""
 
 
 class Fenced(Aborted):
-    """Another producer took this transactional.id. Once is recovered from; repeated it means two processes share a replica."""
+    """Another producer has taken this transactional.id. If that repeats, two processes share a replica."""
 
 
 class Fatal(Exception):
-    """The process cannot go on. Nothing is lost: what was not committed is read again by whoever comes next. `hint` says the
-    way out in one line; `exit_code` is what the command ends with (see scorer/README.md). Credentials in URLs are masked."""
+    """The process cannot continue. Nothing is lost: the next process reads uncommitted events again.
+
+    Credentials in URLs are masked.
+
+    Attributes:
+        hint: the remedy in one line.
+        exit_code: the exit code of the command.
+    """
 
     def __init__(self, message: str, hint: str = "", exit_code: int = UNREACHABLE) -> None:
         super().__init__(redacted(message))
@@ -67,16 +74,16 @@ class Fatal(Exception):
 
 
 class NotAllowed(Fatal):
-    """The broker's access control does not allow what was tried. Ends with 3."""
+    """The broker's access control does not allow the call. The command ends with 3."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint, REFUSED)
 
 
 @contextmanager
-def retriable_as_fatal(hint: str, said: str = "") -> Iterator[None]:
-    """For who asks once: Retriable is raised as Fatal (4), with this hint, and with `said` before its message."""
+def retriable_as_fatal(hint: str, context: str = "") -> Iterator[None]:
+    """Raise Retriable as Fatal (4) with this hint, for commands that do not retry. `context` precedes its message."""
     try:
         yield
     except Retriable as error:
-        raise Fatal(f"{said}{error}", hint) from error
+        raise Fatal(f"{context}{error}", hint) from error

@@ -1,7 +1,7 @@
 """Kafka client settings, security and tuning in one place; every client of the product is made here.
 
 Sources of the numbers: the timeouts and the back-off follow from what librdkafka does with a transaction whose outcome is
-unknown (see publisher/README.md); the fetch settings keep a worker's memory bounded in bytes.
+unknown (see `publisher/transactions/`); the fetch settings keep a worker's memory bounded in bytes.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from publisher.kafka import security as security_section
 from publisher.kafka.error_codes import NOBODY_THERE, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
 
-RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (publisher/README.md)
+RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (`TransactionSession`)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 FIRST_ANSWER_SECONDS = 1.0
@@ -224,7 +224,7 @@ def transactional_producer(
         "socket.timeout.ms": min(timeout, 10_000),
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
-        "metadata.recovery.strategy": "none",  # else a call may never return (publisher/README.md)
+        "metadata.recovery.strategy": "none",  # else a call may never return (`transactions/exactly_once.py`)
         "linger.ms": 100,  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),

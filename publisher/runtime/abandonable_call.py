@@ -1,4 +1,4 @@
-"""A thread that makes calls which may never return, one at a time, so that the caller can go on without them."""
+"""A thread for calls that may never return, so that the caller can abandon them and continue."""
 
 import threading
 from collections.abc import Callable
@@ -10,8 +10,9 @@ T = TypeVar("T")
 
 
 class CallThread:
-    """Calls are made in the order they come. The thread does not keep the process alive: a call that hangs is left to itself,
-    and whoever gave it makes another `CallThread`.
+    """Makes the submitted calls one at a time, in their order.
+
+    The thread is a daemon: it does not keep the process running. The owner of a call that hangs creates another `CallThread`.
     """
 
     def __init__(self, name: str) -> None:
@@ -19,13 +20,13 @@ class CallThread:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Make this call; its outcome is told by the future."""
+        """Queue a call, and return the future of its outcome."""
         future: Future[T] = Future()
         self._calls.put((future, call))
         return future
 
     def close(self) -> None:
-        """No more calls; the thread ends after the last one, if that ever returns."""
+        """End the thread after the last call, if that ever returns."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -33,22 +34,25 @@ class CallThread:
             pass
 
     def _make_next(self) -> bool:
-        """One call, or False at the end. Nothing of it is held while the thread waits for the next: it may hold a client."""
-        given = self._calls.get()
-        if given is None:
+        """Make one call; return False at the end.
+
+        The locals are deleted before the thread waits again: they may hold the last reference to a client.
+        """
+        submitted = self._calls.get()
+        if submitted is None:
             return False
-        future, call = given
+        future, call = submitted
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the one who asked
+        except Exception as error:  # noqa: BLE001 - the future passes every error on
             future.set_exception(error)
         finally:
-            del given, future, call
+            del submitted, future, call
         return True
 
 
 def call_in_thread(name: str, call: Callable[[], T]) -> Future[T]:
-    """Make one call in a thread of its own."""
+    """Make one call in a thread of its own, and return the future of its outcome."""
     thread = CallThread(name)
     future = thread.submit(call)
     thread.close()

@@ -1,6 +1,6 @@
-"""The head of the programs `scorer` and `publisher`: their verbs, the options that verbs share, what they print, how they end.
+"""The command-line interface that `scorer` and `publisher` share: commands, common options, output and exit codes.
 
-stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
+stdout is for data, stderr for messages. Exit codes are in `publisher.errors`.
 """
 
 import logging
@@ -25,7 +25,7 @@ from publisher.runtime.terminal import ConsoleLogHandler, PlainConsole
 from publisher.runtime.time_range import HELP as TIME_HELP
 from publisher.runtime.time_range import TimeRange, seconds
 
-WIDE = 10_000  # columns: nothing is folded
+WIDE = 10_000  # columns, so that no line is folded
 err_console = PlainConsole(stderr=True, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
@@ -39,7 +39,7 @@ To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_H
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `hint` is the way out where it is not ok."""
+    """The result of one check. `hint` is the remedy if it is not ok."""
 
     check: str
     ok: bool
@@ -48,47 +48,49 @@ class Finding:
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
-    """Tell each finding as it comes, or print all of them as JSON. Raises Exit (1) where one is not ok."""
-    found = []
+    """Print each finding as it arrives, or all of them as JSON. Raises Exit (1) if one is not ok."""
+    printed = []
     for each in findings:
         finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
-        found.append(finding)
+        printed.append(finding)
         if not as_json:
             err_console.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
             err_console.print(f"{finding.check}: {finding.detail}")
             if finding.hint and not finding.ok:
                 err_console.print(f"     hint: {finding.hint}", markup=False)
-    ok = all(finding.ok for finding in found)
+    ok = all(finding.ok for finding in printed)
     if as_json:
-        print_json({"ok": ok, "checks": [asdict(finding) for finding in found]})
+        print_json({"ok": ok, "checks": [asdict(finding) for finding in printed]})
     if not ok:
         raise typer.Exit(FINDING)
 
 
 def print_json(value: object) -> None:
+    """Print the value as indented JSON on stdout."""
     import orjson
 
     sys.stdout.buffer.write(printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2)) + b"\n")
     sys.stdout.flush()
 
 
-def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: bool = False) -> None:
-    """Print the value as JSON, or for people what `shown` makes of it: as wide as the terminal, with `wide` unfolded."""
+def print_data(as_json: bool, value: object, render: Callable[[], Any], *, wide: bool = False) -> None:
+    """Print the value as JSON, or what `render` returns for people: as wide as the terminal, or unfolded if `wide`."""
     if as_json:
         print_json(value)
     else:
-        PlainConsole(width=WIDE if wide else None).print(shown())
+        PlainConsole(width=WIDE if wide else None).print(render())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    made = Table(*columns)
+    """Return a table of these columns and rows."""
+    rich_table = Table(*columns)
     for row in rows:
-        made.add_row(*map(str, row))
-    return made
+        rich_table.add_row(*map(str, row))
+    return rich_table
 
 
 def time_range(start: str | None, end: str | None, last: str | None = None) -> TimeRange:
-    """The window that --from and --to name, or --last. Raises BadParameter, naming a text that is no time or no window."""
+    """Return the range that --from and --to name, or --last. Raises BadParameter for a text that is not a time or range."""
     if last is not None:
         return _since(last, alone=not (start or end))
     window = TimeRange(_unix_ms("--from", start), _unix_ms("--to", end))
@@ -131,36 +133,38 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a program by name, imported when asked for: `status` does not wait for what `bench` needs."""
+    """The commands of a program by name, each imported on first use, so that `status` does not load what `bench` needs.
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        """`places`: the function, or the Typer application, of each verb, as `module:name`."""
-        self._places = places
+    `targets` names the function, or the Typer application, of each command as `module:name`.
+    """
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        self._targets = targets
 
     def __getitem__(self, name: str) -> Any:
-        module, _, attribute = self._places[name].partition(":")
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            verb = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            verb.command(name)(found)
-            found = verb
-        command = typer.main.get_command(found)
+        module, _, attribute = self._targets[name].partition(":")
+        target = getattr(import_module(module), attribute)
+        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command(name)(target)
+            target = app
+        command = typer.main.get_command(target)
         command.name = name
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._targets)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._targets)
 
 
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
-    """The application of these `LazyCommands`, with shell completion and `--version`."""
+    """Return the application of these commands (see `LazyCommands`), with shell completion and `--version`."""
 
     class Group(TyperGroup):
-        def __init__(self, **given: Any) -> None:
-            super().__init__(**given)
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
             self.commands = LazyCommands(verbs)  # type: ignore[assignment]  # read only
 
         def invoke(self, ctx: Any) -> Any:
@@ -180,18 +184,19 @@ def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
 
 
 def run(app: typer.Typer, *others: type[Exception]) -> None:
-    """A program's entry point: an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
+    """Run a program; an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
     from publisher.runtime.configuration import SettingsError
 
     accept_any_text()
-    refusals: tuple[type[Exception], ...] = (Fatal, *others)
+    expected: tuple[type[Exception], ...] = (Fatal, *others)
     logging.basicConfig(handlers=[ConsoleLogHandler(err_console)])
-    logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs
+    # errors are printed in one line; long-running commands configure logging themselves
+    logging.getLogger("librdkafka").setLevel(logging.CRITICAL)
     try:
         app()
     except SettingsError as error:
         _end(USAGE, str(error).splitlines())
-    except refusals as error:
+    except expected as error:
         _end(getattr(error, "exit_code", Fatal("").exit_code), [str(error)], getattr(error, "hint", ""))
     except (BrokenPipeError, KeyboardInterrupt):
         sys.exit(INTERRUPTED)

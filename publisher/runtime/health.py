@@ -1,5 +1,8 @@
-"""/livez, /readyz and /metrics over HTTP, read-only. /livez reports whether the work still moves, /readyz whether the process
-does its work; the caller decides what that means. Connections are bounded by `bounded_http.py`."""
+"""The HTTP endpoints /livez, /readyz and /metrics, read-only.
+
+/livez reports whether the work still moves, /readyz whether the process does its work. The caller passes both checks.
+`bounded_http.py` bounds the connections.
+"""
 
 import io
 import json
@@ -19,7 +22,14 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class HealthServer:
-    """Serves until `close`. `live()` and `ready()` return None if all is well, else the reason why not; they must not wait."""
+    """Serves the endpoints until `close`.
+
+    Args:
+        listen: the address, `host:port`.
+        registry: the metrics.
+        live: returns None, or the reason why the process is not live. It must not wait.
+        ready: the same for readiness.
+    """
 
     def __init__(
         self, listen: str, registry: CollectorRegistry, live: Callable[[], str | None], ready: Callable[[], str | None]
@@ -39,6 +49,7 @@ class HealthServer:
         self.address = f"{host}:{self._server.port}"
 
     def close(self) -> None:
+        """Stop serving."""
         self._server.close()
 
     def get_app(self) -> Callable[..., Iterable[bytes]]:
@@ -59,21 +70,22 @@ class HealthServer:
         if path not in self._checks:
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/livez /readyz /metrics\n"]
-        wrong = self._checks[path]()
-        start("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "application/json")])
-        return [json.dumps({"status": "unavailable" if wrong else "ok", "reason": wrong}).encode() + b"\n"]
+        reason = self._checks[path]()
+        start("503 Service Unavailable" if reason else "200 OK", [("Content-Type", "application/json")])
+        return [json.dumps({"status": "unavailable" if reason else "ok", "reason": reason}).encode() + b"\n"]
 
 
 class _InMemoryRequest(WSGIRequestHandler):
-    """Answers a request whose head is in memory, into memory: the library parses it, and no socket is touched."""
+    """Parses a request head in memory and writes its response into memory, without a socket."""
 
     request: bytes
 
     def setup(self) -> None:
-        self.rfile, self.wfile = io.BufferedReader(io.BytesIO(self.request)), io.BytesIO()
+        self.rfile = io.BufferedReader(io.BytesIO(self.request))
+        self.wfile = io.BytesIO()
 
     def finish(self) -> None:
-        """Leave the response where `response` reads it."""
+        """Keep the buffers open: `response` reads them."""
 
     def response(self) -> bytes:
         written: bytes = self.wfile.getvalue()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How far a command that writes records has come, reported however it ends: success, an error, SIGINT or SIGTERM.
+"""The report of how many records a command has written, whichever way it ends: success, an error, SIGINT or SIGTERM.
 
 A signal is raised as an exception, but never inside a step that must be counted as a whole.
 """
@@ -56,26 +56,28 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def handled() -> Iterator[Interruption]:
+def handle_signals() -> Iterator[Interruption]:
     """Handle SIGINT and SIGTERM in this block, but none that the process was started to ignore (`nohup`, `&` in a script)."""
     interruption = Interruption()
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    taken = [number for number in SIGNALS if before[number] != signal.SIG_IGN]
-    for number in taken:
+    handled_signals = [number for number in SIGNALS if before[number] != signal.SIG_IGN]
+    for number in handled_signals:
         signal.signal(number, interruption.receive)
     try:
         yield interruption
     finally:
-        for number in taken:
+        for number in handled_signals:
             signal.signal(number, before[number])
 
 
 @contextlib.contextmanager
-def counted(as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]) -> Iterator[Interruption]:
-    """Report how far the command has come if the block does not end well.
+def report_progress(
+    as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]
+) -> Iterator[Interruption]:
+    """Report the progress of the command if the block fails or is interrupted.
 
-    With `--json` the counts are printed on stdout, for people they are part of the message. A command that ends well prints
-    its own result.
+    With `--json` the counts are printed on stdout; otherwise they are part of the message. A command that succeeds prints its
+    own result.
 
     Args:
         as_json: whether the counts are printed as JSON.
@@ -93,18 +95,18 @@ def counted(as_json: bool, counts: Callable[[], Any], progress: Callable[[], tup
 
     def fatal(error: str, hint: str, **code: int) -> Fatal:
         report()
-        done, further = progress()
-        return Fatal(f"{error}; {done}", "; ".join(part for part in (hint, further) if part), **code)
+        done, continuation = progress()
+        return Fatal(f"{error}; {done}", "; ".join(part for part in (hint, continuation) if part), **code)
 
-    with handled() as interruption:
+    with handle_signals() as interruption:
         try:
             yield interruption
         except KeyboardInterrupt as error:
             report()
-            done, further = progress()
+            done, continuation = progress()
             err_console.print(f"interrupted: {done}")
-            if further:
-                err_console.print(f"hint: {further}")
+            if continuation:
+                err_console.print(f"hint: {continuation}")
             raise typer.Exit(error.exit_code if isinstance(error, Interrupted) else 130) from None
         except Fatal as error:
             raise fatal(str(error), error.hint, exit_code=error.exit_code) from error

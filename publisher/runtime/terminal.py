@@ -1,4 +1,4 @@
-"""The console of all commands: what it prints may hold bytes of topics and registries, and a terminal must not act on them."""
+"""The console of all commands. It escapes control characters, since text from topics and registries is untrusted."""
 
 import logging
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from model_registry.untrusted_input.text import printable
 
 
 class PlainConsole(Console):
-    """A console that takes text as it is: no markup unless a call asks for it, and control characters escaped.
+    """A console that prints text literally: without markup, and with control characters escaped.
 
-    Styles and tables are still drawn: the control sequences that rich itself writes are no text.
+    Styles and tables are still drawn: rich writes their control sequences separately from text.
     """
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(markup=False, highlight=False, emoji=False, **given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, which ends the command with its own code: rich ends it with 1, the code of a finding."""
@@ -30,7 +30,7 @@ class PlainConsole(Console):
 
 
 class ConsoleLogHandler(logging.Handler):
-    """Prints log records of a command that sets up no logs of its own, a line each."""
+    """Prints warnings and errors of a command that does not configure logging, one line each."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)

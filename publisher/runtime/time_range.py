@@ -1,20 +1,21 @@
-"""A stretch of time as people type it: ISO 8601 or Unix ms, either end open."""
+"""Time ranges and durations of command-line options: ISO 8601 or Unix ms, either end open."""
 
 import re
 from typing import NamedTuple
 
-HELP = "ISO 8601 (UTC where it names no zone) or Unix ms"
+HELP = "ISO 8601 (UTC if it names no zone) or Unix ms"
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION = re.compile(r"([0-9]{1,6})([smhd])")
 
 
 class TimeRange(NamedTuple):
-    """From `from_ms` (inclusive) to `to_ms` (exclusive), in Unix ms; None where it is open."""
+    """A range from `from_ms` (inclusive) to `to_ms` (exclusive) in Unix ms. None is an open end."""
 
     from_ms: int | None = None
     to_ms: int | None = None
 
-    def holds(self, unix_ms: int) -> bool:
+    def contains(self, unix_ms: int) -> bool:
+        """Return whether the time lies in the range."""
         after = self.from_ms is None or unix_ms >= self.from_ms
         return after and (self.to_ms is None or unix_ms < self.to_ms)
 
@@ -23,8 +24,8 @@ ALWAYS = TimeRange()
 
 
 def seconds(duration: str) -> int:
-    """The seconds of a duration such as 90s, 15m, 1h or 7d. Raises ValueError."""
-    found = DURATION.fullmatch(duration)
-    if found is None:
+    """Return the seconds of a duration such as 90s, 15m, 1h or 7d. Raises ValueError."""
+    match = DURATION.fullmatch(duration)
+    if match is None:
         raise ValueError(f"{duration!r} is no duration; write a number and a unit: 90s, 15m, 1h, 7d")
-    return int(found[1]) * UNITS[found[2]]
+    return int(match[1]) * UNITS[match[2]]

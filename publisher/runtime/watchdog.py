@@ -1,4 +1,4 @@
-"""Ends a process whose work hangs in a call that never returns. A successor goes on from what is committed."""
+"""The watchdog: it ends a process whose work hangs in a call. The next process continues from the committed offsets."""
 
 import faulthandler
 import logging
@@ -9,19 +9,19 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-BROKEN = 70  # the exit code of a process that ends itself because it hangs, or works no more (EX_SOFTWARE)
-LOOK_SECONDS = 1.0
+BROKEN = 70  # exit code (EX_SOFTWARE) of a process that ends itself because it hangs or cannot work any longer
+CHECK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second in a thread. When it names what hangs, all stacks are printed and the process ends (BROKEN)."""
+    """Call `stuck` each second in a thread; if it returns a reason, print all stacks and end the process (BROKEN)."""
 
-    def look() -> None:
+    def check_regularly() -> None:
         while True:
-            time.sleep(LOOK_SECONDS)
-            if (what := stuck()) is not None:
-                log.critical("%s; ending the process", what)
+            time.sleep(CHECK_SECONDS)
+            if (reason := stuck()) is not None:
+                log.critical("%s; ending the process", reason)
                 faulthandler.dump_traceback(all_threads=True)
                 os._exit(BROKEN)
 
-    threading.Thread(target=look, name="watchdog", daemon=True).start()
+    threading.Thread(target=check_regularly, name="watchdog", daemon=True).start()

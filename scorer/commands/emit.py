@@ -17,7 +17,7 @@ from rich.progress import Progress as Bars
 from model_registry import suggestions
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
-from publisher.runtime.interruption import counted
+from publisher.runtime.interruption import report_progress
 from scorer.emit.delivery_counts import Confirmations
 from scorer.emit.event_lines import EventLine, events, kind_of
 from scorer.emit.event_writer import EventWriter
@@ -75,7 +75,7 @@ def emit(
     def counts() -> dict[str, int]:
         return confirmations.counts().to_dict()
 
-    with counted(as_json, counts, lambda: confirmations.counts().progress()) as interruption, _opened(file) as lines:
+    with report_progress(as_json, counts, lambda: confirmations.counts().progress()) as interruption, _opened(file) as lines:
         writer = EventWriter(settings, target, confirmations, interruption)
         with contextlib.closing(writer), _progress(file) as progress:
             write(writer, events(lines, kind, skip, fields=template.reads_fields), template, rate, progress)

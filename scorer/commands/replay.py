@@ -6,7 +6,7 @@ import typer
 
 from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, table, time_range
 from publisher.runtime.configuration import nearest
-from publisher.runtime.interruption import counted
+from publisher.runtime.interruption import report_progress
 from scorer.dead_letters.reasons import Reason
 from scorer.replay.dead_letter import DeadLetterSelection
 from scorer.replay.replay import ReplaySummary
@@ -28,7 +28,7 @@ def replay(
     settings = load(path, flags or []).settings
     selection = DeadLetterSelection(_check_reasons(reason or []), time_range(start, end))
     summary = ReplaySummary(dry_run)
-    with counted(as_json, summary.to_dict, summary.progress) as interruption:
+    with report_progress(as_json, summary.to_dict, summary.progress) as interruption:
         replay_dead_letters(settings, selection, summary, interruption, rate)
     columns = ["reason", "would be replayed" if dry_run else "replayed"]
     print_data(as_json, summary.to_dict(), lambda: table(columns, sorted(summary.replayed.items())))

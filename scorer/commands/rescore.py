@@ -10,7 +10,7 @@ from rich.table import Table
 from publisher.audit import cli_view
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, table, time_range
-from publisher.runtime.interruption import counted
+from publisher.runtime.interruption import report_progress
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.models.registry_access import pull_version
@@ -73,7 +73,7 @@ def rescore(
         def counts() -> dict[str, Any]:
             return {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
 
-        with counted(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
+        with report_progress(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
             jobs.rescore(settings, RescoreJob(name, selection, wanted), servable, summary, interruption, rate, progress)
     print_data(as_json, counts(), lambda: as_table(summary, "corrected"))
     for line in summary.findings.lines():

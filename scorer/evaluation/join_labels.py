@@ -105,7 +105,7 @@ def _add(
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
     """Add the scores of a batch that are in the window; expired events have none."""
-    found = [(at, time, answer) for at, time, answer in scored if window.holds(time)]
+    found = [(at, time, answer) for at, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,
         [batch.offsets[at] for at, *_ in found],

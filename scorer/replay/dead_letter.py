@@ -31,7 +31,7 @@ class DeadLetterSelection:
     window: TimeRange = ALWAYS
 
     def takes(self, letter: "ReplayableDeadLetter") -> bool:
-        return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)
+        return (not self.reasons or letter.reason in self.reasons) and self.window.contains(letter.at_ms)
 
 
 @dataclass(frozen=True, slots=True)

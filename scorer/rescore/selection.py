@@ -33,7 +33,7 @@ class ScoreSelection:
 
     def takes(self, record: ScoreRecord) -> bool:
         wanted = (self.digest is None or record.digest == self.digest) and record.status in self.statuses
-        return wanted and self.window.holds(record.scored_ms)
+        return wanted and self.window.contains(record.scored_ms)
 
     def name(self) -> str:
         """The default name of a job: the same selection has the same name, so the same command continues it."""

@@ -203,7 +203,7 @@ class PairSums:
             of, pairs = of[readable], JoinedPairs(*(column[readable] for column in pairs))
             answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         if self._window != ALWAYS:
-            inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
+            inside = [row for row, each in enumerate(shadow) if self._window.contains(each.event_ms)]
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
                 of, pairs = of[inside], JoinedPairs(*(column[inside] for column in pairs))

@@ -9,7 +9,7 @@ import typer
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.errors import REFUSED, Fatal
-from publisher.runtime.interruption import Interrupted, Interruption, counted, handled
+from publisher.runtime.interruption import Interrupted, Interruption, handle_signals, report_progress
 
 
 def test_a_step_is_not_cut_in_two_by_the_first_signal() -> None:
@@ -52,7 +52,7 @@ def test_an_ignored_signal_stays_ignored_and_handlers_are_restored() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with handled():
+        with handle_signals():
             os.kill(os.getpid(), signal.SIGINT)
             with pytest.raises(Interrupted):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -63,7 +63,7 @@ def test_an_ignored_signal_stays_ignored_and_handlers_are_restored() -> None:
 
 
 def fails(error: BaseException, *, as_json: bool) -> None:
-    with counted(as_json, lambda: {"written": 3}, lambda: ("3 were written", "run it again")):
+    with report_progress(as_json, lambda: {"written": 3}, lambda: ("3 were written", "run it again")):
         raise error
 
 

@@ -37,7 +37,7 @@ def test_the_memory_for_kinds_of_lines_is_bounded() -> None:
     repeats = RepeatFilter(lambda: 0.0)
     kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MOST_KINDS)]
     assert all(repeats.filter(record(kind)) for kind in kinds)
-    assert len(repeats._said) <= MOST_KINDS
+    assert len(repeats._passed) <= MOST_KINDS
 
 
 ARENAS = """
@@ -78,7 +78,7 @@ def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4_096
 
 malloc_tuning.limit_malloc_arenas()
-malloc_tuning.TIDY_SECONDS = 0.2
+malloc_tuning.TRIM_SECONDS = 0.2
 malloc_tuning.start_gc_thread()
 malloc_tuning.start_gc_thread()
 cycle = Frame()
