@@ -232,7 +232,7 @@ class KafkaFeed:
             self._state.flow.add(record, time.time(), live=live)
 
     def _rollout(self, message: Message) -> None:
-        self._state.rollouts.hear(message.key(), message.value())
+        self._state.rollouts.apply(message.key(), message.value())
 
     def _label(self, message: Message) -> None:
         label = self._read_label(message)

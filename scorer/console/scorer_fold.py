@@ -62,7 +62,7 @@ class ScorerFold:
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
         """Add a record and return True if it is a scorer's. `now` is in Unix seconds."""
-        if (reported := self.fleet.hear(key, value, now)) is None:
+        if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer
         self.last.put(name, _after(self.last.get(name), *reported), len(value or b""))

@@ -116,7 +116,7 @@ class _RolloutsDemo(Demo):
 
         def has_ended() -> bool:
             nonlocal printed
-            topic.look(0.1)
+            topic.poll(0.1)
             rollout = topic.ledger.rollouts.get(name)
             if rollout is None:
                 return False

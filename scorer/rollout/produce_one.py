@@ -1,4 +1,4 @@
-"""One record of a person's, or of a move, written to a topic at once. Thin I/O."""
+"""Writes one record to a topic and waits for it. Thin I/O."""
 
 from confluent_kafka import KafkaError
 
@@ -10,12 +10,12 @@ ANSWER_SECONDS = 10.0
 
 
 def produce_one(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
-    """Returns when the broker has it. Raises Fatal where it does not take it."""
+    """Write a record and return once the broker has it. Raises Fatal if the broker does not accept it."""
     failed: list[KafkaError] = []
     timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
     producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)
     kafka.warm_up(producer, topic)
     producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
     if producer.flush(ANSWER_SECONDS + 1) or failed:
-        why = failed[0].str() if failed else "no answer"
-        raise Fatal(f"nothing could be written to {topic}: {why}", "check the broker and the rights")
+        reason = failed[0].str() if failed else "no answer"
+        raise Fatal(f"could not write to {topic}: {reason}", "check the broker and the rights")

@@ -1,7 +1,7 @@
-"""The scorers' status topic: read to follow a rollout, written to tell scorers at once that a channel has moved.
+"""The scorers' status topic: read to follow a move, and written to notify scorers of a move.
 
-Clocks of scorers and of this machine are taken to agree within `STALE_SECONDS`. A scorer that is heard while this runs counts
-as live whatever its clock says.
+The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives
+while this runs counts as live whatever its clock.
 """
 
 import time
@@ -24,8 +24,11 @@ POLL_SECONDS = 0.1
 
 
 class StatusTopic:
-    """The status topic of one configuration, read to its end when it is made. Raises Fatal: 2 where the topic is not there, 3
-    where the broker refuses, 4 where it does not answer."""
+    """The status topic of one configuration, read to its end on creation.
+
+    Raises:
+        Fatal: 2 if the topic does not exist, 3 if access is denied, 4 if the broker does not answer.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._fleet = Fleet()
@@ -34,7 +37,7 @@ class StatusTopic:
         try:
             self._following.begin(OFFSET_BEGINNING)
             for message in self._following.to_end():
-                self._fleet.hear(message.key(), message.value(), time.time())
+                self._fleet.update(message.key(), message.value(), time.time())
         except BaseException:
             self.close()
             raise
@@ -45,20 +48,20 @@ class StatusTopic:
         self._following.close()
 
     def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Until every scorer has flipped or refused, or the time is over; `changed` is called with each new verdict."""
-        deadline, shown = time.time() + seconds, None
+        """Poll until every scorer has flipped or refused, or the time is over; `changed` receives each new state."""
+        deadline, reported = time.time() + seconds, None
         while True:
-            verdict = self.look(move, POLL_SECONDS)
-            if verdict != shown:
+            verdict = self.poll(move, POLL_SECONDS)
+            if verdict != reported:
                 changed(verdict)
-                shown = verdict
+                reported = verdict
             if verdict.outcome != fleet_status.WAITING or time.time() >= deadline:
                 return verdict
 
-    def look(self, move: ChannelMove, seconds: float = 0.0) -> MoveProgress:
-        """Where the move stands, after what comes within so many seconds."""
+    def poll(self, move: ChannelMove, seconds: float = 0.0) -> MoveProgress:
+        """Return the progress of a move after the records that arrive within `seconds`."""
         for message in self._following.poll(seconds):
-            self._fleet.hear(message.key(), message.value(), time.time())
+            self._fleet.update(message.key(), message.value(), time.time())
         now = time.time()
         if self._wanted[0] != move.revision:
             self._wanted = move.revision, set()
@@ -66,18 +69,18 @@ class StatusTopic:
         return fleet_status.move_progress(move, self._fleet, self._wanted[1], now)
 
     def shadowed(self) -> bool:
-        """Whether a shadow runs."""
+        """Return whether a shadow runs."""
         return self._fleet.shadowed(time.time())
 
     def refusals(self, move: ChannelMove, version: str) -> list[str]:
-        """Why live scorers refuse a version, a line each; those that have not seen the move yet say nothing."""
+        """Return why live scorers that know of the move refuse a version, one line each."""
         live = self._fleet.live(time.time(), move.channel)
-        told = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
-        return [f"{scorer} refuses {version}: {why}" for scorer, why in told if why is not None]
+        refusals = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
+        return [f"{scorer} refuses {version}: {reason}" for scorer, reason in refusals if reason is not None]
 
 
 def notify(settings: Settings, move: ChannelMove, repository: str) -> None:
-    """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
+    """Notify the channel's scorers to poll the registry now. Raises Fatal if the notice cannot be delivered."""
     value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
     value |= {"digest": move.to_digest, "at": move.at}
     produce_one(settings, settings.status_topic, status_record.notice_key(move.channel).encode(), msgspec.json.encode(value))

@@ -282,9 +282,9 @@ def test_the_progress_of_a_job_is_read_or_refused(key: bytes | None, value: byte
 )
 def test_records_of_rollouts(told_: list[tuple[bytes | None, bytes | None]]) -> None:
     ledger = RolloutLog()
-    ledger.hear(b"r1/0", ENTRY)
+    ledger.apply(b"r1/0", ENTRY)
     for key, value in told_:
-        ledger.hear(key, value)
+        ledger.apply(key, value)
     for rollout in ledger.rollouts.values():
         orjson.dumps(rollout_tables.rollout_document(rollout))
         drawn(rollout_tables.rollout_tables(rollout, NOW))

@@ -1,4 +1,4 @@
-"""The judge of the step that a rollout is at: its watch, its bake clock, its verdict."""
+"""Analyses the current step of a rollout: its answers, its bake clock and its verdict."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,18 @@ from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 from scorer.rollout.fleet_status import FLIPPED, MoveProgress
 from scorer.settings import Settings
 
-END_SECONDS = 300.0  # one look may read for so long, where it reads to the end
-APART_SECONDS = 3_700.0  # looks that read to the end miss nothing: between two of these the clock may run
+END_SECONDS = 300.0  # the longest analysis that reads to the end
+APART_SECONDS = 3_700.0  # analyses that read to the end miss nothing, so the bake clock may run in between
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSnapshot:
-    """What one look came to. `obstacles` keep the candidate from passing, `judgement` is the verdict with all it rests on, as a
-    document."""
+    """The result of one analysis.
+
+    Attributes:
+        obstacles: What keeps the candidate from passing.
+        judgement: The verdict with everything it is based on, as a document.
+    """
 
     verdict: CanaryVerdict
     bake: BakeClock
@@ -37,83 +41,91 @@ class AnalysisSnapshot:
 
     @property
     def lacking(self) -> frozenset[str]:
-        return frozenset(each.rule.name for each in self.verdict.findings if each.lacking is not None)
+        """The names of the rules that do not let the candidate pass."""
+        return frozenset(result.rule.name for result in self.verdict.findings if result.lacking is not None)
 
 
 class StepAnalyzer:
-    """Of one rollout after the other, each step anew: it reads from where the step's answers begin."""
+    """Analyses one step after another, each from the offsets at which its answers start."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
-        """`to_end`: each look reads to the end; else for as long as it is told to."""
+        """Create the analyzer. With `to_end` each analysis reads to the end, else for as long as requested."""
         self._settings = settings
         self._to_end = to_end
         self._bus = TopicReader(settings.kafka, f"{settings.name}.rollout")
         self._step: tuple[str, int] | None = None
-        self._watch: CanaryAnalyzer | None = None
+        self._analyzer: CanaryAnalyzer | None = None
         self._bake = BakeClock()
         self._partitions = 0
 
     def ends(self) -> Offsets:
-        """Where answers that are written from now on begin."""
+        """Return the offsets at which answers start that are written from now on."""
         topics = [self._settings.output.topic, self._settings.dead_letter.topic, self._settings.shadow_topic]
         return self._bus.visible(self._bus.partitions(topics))
 
-    def look(
-        self, rollout: Rollout, step: PlanStep, rolled: MoveProgress | None, seconds: float, *, shadowed: bool = True
+    def analyze(
+        self, rollout: Rollout, step: PlanStep, progress: MoveProgress | None, seconds: float, *, shadowed: bool = True
     ) -> AnalysisSnapshot:
-        """At the step, for so many seconds. `rolled` is how far scorers have come with its move; None: nobody knows.
-        `shadowed`: whether a shadow runs."""
-        watch = self._of(rollout)
+        """Read answers for up to `seconds` and return the analysis.
+
+        Args:
+            rolled: The progress of the scorers with the step's move; None if it is unknown.
+            shadowed: Whether a shadow runs.
+        """
+        analyzer = self._analyzer_of(rollout)
         try:
-            pace = self._read(watch, seconds)
+            lag = self._read(analyzer, seconds)
         except RegistryError:
-            self.close()  # answers were taken that are in no sum: the next look reads from the beginning
+            self.close()  # some read answers are in no sum: the next analysis reads from the start
             raise
-        served = [] if rolled is None else [each.partitions for each in rolled.scorers if each.outcome == FLIPPED]
-        sight = BakeConditions(sum(served), self._partitions, pace.pair_age, pace.behind)
-        self._bake = self._bake.looked(time.time(), sight, APART_SECONDS if self._to_end else BEHIND_SECONDS)
+        served_partitions = (
+            [] if progress is None else [scorer.partitions for scorer in progress.scorers if scorer.outcome == FLIPPED]
+        )
+        conditions = BakeConditions(sum(served_partitions), self._partitions, lag.pair_age, lag.behind)
+        self._bake = self._bake.looked(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
-        alone = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
-        obstacles = (*alone, *self._bake.obstacles(step.seconds, sight), *margins.obstacles(watch.sample))
-        found = evaluate(rollout.plan, watch, obstacles)
-        told = watch.judged(rollout.rivals, found, pace.behind).to_dict()
-        return AnalysisSnapshot(found, self._bake, pace, obstacles, told)
+        shadow_obstacles = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
+        obstacles = (*shadow_obstacles, *self._bake.obstacles(step.seconds, conditions), *margins.obstacles(analyzer.sample))
+        verdict = evaluate(rollout.plan, analyzer, obstacles)
+        report = analyzer.judged(rollout.rivals, verdict, lag.behind).to_dict()
+        return AnalysisSnapshot(verdict, self._bake, lag, obstacles, report)
 
     def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
-        self._watch = self._step = None
+        """Stop reading; the next analysis starts again from the step's start."""
+        if self._analyzer is not None:
+            self._analyzer.close()
+        self._analyzer = self._step = None
 
-    def _read(self, watch: CanaryAnalyzer, seconds: float) -> AnalyzerLag:
+    def _read(self, analyzer: CanaryAnalyzer, seconds: float) -> AnalyzerLag:
         if self._to_end:
-            pace, until = watch.follow(seconds), time.monotonic() + END_SECONDS
-            while pace.behind > 2 * seconds and time.monotonic() < until:
-                pace = watch.follow(seconds)
-            return pace
-        return watch.follow(seconds)
+            lag, deadline = analyzer.follow(seconds), time.monotonic() + END_SECONDS
+            while lag.behind > 2 * seconds and time.monotonic() < deadline:
+                lag = analyzer.follow(seconds)
+            return lag
+        return analyzer.follow(seconds)
 
-    def _of(self, rollout: Rollout) -> CanaryAnalyzer:
-        if self._watch is not None and self._step == (rollout.id, rollout.step):
-            return self._watch
+    def _analyzer_of(self, rollout: Rollout) -> CanaryAnalyzer:
+        if self._analyzer is not None and self._step == (rollout.id, rollout.step):
+            return self._analyzer
         self.close()
         self._partitions = len(self._bus.partitions(self._settings.input.topics))
         state = rollout.state
         self._bake = BakeClock() if state is None or state.step != rollout.step else BakeClock(state.baked, state.seen)
         stretch = self._stretch(rollout.starts)
         labels = rollout.plan.rules.brier is not None
-        self._watch = CanaryAnalyzer(self._settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels)
+        self._analyzer = CanaryAnalyzer(self._settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels)
         self._step = rollout.id, rollout.step
-        return self._watch
+        return self._analyzer
 
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
-        """From the starts, or what is kept of them, to the ends as they are now."""
+        """Return the ranges from the starts, or the oldest retained offsets, to the current ends."""
         spans = self._bus.spans(list(self.ends()))
         return {at: Bounds(min(max(low, starts.get(at, low)), high), high) for at, (low, high) in spans.items()}
 
 
-def evaluate(plan: RolloutPlan, watch: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
-    """By the rules of the plan, whose steps share the chance of an error."""
-    return evaluate_sums(plan, watch.tally, watch.cells(time.monotonic()), watch.reasons(), obstacles)
+def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
+    """Evaluate the answers by the plan's rules; the plan's steps share the error probability."""
+    return evaluate_sums(plan, analyzer.tally, analyzer.cells(time.monotonic()), analyzer.reasons(), obstacles)
 
 
 def evaluate_sums(
@@ -122,11 +134,11 @@ def evaluate_sums(
     """Decide by the rules of the plan. Pure.
 
     Args:
-        plan: has the rules, and how many steps share the chance of an error.
-        tally: whether the versions decide.
-        cells: the sums of each rule, by name.
-        reasons: why a rule has no pairs, by name.
-        obstacles: why the candidate must not pass, whatever the rules come to.
+        plan: Has the rules, and how many steps share the error probability.
+        tally: Says whether the versions decide.
+        cells: The sums of each rule, by name.
+        reasons: Why a rule has no pairs, by name.
+        obstacles: Why the candidate must not pass, whatever the rules decide.
     """
     rules = plan.rules.margins().rules(decided=tally.decided)
     return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=reasons)

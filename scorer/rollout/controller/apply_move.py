@@ -1,6 +1,6 @@
-"""Carries out the moves of a rollout: each at most once, whoever begins it, and however often it is broken off.
+"""Applies the moves of a rollout: each at most once, whichever controller starts it and however often it is interrupted.
 
-A move's evidence is the entry that intended it, so the registry's history tells whether it was made.
+A move's evidence is the log entry that intended it, so the registry's history shows whether it was made.
 """
 
 from dataclasses import replace
@@ -18,13 +18,15 @@ from scorer.rollout.controller.log_records import LogEntry, PlannedMove
 
 
 class MoveOvertaken(Exception):
-    """Somebody else has moved the channel meanwhile."""
+    """Another process has moved the channel meanwhile."""
 
 
 def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | None = None) -> ChannelMove:
-    """The move of the channel `name` that an entry intended, made now, and signed with a key, or found made.
+    """Make the intended move of the channel `name`, signed with a key, or return the move if it was made before.
 
-    Raises Overtaken, RegistryError.
+    Raises:
+        MoveOvertaken: The channel is not at the expected revision.
+        RegistryError: The registry refuses the move or is unavailable.
     """
     planned = intended.move or PlannedMove(0)
     evidence = log_records.encode(intended)
@@ -34,8 +36,10 @@ def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | No
         if move.evidence == digests.from_bytes(evidence) and move.revision == current:
             return move
     if current != planned.expects:
-        raise MoveOvertaken(f"the channel is at revision {current}, and was expected at {planned.expects}: somebody moved it")
-    newest = max((move.revision for move in moves), default=planned.expects)  # one that was broken off has left its entry
+        raise MoveOvertaken(
+            f"the channel is at revision {current}, and was expected at {planned.expects}: another process moved it"
+        )
+    newest = max((move.revision for move in moves), default=planned.expects)  # an interrupted move has left its entry
     try:
         return _make(store, name, intended, planned, evidence, newest, key)
     except RegistryError:

@@ -1,4 +1,4 @@
-"""`scorer rollout run`: waits until it is to act, acts, and begins anew after whatever ends a tenure."""
+"""The loop of `scorer rollout run`: wait to become the leader, lead, and start again after a term ends."""
 
 import logging
 import threading
@@ -21,15 +21,19 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
-FIRST_SECONDS = 0.1  # of a tenure's first look: what a predecessor has left waits for it
-SEAT_SECONDS = 0.1  # a poll that is given the seat goes on until its time is over
-AGAIN_SECONDS = 1.0  # before another tenure
+CYCLE_SECONDS = 1.0
+FIRST_SECONDS = 0.1  # of a term's first cycle, which completes a predecessor's move
+ELECTION_POLL_SECONDS = 0.1  # a poll that wins the leadership lasts until its time is over
+RETRY_SECONDS = 1.0  # before the next term
 
 
 class Controller:
-    """One of several. `looked(tenure, found)` is called after each look, with None while this one does not act; `wrote` with
-    each entry that it writes."""
+    """One of several controllers.
+
+    Args:
+        looked: Called after each cycle with the term and its action, and with None while this controller does not lead.
+        wrote: Called with each entry that it writes.
+    """
 
     def __init__(
         self,
@@ -41,68 +45,72 @@ class Controller:
         wrote: Callable[[LogEntry], None],
     ) -> None:
         self._settings, self._name, self._config, self._flags = settings, name, config, flags
-        self._looked, self._wrote = looked, wrote
+        self._on_cycle, self._on_write = looked, wrote
         self._stopping = threading.Event()
 
     def stop(self) -> None:
+        """End `run` after the current cycle."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Until `stop`. Raises Fatal where the broker refuses; what is away is waited for."""
+        """Run until `stop`. Unavailable dependencies are waited for. Raises Fatal if the broker denies access."""
         while not self._stopping.is_set():
             try:
                 check_access(self._settings, self._name)
-                with closing(LeaderElection(self._settings, self._name)) as seat:
-                    self._sit(seat)
+                with closing(LeaderElection(self._settings, self._name)) as election:
+                    self._lead(election)
             except Aborted as error:
-                log.warning("this tenure is over: %s", error)
+                log.warning("this term is over: %s", error)
             except Fatal as error:
                 if error.exit_code != UNREACHABLE:
                     raise
-                log.warning("this tenure is over: %s", error)
-            self._looked(None, None)
-            self._stopping.wait(AGAIN_SECONDS)
+                log.warning("this term is over: %s", error)
+            self._on_cycle(None, None)
+            self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """While a broker is away. Raises Aborted where this process is to end."""
-        self._looked(None, None)
+        """Report while the broker is unavailable. Raises Aborted if this process is to stop."""
+        self._on_cycle(None, None)
         if self._stopping.is_set():
-            raise Aborted("it is to end")
+            raise Aborted("the controller is stopping")
 
-    def _tenure(self) -> LeaderTerm:
-        given = self._settings, self._name, self._config, self._flags
-        return LeaderTerm(*given, context=Context(raise_if_cancelled=self._waiting), wrote=self._wrote)
+    def _start_term(self) -> LeaderTerm:
+        arguments = self._settings, self._name, self._config, self._flags
+        return LeaderTerm(*arguments, context=Context(raise_if_cancelled=self._waiting), wrote=self._on_write)
 
-    def _sit(self, seat: LeaderElection) -> None:
-        """Wait for the seat, and act for as long as it is this one's."""
+    def _lead(self, election: LeaderElection) -> None:
+        """Wait for the leadership and lead while this process has it."""
         while not self._stopping.is_set():
-            if not seat.poll(SEAT_SECONDS):
-                self._looked(None, None)
+            if not election.poll(ELECTION_POLL_SECONDS):
+                self._on_cycle(None, None)
                 continue
-            with closing(self._tenure()) as tenure:
+            with closing(self._start_term()) as term:
                 seconds = FIRST_SECONDS
-                while seat.poll(0.0) and not self._stopping.is_set():
-                    self._looked(tenure, tenure.look(seconds))
-                    seconds = LOOK_SECONDS
+                while election.poll(0.0) and not self._stopping.is_set():
+                    self._on_cycle(term, term.run_cycle(seconds))
+                    seconds = CYCLE_SECONDS
 
 
 def check_access(settings: Settings, name: str) -> None:
-    """See that the topics are there, and that a controller may do what it will. Raises Fatal: 2 or 3."""
+    """Check that the topics exist and that a controller has the needed rights. Raises Fatal: 2 or 3."""
     both = frozenset({READ, WRITE})
     written = dict.fromkeys((settings.rollouts_topic, settings.status_topic), both)
     read = acls.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
     admin = connect(settings.kafka, name)
-    found = topics.describe(admin, settings.kafka, written | read | topics.seen(*settings.input.topics))
-    topics.check_present(settings, admin, found, written)
+    described = topics.describe(admin, settings.kafka, written | read | topics.seen(*settings.input.topics))
+    topics.check_present(settings, admin, described, written)
     groups.check_right_to_join(admin, settings.kafka, settings.rollout_group)
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
-    """Do what there is to do now, for so many seconds at most; the last of it. None where no rollout runs. Raises Fatal and
-    Aborted."""
-    name, until = f"{settings.name}.rollout.step", time.monotonic() + seconds
-    with closing(LeaderTerm(settings, name, config, flags, to_end=True)) as tenure:
+    """Act for up to `seconds` and return the last action; None if no rollout runs.
+
+    Raises:
+        Fatal, Aborted: As `LeaderTerm` raises them.
+    """
+    name, deadline = f"{settings.name}.rollout.step", time.monotonic() + seconds
+    with closing(LeaderTerm(settings, name, config, flags, to_end=True)) as term:
         while True:
-            found = tenure.look(LOOK_SECONDS)
-            if found is None or (found.act is ActionKind.WAIT) or time.monotonic() >= until:
-                return found
+            action = term.run_cycle(CYCLE_SECONDS)
+            if action is None or (action.act is ActionKind.WAIT) or time.monotonic() >= deadline:
+                return action

@@ -1,4 +1,4 @@
-"""What a rollout does next, by its log and by what is seen of it. Pure: values in, decision out."""
+"""Decides the next action of a rollout from its log and an observation. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,28 +12,39 @@ from scorer.rollout.controller.plan import PlanStep, StepKind
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is seen of a rollout at one look. `revision` is the channel's now. `refused`: why scorers refuse the candidate, a
-    line each. `verdict` is that on the step's pairs, with all that keeps it from passing; None where it is not judged yet.
-    `lacking` are the rules by name that do not say that the candidate passes. `moved_by` is who moved the channel last."""
+    """The state of a rollout's surroundings at one cycle.
+
+    Attributes:
+        revision: The channel's current revision.
+        refused: Why scorers refuse the candidate, one line each.
+        verdict: The verdict on the step's pairs, with all obstacles; None if the step is not analysed yet.
+        lacking: The names of the rules that do not let the candidate pass.
+        moved_by: The actor of the channel's last move.
+    """
 
     now_ms: int
     revision: int
     refused: Sequence[str] = ()
     verdict: CanaryVerdict | None = None
     lacking: frozenset[str] = frozenset()
-    moved_by: str = "somebody"
+    moved_by: str = "another process"
 
 
 class ActionKind(StrEnum):
-    """`COMPARE`: have the candidate compared. `MOVE`: the channel. `END`: without a move. `WAIT`: look again."""
+    """The kinds of actions. `COMPARE` runs the comparison, `MOVE` moves the channel, `END` ends without a move."""
 
     COMPARE, MOVE, END, WAIT = "compare", "move", "end", "wait"
 
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """`step` is the one that a move begins. `outcome` is that of the rollout, where this ends it. `for_person`: it waits for a
-    person's word."""
+    """The next action and its reasons.
+
+    Attributes:
+        step: The step that a move starts.
+        outcome: The outcome of the rollout, if this action ends it.
+        for_person: Whether the rollout waits for an operator.
+    """
 
     act: ActionKind
     why: tuple[str, ...] = ()
@@ -44,55 +55,59 @@ class NextAction:
     for_person: bool = False
 
 
-def next_action(rollout: Rollout, seen: Observation) -> NextAction:
-    """A person's move of the channel holds; then a person's abort, then a rollback, then what the step says."""
-    if seen.revision != rollout.revision:
-        where = f"the channel is at revision {seen.revision}, and this rollout had it at {rollout.revision}"
-        why = f"{where}: {seen.moved_by} moved it"
-        return NextAction(ActionKind.END, (why,), rollout.step, outcome=Outcome.OVERTAKEN)
-    if (command := rollout.aborted) is not None:
-        return _back(rollout, (str(command),), Outcome.ABORTED)
-    if seen.refused and rollout.moved:
-        return _back(rollout, tuple(seen.refused), Outcome.ROLLED_BACK)
+def next_action(rollout: Rollout, observation: Observation) -> NextAction:
+    """Return the next action.
+
+    A foreign move of the channel ends the rollout. After it, the order is: an operator's abort, a refusal by scorers, the
+    step.
+    """
+    if observation.revision != rollout.revision:
+        position = f"the channel is at revision {observation.revision}, and this rollout had it at {rollout.revision}"
+        reason = f"{position}: {observation.moved_by} moved it"
+        return NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.OVERTAKEN)
+    if (abort := rollout.aborted) is not None:
+        return _back(rollout, (str(abort),), Outcome.ABORTED)
+    if observation.refused and rollout.moved:
+        return _back(rollout, tuple(observation.refused), Outcome.ROLLED_BACK)
     step = rollout.at()
     if step is None:
-        return _forward(rollout, ("it begins",))
+        return _forward(rollout, ("the rollout starts",))
     if step.kind is StepKind.COMPARE:
         return _after_comparison(rollout)
-    return _after_watching(rollout, step, seen) if step.judged else _forward(rollout, (f"{step} is not watched",))
+    return _after_watching(rollout, step, observation) if step.judged else _forward(rollout, (f"{step} is not analysed",))
 
 
-def _after_watching(rollout: Rollout, step: PlanStep, seen: Observation) -> NextAction:
-    verdict = seen.verdict
+def _after_watching(rollout: Rollout, step: PlanStep, observation: Observation) -> NextAction:
+    verdict = observation.verdict
     if verdict is None:
-        return NextAction(ActionKind.WAIT, ("the judge has not looked yet",))
+        return NextAction(ActionKind.WAIT, ("the step is not analysed yet",))
     if verdict.decision is CanaryDecision.ROLL_BACK:
         return _back(rollout, verdict.why, Outcome.ROLLED_BACK)
     if verdict.decision is CanaryDecision.PROMOTE or rollout.step in rollout.approved:
         return _forward(rollout, _allowed(rollout, verdict.why))
-    waited = (seen.now_ms - rollout.began_ms) / 1_000 - step.seconds
-    late = waited >= rollout.plan.patience_with(set(seen.lacking))
-    note = (f"undecided {waited:.0f} s beyond its time: approve or abort",) if late else ()
+    waited = (observation.now_ms - rollout.began_ms) / 1_000 - step.seconds
+    late = waited >= rollout.plan.patience_with(set(observation.lacking))
+    note = (f"undecided {waited:.0f} s after its bake time: approve or abort",) if late else ()
     return NextAction(ActionKind.WAIT, (*note, *verdict.why), for_person=late)
 
 
 def _allowed(rollout: Rollout, why: tuple[str, ...]) -> tuple[str, ...]:
-    """The reasons, with who has approved the step."""
+    """Return the reasons, preceded by the operator's approval of the step."""
     command = rollout.approved.get(rollout.step)
     return why if command is None else (str(command), *why)
 
 
 def _after_comparison(rollout: Rollout) -> NextAction:
-    found = rollout.compared
-    if found is None:
-        return NextAction(ActionKind.COMPARE, ("it is to be compared",), rollout.step)
-    if found.verdict == CanaryDecision.PROMOTE:
-        return _forward(rollout, tuple(found.why))
-    return _back(rollout, tuple(found.why), Outcome.REJECTED)
+    comparison = rollout.compared
+    if comparison is None:
+        return NextAction(ActionKind.COMPARE, ("the comparison is due",), rollout.step)
+    if comparison.verdict == CanaryDecision.PROMOTE:
+        return _forward(rollout, tuple(comparison.why))
+    return _back(rollout, tuple(comparison.why), Outcome.REJECTED)
 
 
 def _back(rollout: Rollout, why: tuple[str, ...], outcome: Outcome) -> NextAction:
-    """To the revision from before the rollout, if it has moved anything."""
+    """Move back to the revision before the rollout, if the rollout has moved the channel."""
     if not rollout.moved:
         ended = Outcome.REJECTED if outcome is Outcome.ROLLED_BACK else outcome
         return NextAction(ActionKind.END, why, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)
@@ -101,32 +116,32 @@ def _back(rollout: Rollout, why: tuple[str, ...], outcome: Outcome) -> NextActio
 
 
 def _forward(rollout: Rollout, why: tuple[str, ...]) -> NextAction:
-    """To the next step, unless a person has something to say first."""
+    """Move to the next step, unless the rollout is paused or needs an approval."""
     step = rollout.at()
     if rollout.paused:
-        by = next((str(command) for command in reversed(rollout.asked) if command.verb is Verb.PAUSE), "it is paused")
-        return NextAction(ActionKind.WAIT, (f"{by}: resume or abort", *why), for_person=True)
+        pause = next((str(command) for command in reversed(rollout.asked) if command.verb is Verb.PAUSE), "it is paused")
+        return NextAction(ActionKind.WAIT, (f"{pause}: resume or abort", *why), for_person=True)
     if step is not None and step.approve and rollout.step not in rollout.approved:
         return NextAction(ActionKind.WAIT, (f"{step} is done: approve or abort", *why), for_person=True)
-    at = rollout.step + 1
+    next_step = rollout.step + 1
     champion, candidate = rollout.rivals
-    if at == len(rollout.plan.steps):
+    if next_step == len(rollout.plan.steps):
         if step is None or not step.watch:
             return NextAction(ActionKind.END, why, rollout.step, CanaryDecision.PROMOTE, outcome=Outcome.COMPLETED)
-        alone = PlannedMove(rollout.revision, candidate.version, candidate.digest)
-        return NextAction(ActionKind.MOVE, why, rollout.step, CanaryDecision.PROMOTE, alone, Outcome.COMPLETED)
-    begun = rollout.plan.steps[at]
-    pairs = rollout.plan.pairs(at)
-    match begun.kind:
+        single_version = PlannedMove(rollout.revision, candidate.version, candidate.digest)
+        return NextAction(ActionKind.MOVE, why, rollout.step, CanaryDecision.PROMOTE, single_version, Outcome.COMPLETED)
+    new_step = rollout.plan.steps[next_step]
+    pairs = rollout.plan.pairs(next_step)
+    match new_step.kind:
         case StepKind.COMPARE:
-            return NextAction(ActionKind.COMPARE, why, at)
+            return NextAction(ActionKind.COMPARE, why, next_step)
         case StepKind.SHADOW:
             move = PlannedMove(rollout.revision, champion.version, champion.digest, shadow=candidate.version, pairs=pairs)
         case StepKind.CANARY:
-            move = PlannedMove(rollout.revision, candidate.version, candidate.digest, begun.canary, pairs=pairs)
+            move = PlannedMove(rollout.revision, candidate.version, candidate.digest, new_step.canary, pairs=pairs)
         case StepKind.PROMOTE:
-            before = champion.version if begun.watch else None
-            kept = pairs if begun.watch else 0
-            move = PlannedMove(rollout.revision, candidate.version, candidate.digest, shadow=before, pairs=kept)
-    outcome = Outcome.COMPLETED if begun.kind is StepKind.PROMOTE and not begun.watch else None
-    return NextAction(ActionKind.MOVE, why, at, CanaryDecision.PROMOTE, move, outcome)
+            previous_version = champion.version if new_step.watch else None
+            kept_pairs = pairs if new_step.watch else 0
+            move = PlannedMove(rollout.revision, candidate.version, candidate.digest, shadow=previous_version, pairs=kept_pairs)
+    outcome = Outcome.COMPLETED if new_step.kind is StepKind.PROMOTE and not new_step.watch else None
+    return NextAction(ActionKind.MOVE, why, next_step, CanaryDecision.PROMOTE, move, outcome)

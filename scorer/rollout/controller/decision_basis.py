@@ -1,4 +1,4 @@
-"""The records that a decision rests on, as its entry names them, and whether they suffice to judge again. Pure."""
+"""The records that a decision is based on, as its entry names them, and whether they suffice to repeat it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from scorer.rollout.controller.plan import RolloutPlan
 from scorer.settings import Settings
 
 SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions")
-"""What has to be the same, bit for bit."""
+"""The parts that must be identical."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionBasis:
-    """What a decision rests on. An entry of an older version of this program does not name all of it.
+    """The records that a decision is based on. An entry of an older version of this program does not name all of them.
 
     Attributes:
-        answers: the offsets that were read of scores, dead letters and the shadow's answers.
-        records: how many records were there; None: it is not named.
-        joined: the ends of the answers whose errors by label were measured; None: no rule asks for labels.
-        labels: the ends of the labels.
-        label_records: how many labels were there; None: it is not named.
-        label_settings: how labels were read, by the names of the settings `labels`; empty: it is not named.
-        outputs: the outputs that versions decide on, by digest.
+        answers: The offset ranges that were read of scores, dead letters and the shadow's answers.
+        records: How many records were in these ranges; None if not named.
+        joined: The ends of the answers whose errors by label were measured; None if no rule needs labels.
+        labels: The ends of the labels.
+        label_records: How many labels were read; None if not named.
+        label_settings: How labels were read, by the names of the settings `labels`; empty if not named.
+        outputs: The outputs that versions decide on, by digest.
     """
 
     answers: dict[Partition, Bounds]
@@ -41,7 +41,7 @@ class DecisionBasis:
     outputs: Mapping[str, str | None] = field(default_factory=dict)
 
     def configured(self, settings: Settings) -> Settings:
-        """Return the settings with those by which this decision read labels. Raises Fatal (2) if it rests on other topics."""
+        """Return the settings with which this decision read labels. Raises Fatal (2) if it used other topics."""
         if self.label_settings:
             labels = settings.labels.model_validate(self.label_settings)
             settings = settings.model_copy(update={"labels": labels})
@@ -51,13 +51,13 @@ class DecisionBasis:
             ("labels.topic", {settings.labels.topic}, self.labels.keys()),
         ):
             if others := {topic for topic, _ in ends} - topics:
-                what = f"this decision rests on the records of {', '.join(sorted(others))}, which {name} do not name"
-                raise Fatal(what, "give the configuration of that time", USAGE)
+                message = f"this decision rests on the records of {', '.join(sorted(others))}, which {name} do not name"
+                raise Fatal(message, "give the configuration of that time", USAGE)
         return settings
 
 
 def read_basis(rollout: Rollout, entry: LogEntry) -> DecisionBasis:
-    """Return what a decision of a rollout rests on."""
+    """Return the basis of a decision of a rollout."""
     judgement = entry.judgement or {}
     labelled = judgement.get("labelled")
     read = [each for each in judgement["read"] if labelled is None or not _is_label(each, labelled)]
@@ -93,16 +93,16 @@ def _is_label(place: Mapping[str, Any], labelled: Mapping[str, Any]) -> bool:
 
 
 def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
-    """Return where the answers of the step begin that an entry decides."""
+    """Return the offsets at which the answers of the decided step start."""
     moves = [each for each in rollout.log if each.seq < entry.seq and each.kind is EntryKind.MOVED]
     return log_records.from_logged(moves[-1].starts) if moves else {}
 
 
-def removed_records(basis: DecisionBasis, kept: Spans) -> list[str]:
-    """Return which answers a decision rests on that the topics do not have any longer, a line each."""
+def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
+    """Return the answers of a basis that the topics no longer have, one line each."""
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
-        first, end = kept[topic, number]
+        first, end = retained[topic, number]
         if low < first and low < high:
             lines.append(f"{topic}[{number}] begins at {first} by now, and it rests on the records from {low} on")
         elif high > end:
@@ -110,38 +110,39 @@ def removed_records(basis: DecisionBasis, kept: Spans) -> list[str]:
     return lines
 
 
-def missing_records(told: Mapping[Partition, int] | None, found: Mapping[Partition, int], what: str) -> list[str]:
-    """Return how many of the records that a decision rests on are left, a line for each topic that lacks some."""
+def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
+    """Return how many records of a basis are left, one line per topic that lacks some."""
     lines = []
-    for topic in sorted({topic for topic, _ in told or ()}):
-        counts = [(count, found.get(at, 0)) for at, count in (told or {}).items() if at[0] == topic]
-        if any(there < count for count, there in counts):
-            before, now = (sum(column) for column in zip(*counts, strict=True))
+    for topic in sorted({topic for topic, _ in expected or ()}):
+        counts = [(count, available.get(at, 0)) for at, count in (expected or {}).items() if at[0] == topic]
+        if any(left < count for count, left in counts):
+            total_before, total_now = (sum(column) for column in zip(*counts, strict=True))
             lines.append(
-                f"{topic} has {now:,} of the {before:,} {what} that it rests on: retention or compaction has removed others"
+                f"{topic} has {total_now:,} of the {total_before:,} {noun} that it rests on: retention or compaction "
+                "has removed others"
             )
     return lines
 
 
-def uncertainties(basis: DecisionBasis, told: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Return why a judgement that differs may be right all the same, a line each."""
+def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> list[str]:
+    """Return why a different analysis may be correct nevertheless, one line each."""
     lines = []
     if basis.joined is not None and basis.label_records is None:
         lines.append("its entry does not name the answers and labels that its sums by label rest on")
-    if crowded := max(each.get("dropped", {}).get("crowded", 0) for each in (told, found)):
+    if crowded := max(report.get("dropped", {}).get("crowded", 0) for report in (recorded, repeated)):
         lines.append(
             f"{crowded:,} answers were dropped because too many waited, and which these are depends on the pace of reading"
         )
     return lines
 
 
-def obstacles(plan: RolloutPlan, sample: DecisionSample, told: Sequence[str]) -> list[str]:
-    """Return what kept the candidate from passing: as it was told, except that PSI is measured again."""
-    return [*(each for each in told if not each.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
+def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
+    """Return what kept the candidate from passing: as recorded, except that PSI is measured again."""
+    return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
 
 
-def differences(told: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is not the same in two judgements, a line each."""
+def differences(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the differences between two analyses, one line each."""
     for name in SAME:
-        if told.get(name) != found.get(name):
-            yield f"{name}: {told.get(name)} then, {found.get(name)} now"
+        if recorded.get(name) != repeated.get(name):
+            yield f"{name}: {recorded.get(name)} then, {repeated.get(name)} now"

@@ -1,6 +1,6 @@
-"""Rollouts as their records make them, in the order of the topic. Pure.
+"""The state of rollouts, built from their records in the order of the topic. Pure.
 
-One rollout runs at a time. One that is started while another runs is not taken up.
+One rollout runs at a time. A rollout that is started while another runs is refused.
 """
 
 import logging
@@ -26,14 +26,23 @@ from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 15.0  # a controller tells of a rollout every five
+SILENT_SECONDS = 15.0  # a controller publishes the status every five seconds
 
 
 @dataclass(slots=True)
 class Rollout:
-    """`step` is -1 before the first; `began_ms` is when it began (Unix). `revision` is what the channel has to be at, `base`
-    what it was at before. `pending` is a move whose end nobody knows. `starts` is where the answers of this step begin.
-    `asked` is all that people have asked for, `approved` by step."""
+    """The state of one rollout.
+
+    Attributes:
+        base: The channel's revision before the rollout.
+        revision: The revision that the channel must be at.
+        began_ms: When the current step started (Unix time).
+        step: The index of the current step; -1 before the first.
+        pending: An intended move whose outcome is unknown.
+        starts: The offsets at which the answers of the step start.
+        asked: All commands of operators.
+        approved: The approval of each approved step.
+    """
 
     id: str
     plan: RolloutPlan
@@ -55,21 +64,21 @@ class Rollout:
 
     @property
     def seq(self) -> int:
-        """Of the next entry."""
+        """The number of the next entry."""
         return self.log[-1].seq + 1
 
     @property
     def moved(self) -> bool:
-        """Whether the channel is not where it was."""
+        """Whether the rollout has moved the channel."""
         return self.revision != self.base
 
     def silent(self, now: float) -> float:
-        """For how many seconds nothing was told of it, at `now` (Unix seconds)."""
+        """Return the seconds since the last record about the rollout, at `now` (Unix seconds)."""
         last_ms = max(self.log[-1].at_ms, self.state.at_ms if self.state is not None else 0)
         return max(0.0, now - last_ms / 1_000)
 
     def judgement(self) -> dict[str, Any] | None:
-        """The newest, of the step that it is at; of one that has ended the last that decided something."""
+        """Return the newest analysis of the current step; for an ended rollout the last that decided something."""
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
         if self.outcome is None:
@@ -77,12 +86,12 @@ class Rollout:
         return next((entry.judgement for entry in reversed(self.log) if entry.judgement is not None), None)
 
     def at(self) -> PlanStep | None:
-        """The step that it is at; None before the first."""
+        """Return the current step; None before the first."""
         return self.plan.steps[self.step] if self.step >= 0 else None
 
 
 class RolloutLog:
-    """`rollouts` by id, in the order of their starts. `refused` are the ids of those that were started while another ran."""
+    """All rollouts by id in the order of their starts, and the ids of those refused because another one ran."""
 
     def __init__(self) -> None:
         self.rollouts: dict[str, Rollout] = {}
@@ -90,16 +99,17 @@ class RolloutLog:
 
     @property
     def newest(self) -> Rollout | None:
+        """The rollout that started last."""
         return next(reversed(self.rollouts.values()), None)
 
     @property
     def running(self) -> Rollout | None:
-        """The one that has not ended."""
+        """The rollout that has not ended."""
         newest = self.newest
         return newest if newest is not None and newest.outcome is None else None
 
-    def hear(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in a record. Others' records, and what does not read, change nothing."""
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record. Foreign and unreadable records are ignored."""
         parts = (key or b"").decode("utf-8", "replace").split("/")
         try:
             if len(parts) == 2 and parts[1] == STATE:
@@ -107,11 +117,11 @@ class RolloutLog:
                     rollout.state = log_records.decode_status(value or b"")
             elif len(parts) == 3 and parts[1] == COMMAND:
                 if rollout := self.rollouts.get(parts[0]):
-                    _obey(rollout, log_records.decode_command(value or b""))
+                    _apply_command(rollout, log_records.decode_command(value or b""))
             elif len(parts) == 2 and parts[1].isdigit():
                 self._entry(parts[0], int(parts[1]), log_records.decode_entry(value or b""))
         except (Fatal, ValueError) as error:
-            log.warning("a record of rollouts with the key %r does not read: %.300s", key, error)
+            log.warning("skipping the rollout record with the key %r: %.300s", key, error)
 
     def _entry(self, name: str, seq: int, entry: LogEntry) -> None:
         if (entry.rollout, entry.seq) != (name, seq):
@@ -120,7 +130,7 @@ class RolloutLog:
         if rollout is None:
             self._start(entry)
         elif seq < rollout.seq:
-            return  # known: who writes an entry takes it in at once
+            return  # known: the writer of an entry applies it at once
         elif seq > rollout.seq or rollout.outcome is not None:
             raise ValueError(f"entry {rollout.seq} would be the next, if any")
         elif not -1 <= entry.step < len(rollout.plan.steps):
@@ -130,22 +140,22 @@ class RolloutLog:
 
     def _start(self, entry: LogEntry) -> None:
         if entry.kind is not EntryKind.STARTED or entry.champion is None or entry.candidate is None:
-            raise ValueError("it starts nothing")
+            raise ValueError("the entry does not start a rollout")
         if self.running is not None:
             self.refused.add(entry.rollout)
             return
-        made = plan.parse(entry.plan, entry.rollout)
-        rivals = Contestants(_named(entry.champion), _named(entry.candidate))
-        rollout = Rollout(entry.rollout, made, rivals, entry.revision, entry.revision, entry.at_ms)
+        parsed_plan = plan.parse(entry.plan, entry.rollout)
+        rivals = Contestants(_contest_version(entry.champion), _contest_version(entry.candidate))
+        rollout = Rollout(entry.rollout, parsed_plan, rivals, entry.revision, entry.revision, entry.at_ms)
         rollout.log.append(entry)
         self.rollouts[entry.rollout] = rollout
 
 
-def _named(version: LoggedVersion) -> ContestVersion:
+def _contest_version(version: LoggedVersion) -> ContestVersion:
     return ContestVersion(version.digest, version.version)
 
 
-def _obey(rollout: Rollout, command: OperatorCommand) -> None:
+def _apply_command(rollout: Rollout, command: OperatorCommand) -> None:
     rollout.asked.append(command)
     match command.verb:
         case Verb.PAUSE | Verb.RESUME:
@@ -161,12 +171,19 @@ def _advance(rollout: Rollout, entry: LogEntry) -> None:
         case EntryKind.INTENDED:
             rollout.pending = entry
         case EntryKind.MOVED:
-            rollout.pending, rollout.revision, rollout.step = None, entry.revision, entry.step
-            rollout.starts, rollout.began_ms, rollout.state = log_records.from_logged(entry.starts), entry.at_ms, None
+            rollout.pending = None
+            rollout.revision = entry.revision
+            rollout.step = entry.step
+            rollout.starts = log_records.from_logged(entry.starts)
+            rollout.began_ms = entry.at_ms
+            rollout.state = None
         case EntryKind.COMPARED:
-            rollout.step, rollout.compared, rollout.began_ms = entry.step, entry, entry.at_ms
+            rollout.step = entry.step
+            rollout.compared = entry
+            rollout.began_ms = entry.at_ms
         case EntryKind.ENDED:
-            rollout.pending, rollout.outcome = None, entry.outcome or Outcome.OVERTAKEN
+            rollout.pending = None
+            rollout.outcome = entry.outcome or Outcome.OVERTAKEN
         case EntryKind.STARTED:
-            raise ValueError("it has started before")
+            raise ValueError("the rollout has started already")
     rollout.log.append(entry)

@@ -1,4 +1,4 @@
-"""Who of several controllers acts: the member of the group `<name>.rollout` that has the topic's partition. Thin I/O."""
+"""Elects the acting controller: the member of the group `<name>.rollout` that owns the topic's partition. Thin I/O."""
 
 import logging
 
@@ -15,18 +15,19 @@ log = logging.getLogger(__name__)
 
 
 class LeaderElection:
-    """`mine` says whether this process is to act. Whoever acts fences those before it besides (`leadership_term.py`)."""
+    """The membership in the group. `is_leader` is whether this process acts; a leader also fences earlier leaders."""
 
     def __init__(self, settings: Settings, client_id: str) -> None:
-        self.mine = False
+        self.is_leader = False
         self._settings = settings
         self._watch = ErrorWatch()
         self._consumer: Consumer = kafka.consumer(settings.kafka, client_id, settings.rollout_group, self._watch, _no_commits)
-        self._consumer.subscribe([settings.rollouts_topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+        self._consumer.subscribe(
+            [settings.rollouts_topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
 
     def poll(self, seconds: float) -> bool:
-        """Hear what the group says, within so many seconds; whether this process is to act. Raises Fatal (3) where the broker
-        refuses."""
+        """Poll the group for up to `seconds` and return whether this process acts. Raises Fatal (3) if access is denied."""
         message = self._consumer.poll(seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings.kafka, self._watch.fatal)
@@ -37,29 +38,28 @@ class LeaderElection:
             raise acls.refused(self._settings.kafka, lacking)
         if error is not None and error.fatal():
             raise Fatal(f"the group {self._settings.rollout_group} refuses this member: {error.str()}", "start it again")
-        return self.mine
+        return self.is_leader
 
     def close(self) -> None:
-        """Leave: another has it at once."""
+        """Leave the group, so that another member takes over at once."""
         self._consumer.close()
-        self.mine = False
+        self.is_leader = False
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """What is read here does not matter: it begins at the end, and stays there."""
-        ends = [TopicPartition(each.topic, each.partition, OFFSET_END) for each in partitions]
+        """Pause the partitions at their ends: their records are not read here."""
+        ends = [TopicPartition(partition.topic, partition.partition, OFFSET_END) for partition in partitions]
         consumer.incremental_assign(ends)
         consumer.pause(ends)
-        if any(each.partition == 0 for each in partitions):
-            self.mine = True
-            log.info("this controller acts")
+        if any(partition.partition == 0 for partition in partitions):
+            self.is_leader = True
+            log.info("this controller is the leader")
 
-    def _gone(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if any(each.partition == 0 for each in partitions):
-            self.mine = False
-            log.info("this controller acts no more")
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if any(partition.partition == 0 for partition in partitions):
+            self.is_leader = False
+            log.info("this controller is no longer the leader")
         consumer.incremental_unassign(partitions)
 
 
 def _no_commits(error: KafkaError | None, _: list[TopicPartition]) -> None:
-    """Nothing is ever committed."""
-    del error
+    del error  # nothing is ever committed

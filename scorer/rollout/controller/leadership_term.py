@@ -1,7 +1,7 @@
-"""A rollout in one controller's hands: it looks, decides, writes what it intends, moves the channel, and writes the outcome.
+"""Runs a rollout while this controller leads: observe, decide, log the intent, move the channel, log the outcome.
 
-Whoever begins a tenure fences those before it first, and reads the log only then: what they intended is known, and they can
-intend nothing more.
+A new leader fences the earlier ones before it reads the log: their intents are known then, and they can log no further
+ones.
 """
 
 import logging
@@ -37,13 +37,15 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-TELL_SECONDS = 5.0
-JUDGE_AGAIN_SECONDS = 30.0  # before another try where a record does not read
+STATUS_SECONDS = 5.0
+ANALYSIS_RETRY_SECONDS = 30.0  # before the next analysis after a read error
 
 
 class LeaderTerm:
-    """`look` again and again. Everything raises Fatal where the broker refuses or is away, and Aborted where this tenure is
-    over: another may have begun."""
+    """One term as the leader. Call `run_cycle` repeatedly.
+
+    All methods raise Fatal if the broker is unavailable or denies access, and Aborted if another leader has taken over.
+    """
 
     def __init__(
         self,
@@ -56,15 +58,20 @@ class LeaderTerm:
         context: Context | None = None,
         wrote: Callable[[LogEntry], None] = lambda _: None,
     ) -> None:
-        """`to_end`: each look reads the answers to their end. `context` is checked while the broker is unavailable at the
-        beginning. `wrote` is called with each entry that was written."""
+        """Fence earlier leaders and read the log.
+
+        Args:
+            to_end: Whether each cycle reads the answers to their end.
+            waiting: Called repeatedly while the broker is unavailable at the start; may raise.
+            wrote: Called with each entry that was written.
+        """
         self._settings, self._controller = settings, controller
         self._store, self._key = open_source(settings), move_key(settings)
-        self._wrote = wrote
-        self._told_at = 0.0
-        self._told: object = None
+        self._on_write = wrote
+        self._status_sent_at = 0.0
+        self._status_key: object = None
         self._move: ChannelMove | None = None
-        self._unjudged, self._judge_at = "", 0.0
+        self._analysis_error, self._analysis_retry_at = "", 0.0
         with ExitStack() as undo:
             self._session = _session(settings, context)
             undo.callback(self._session.close)
@@ -73,75 +80,78 @@ class LeaderTerm:
             undo.callback(self._topic.close)
             self._status = StatusTopic(settings)
             undo.callback(self._status.close)
-            self._comparing = ComparisonProcess(config, flags)
-            undo.callback(self._comparing.close)
-            self._judging = StepAnalyzer(settings, to_end=to_end)
-            undo.callback(self._judging.close)
+            self._comparison = ComparisonProcess(config, flags)
+            undo.callback(self._comparison.close)
+            self._analyzer = StepAnalyzer(settings, to_end=to_end)
+            undo.callback(self._analyzer.close)
             self._undo = undo.pop_all()
         self.registry_away = ""
-        """Why the registry cannot be asked; empty where it answers."""
-        self.judged: AnalysisSnapshot | None = None
-        """What the judge saw last, of a step that is judged."""
+        """Why the registry is unavailable; empty while it answers."""
+        self.snapshot: AnalysisSnapshot | None = None
+        """The last analysis of the current step."""
 
     @property
     def rollout(self) -> Rollout | None:
-        """The one that runs."""
+        """The running rollout."""
         return self._topic.ledger.running
 
     def close(self) -> None:
         self._undo.close()
 
-    def look(self, seconds: float) -> NextAction | None:
-        """Look for so many seconds, and do what is to be done; what that was. None where no rollout runs."""
-        self._topic.look()
+    def run_cycle(self, seconds: float) -> NextAction | None:
+        """Observe for up to `seconds`, take the next action and return it; None if no rollout runs."""
+        self._topic.poll()
         if (rollout := self.rollout) is None:
-            self._judging.close()
-            self._comparing.close()
-            self._topic.look(seconds)
+            self._analyzer.close()
+            self._comparison.close()
+            self._topic.poll(seconds)
             return None
-        look: AnalysisSnapshot | None = None
+        snapshot: AnalysisSnapshot | None = None
         try:
             if rollout.pending is not None:
-                self._carry_out(rollout, rollout.pending)
+                self._execute_move(rollout, rollout.pending)
                 return NextAction(ActionKind.MOVE, tuple(rollout.log[-1].why))
-            look = self.judged = self._judge(rollout, seconds)
-            found = next_action(rollout, self._seen(rollout, look))
-            self._do(rollout, found, look)
+            snapshot = self.snapshot = self._analyze(rollout, seconds)
+            action = next_action(rollout, self._observe(rollout, snapshot))
+            self._do(rollout, action, snapshot)
             self.registry_away = ""
         except RegistryError as error:
             if self.registry_away != str(error):
-                log.warning("nothing is decided while the registry cannot be asked: %s", error)
+                log.warning("no decision while the registry is unavailable: %s", error)
             self.registry_away = str(error)
-            found = NextAction(ActionKind.WAIT, (f"the registry: {error}",), rollout.step, for_person=not error.transient)
-            self._tell(rollout, found, look)
-        if look is None and found.act in (ActionKind.WAIT, ActionKind.COMPARE):
-            self._topic.look(seconds)
-        return found
+            action = NextAction(ActionKind.WAIT, (f"the registry: {error}",), rollout.step, for_person=not error.transient)
+            self._publish_status(rollout, action, snapshot)
+        if snapshot is None and action.act in (ActionKind.WAIT, ActionKind.COMPARE):
+            self._topic.poll(seconds)
+        return action
 
-    def _judge(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
-        """None where the step is not judged, or cannot be: people may end it all the same."""
+    def _analyze(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
+        """Analyse the step; None if it is not analysed or cannot be: operators may end it nevertheless."""
         step = rollout.at()
         if step is None or not step.judged:
-            self._unjudged = ""
+            self._analysis_error = ""
             return None
-        if self._unjudged and time.monotonic() < self._judge_at:
+        if self._analysis_error and time.monotonic() < self._analysis_retry_at:
             return None
         move = self._newest_move(rollout)
-        rolled = self._status.look(move) if move is not None else None
+        progress = self._status.poll(move) if move is not None else None
         try:
-            look = self._judging.look(rollout, step, rolled, seconds, shadowed=self._status.shadowed())
+            snapshot = self._analyzer.analyze(rollout, step, progress, seconds, shadowed=self._status.shadowed())
         except Fatal as error:
             if error.exit_code == UNREACHABLE:
                 raise
-            log.warning("the judge cannot read: %s", error)
-            self._judging.close()
-            self._unjudged, self._judge_at = f"the judge cannot read: {error}", time.monotonic() + JUDGE_AGAIN_SECONDS
+            log.warning("cannot read the answers: %s", error)
+            self._analyzer.close()
+            self._analysis_error, self._analysis_retry_at = (
+                f"cannot read the answers: {error}",
+                time.monotonic() + ANALYSIS_RETRY_SECONDS,
+            )
             return None
-        self._unjudged = ""
-        return look
+        self._analysis_error = ""
+        return snapshot
 
     def _newest_move(self, rollout: Rollout) -> ChannelMove | None:
-        """That which brought the channel to where this rollout has it; None while the registry does not tell."""
+        """Return the move to the rollout's revision; None while the registry is unavailable."""
         if self._move is None or self._move.revision != rollout.revision:
             try:
                 moves = channel.history(self._store, self._settings.model.tag, rollout.revision - 1)
@@ -150,7 +160,7 @@ class LeaderTerm:
             self._move = next((move for move in moves if move.revision == rollout.revision), None)
         return self._move
 
-    def _seen(self, rollout: Rollout, look: AnalysisSnapshot | None) -> Observation:
+    def _observe(self, rollout: Rollout, snapshot: AnalysisSnapshot | None) -> Observation:
         revision = channel.resolve(self._store, self._settings.model.tag).revision
         now_ms = time.time_ns() // 1_000_000
         if revision != rollout.revision:
@@ -158,44 +168,44 @@ class LeaderTerm:
         move = self._newest_move(rollout)
         refused: list[str] = []
         if move is not None and rollout.moved:
-            self._status.look(move)
+            self._status.poll(move)
             refused = self._status.refusals(move, rollout.rivals.candidate.version)
-        if look is None:
+        if snapshot is None:
             return Observation(now_ms, revision, refused)
-        return Observation(now_ms, revision, refused, look.verdict, look.lacking)
+        return Observation(now_ms, revision, refused, snapshot.verdict, snapshot.lacking)
 
     def _mover(self, revision: int) -> str:
-        """Who moved the channel to a revision, and why."""
+        """Return the actor of the channel's move to a revision, with the reason."""
         moves = channel.history(self._store, self._settings.model.tag, revision - 1)
-        return next((f"{move.actor} ({move.reason})" for move in moves if move.revision == revision), "somebody")
+        return next((f"{move.actor} ({move.reason})" for move in moves if move.revision == revision), "another process")
 
-    def _do(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
-        match found.act:
+    def _do(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
+        match action.act:
             case ActionKind.COMPARE:
-                self._compare(rollout, found)
+                self._compare(rollout, action)
             case ActionKind.MOVE:
-                self._intend(rollout, found, look)
-                self._carry_out(rollout, rollout.log[-1])
+                self._intend(rollout, action, snapshot)
+                self._execute_move(rollout, rollout.log[-1])
             case ActionKind.END:
-                self._write(self._entry(rollout, EntryKind.ENDED, found, look))
+                self._write(self._entry(rollout, EntryKind.ENDED, action, snapshot))
             case ActionKind.WAIT:
-                unread = NextAction(ActionKind.WAIT, (self._unjudged,), for_person=True)
-                self._tell(rollout, unread if look is None and self._unjudged else found, look)
+                unread = NextAction(ActionKind.WAIT, (self._analysis_error,), for_person=True)
+                self._publish_status(rollout, unread if snapshot is None and self._analysis_error else action, snapshot)
 
-    def _compare(self, rollout: Rollout, found: NextAction) -> None:
-        ended = self._comparing.look(rollout.id, rollout.plan, rollout.rivals.candidate.digest)
-        if ended is None:
-            self._tell(rollout, NextAction(ActionKind.WAIT, (self._comparing.waits,)), None)
+    def _compare(self, rollout: Rollout, action: NextAction) -> None:
+        result = self._comparison.poll(rollout.id, rollout.plan, rollout.rivals.candidate.digest)
+        if result is None:
+            self._publish_status(rollout, NextAction(ActionKind.WAIT, (self._comparison.waiting_for,)), None)
             return
-        verdict, why, report = ended
-        said = NextAction(ActionKind.COMPARE, (why,), found.step, verdict)
-        self._write(self._entry(rollout, EntryKind.COMPARED, said, None, comparison=report))
+        verdict, reason, report = result
+        compared = NextAction(ActionKind.COMPARE, (reason,), action.step, verdict)
+        self._write(self._entry(rollout, EntryKind.COMPARED, compared, None, comparison=report))
 
-    def _intend(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
-        self._write(self._entry(rollout, EntryKind.INTENDED, found, look, move=found.move))
+    def _intend(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
+        self._write(self._entry(rollout, EntryKind.INTENDED, action, snapshot, move=action.move))
 
-    def _carry_out(self, rollout: Rollout, intended: LogEntry) -> None:
-        """Make the move that was intended, and write how it ended."""
+    def _execute_move(self, rollout: Rollout, intended: LogEntry) -> None:
+        """Make the intended move and log its outcome."""
         try:
             move = apply_move(self._store, self._settings.model.tag, intended, self._key)
         except MoveOvertaken as error:
@@ -205,59 +215,69 @@ class LeaderTerm:
         except RegistryError as error:
             if error.transient or (intended.move is not None and intended.move.restores is not None):
                 raise
-            self._give_up(rollout, f"the registry refuses the move: {error}")
+            self._reject_move(rollout, f"the registry refuses the move: {error}")
             return
-        self._told_at = 0.0
+        self._status_sent_at = 0.0
         try:
             notify(self._settings, move, self._store.repository)
         except Fatal as error:
             log.warning("%s; the scorers see the move at their next poll", error)
-        starts = log_records.to_logged(self._judging.ends())
-        done = NextAction(ActionKind.MOVE, tuple(intended.why), intended.step, intended.verdict)
-        made = self._entry(rollout, EntryKind.MOVED, done, None, revision=move.revision, starts=starts)
+        starts = log_records.to_logged(self._analyzer.ends())
+        completed = NextAction(ActionKind.MOVE, tuple(intended.why), intended.step, intended.verdict)
+        moved = self._entry(rollout, EntryKind.MOVED, completed, None, revision=move.revision, starts=starts)
         if intended.outcome is None:
-            self._write(made)
+            self._write(moved)
             return
         ended = NextAction(ActionKind.END, tuple(intended.why), intended.step, intended.verdict, outcome=intended.outcome)
-        self._write(made, self._entry(rollout, EntryKind.ENDED, ended, None, seq=made.seq + 1, revision=move.revision))
+        self._write(moved, self._entry(rollout, EntryKind.ENDED, ended, None, seq=moved.seq + 1, revision=move.revision))
 
-    def _give_up(self, rollout: Rollout, why: str) -> None:
-        """Go back: the way forward is barred."""
-        found = next_action(rollout, Observation(0, rollout.revision, [why]))
+    def _reject_move(self, rollout: Rollout, reason: str) -> None:
+        """Roll back, because the registry refuses the move."""
+        action = next_action(rollout, Observation(0, rollout.revision, [reason]))
         if not rollout.moved:
-            found = NextAction(ActionKind.END, (why,), rollout.step, outcome=Outcome.REJECTED)
-        self._do(rollout, found, None)
+            action = NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.REJECTED)
+        self._do(rollout, action, None)
 
     def _entry(
-        self, rollout: Rollout, kind: EntryKind, found: NextAction, look: AnalysisSnapshot | None, **more: Any
+        self, rollout: Rollout, kind: EntryKind, action: NextAction, snapshot: AnalysisSnapshot | None, **fields: Any
     ) -> LogEntry:
         entry = LogEntry(
-            rollout.id, rollout.seq, kind, time.time_ns() // 1_000_000, self._controller, found.step, list(found.why),
-            revision=rollout.revision, verdict=found.verdict, outcome=found.outcome,
-        )  # fmt: skip
-        judged = {} if look is None else {"judgement": look.judgement, "obstacles": list(look.obstacles)}
-        return replace(entry, **judged, **more)
+            rollout.id,
+            rollout.seq,
+            kind,
+            time.time_ns() // 1_000_000,
+            self._controller,
+            action.step,
+            list(action.why),
+            revision=rollout.revision,
+            verdict=action.verdict,
+            outcome=action.outcome,
+        )
+        analysis = {} if snapshot is None else {"judgement": snapshot.judgement, "obstacles": list(snapshot.obstacles)}
+        return replace(entry, **analysis, **fields)
 
-    def _write(self, *written: LogEntry) -> None:
-        """In one transaction. The ledger has them then."""
+    def _write(self, *entries: LogEntry) -> None:
+        """Write entries in one transaction and apply them to the log."""
         topic = self._settings.rollouts_topic
-        records = [(topic, log_records.encode(each), f"{each.rollout}/{each.seq}".encode(), -1, 0, None) for each in written]
+        records = [
+            (topic, log_records.encode(entry), f"{entry.rollout}/{entry.seq}".encode(), -1, 0, None) for entry in entries
+        ]
         self._session.publish(records)
-        for each in written:
-            log.info("%s: %s: %s", each.rollout, each.kind, "; ".join(each.why))
-            self._topic.ledger.hear(f"{each.rollout}/{each.seq}".encode(), log_records.encode(each))
-            self._wrote(each)
+        for entry in entries:
+            log.info("%s: %s: %s", entry.rollout, entry.kind, "; ".join(entry.why))
+            self._topic.ledger.apply(f"{entry.rollout}/{entry.seq}".encode(), log_records.encode(entry))
+            self._on_write(entry)
 
-    def _tell(self, rollout: Rollout, found: NextAction, look: AnalysisSnapshot | None) -> None:
-        """How it stands, every few seconds, and at once where it waits for something else."""
-        about = rollout.step, found.for_person, rollout.paused
-        if about == self._told and time.monotonic() < self._told_at + TELL_SECONDS:
+    def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
+        """Publish the status every few seconds, and at once if the rollout waits for something else."""
+        status_key = rollout.step, action.for_person, rollout.paused
+        if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return
-        self._told, self._told_at = about, time.monotonic()
+        self._status_key, self._status_sent_at = status_key, time.monotonic()
         now_ms = time.time_ns() // 1_000_000
-        state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(found.why), for_person=found.for_person)
-        if look is not None:
-            state = replace(state, baked=look.bake.baked, seen=look.bake.seen, judgement=look.judgement)
+        state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(action.why), for_person=action.for_person)
+        if snapshot is not None:
+            state = replace(state, baked=snapshot.bake.baked, seen=snapshot.bake.seen, judgement=snapshot.judgement)
         topic, key = self._settings.rollouts_topic, f"{rollout.id}/{STATE}".encode()
         self._session.publish([(topic, log_records.encode(state), key, -1, 0, None)])
         rollout.state = state

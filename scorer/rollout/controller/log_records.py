@@ -1,6 +1,7 @@
-"""What stands in the topic `<name>.rollouts` about rollouts, as records; compacted, so each has a key of its own.
+"""The records in the topic `<name>.rollouts`. The topic is compacted, so each record has its own key.
 
-`<rollout>/<seq>` is an entry of its log, `<rollout>/command/<n>` what a person has asked for, `<rollout>/state` how it stands.
+`<rollout>/<seq>` is an entry of the rollout's log, `<rollout>/command/<n>` an operator's command, `<rollout>/state` the
+status.
 """
 
 from enum import StrEnum
@@ -15,25 +16,26 @@ STATE, COMMAND = "state", "command"
 
 
 class EntryKind(StrEnum):
-    """`STARTED` by a person. `INTENDED` comes before a move of the channel, `MOVED` after it. `COMPARED` is the end of a
-    comparison."""
+    """The kinds of entries. An operator `STARTED` a rollout; `INTENDED` precedes a move of the channel, `MOVED` follows it."""
 
     STARTED, COMPARED, INTENDED, MOVED, ENDED = "started", "compared", "intended", "moved", "ended"
 
 
 class Outcome(StrEnum):
-    """`REJECTED`: before anything was moved. `OVERTAKEN`: somebody else has moved the channel, and that holds."""
+    """The outcome of a rollout. `REJECTED`: nothing was moved. `OVERTAKEN`: another process moved the channel."""
 
     COMPLETED, ROLLED_BACK, REJECTED, ABORTED, OVERTAKEN = "completed", "rolled back", "rejected", "aborted", "overtaken"
 
 
 class Verb(StrEnum):
-    """What a person may ask for."""
+    """The operator's commands."""
 
     PAUSE, RESUME, APPROVE, ABORT = "pause", "resume", "approve", "abort"
 
 
 class LoggedVersion(msgspec.Struct, frozen=True):
+    """A version in the log."""
+
     digest: str
     version: str
 
@@ -47,9 +49,16 @@ class LoggedOffset(msgspec.Struct, frozen=True):
 
 
 class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A move of the channel, which must be at the revision that it `expects`. With `restores` back to that revision; else to
-    the version `to`, as a `canary` of so many percent or with a `shadow` beside it, where both score `pairs` percent of the
-    keys."""
+    """A planned move of the channel.
+
+    Attributes:
+        expects: The revision that the channel must be at.
+        to: The version to promote.
+        canary: Percent of the keys that the version answers as a canary.
+        shadow: A version that scores beside it without answering.
+        pairs: Percent of the keys that both versions score.
+        restores: The revision to roll back to.
+    """
 
     expects: Int64
     to: str = ""
@@ -61,9 +70,18 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a rollout's log. `step` counts the plan's steps from 0; `by` is who, `why` the reasons. `revision` is the
-    channel's from there on, and `starts` where the answers begin that the step is judged by. `judgement` is what `scorer judge`
-    tells, `comparison` what `scorer compare` does; `obstacles` kept a candidate from passing, whatever the rules said."""
+    """One entry of a rollout's log.
+
+    Attributes:
+        step: The index of the plan's step, from 0.
+        by: The actor.
+        why: The reasons.
+        revision: The channel's revision from this entry on.
+        starts: The offsets at which the answers of the step start.
+        judgement: The report of `scorer judge`.
+        comparison: The report of `scorer compare`.
+        obstacles: What kept the candidate from passing, whatever the rules decided.
+    """
 
     rollout: str
     seq: Int64
@@ -86,9 +104,14 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a rollout stands at `at_ms`, told every few seconds by the `controller`. `baked` is for how many seconds the step
-    was watched, `seen` the Unix time of the last look at which that clock ran. `waits` is what is missing, a line each;
-    `for_person` whether it is a person's word."""
+    """The status of a rollout at `at_ms`, published by the controller every few seconds.
+
+    Attributes:
+        baked: How long the step was observed, in seconds.
+        seen: The Unix time of the last observation while the bake clock ran.
+        waits: What the rollout waits for, one line each.
+        for_person: Whether it waits for an operator.
+    """
 
     controller: str
     at_ms: Unix
@@ -101,7 +124,7 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OperatorCommand(msgspec.Struct, frozen=True):
-    """What a person asks for, and of which step."""
+    """An operator's command for one step of a rollout."""
 
     verb: Verb
     by: str
@@ -110,16 +133,18 @@ class OperatorCommand(msgspec.Struct, frozen=True):
     step: Int64
 
     def __str__(self) -> str:
-        done = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.APPROVE: "approved", Verb.ABORT: "aborted"}[self.verb]
-        return f"{self.by} {done} it" + (f": {self.reason}" if self.reason else "")
+        verb = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.APPROVE: "approved", Verb.ABORT: "aborted"}[self.verb]
+        return f"{self.by} {verb} it" + (f": {self.reason}" if self.reason else "")
 
 
-def to_logged(found: Offsets) -> list[LoggedOffset]:
-    return [LoggedOffset(topic, partition, offset) for (topic, partition), offset in sorted(found.items())]
+def to_logged(offsets: Offsets) -> list[LoggedOffset]:
+    """Convert offsets to their record form, sorted."""
+    return [LoggedOffset(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
 
 
-def from_logged(found: list[LoggedOffset]) -> Offsets:
-    return {(place.topic, place.partition): place.offset for place in found}
+def from_logged(logged: list[LoggedOffset]) -> Offsets:
+    """Convert logged offsets to a mapping."""
+    return {(item.topic, item.partition): item.offset for item in logged}
 
 
 encode = msgspec.json.encode

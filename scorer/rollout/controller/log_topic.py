@@ -1,4 +1,4 @@
-"""The topic `<name>.rollouts`: read to its end and as it grows, and what people write to it. Thin I/O."""
+"""Reads the topic `<name>.rollouts` and writes operators' records to it. Thin I/O."""
 
 import contextlib
 import re
@@ -22,9 +22,10 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """A ledger that follows the topic, read to its end when it is made; `writes`: it is to be written to as well.
+    """A rollout log that follows the topic, read to its end on creation. With `writes` the right to write is checked too.
 
-    Raises Fatal: 2 where the topic is not there, 3 where the broker refuses, 4 where it does not answer.
+    Raises:
+        Fatal: 2 if the topic does not exist, 3 if access is denied, 4 if the broker does not answer.
     """
 
     def __init__(self, settings: Settings, *, writes: bool = False) -> None:
@@ -34,15 +35,15 @@ class RolloutLogTopic:
         try:
             self._following.begin(OFFSET_BEGINNING)
             for message in self._following.to_end():
-                self.ledger.hear(message.key(), message.value())
+                self.ledger.apply(message.key(), message.value())
         except BaseException:
             self.close()
             raise
 
-    def look(self, seconds: float = 0.0) -> None:
-        """Take in what comes within so many seconds."""
+    def poll(self, seconds: float = 0.0) -> None:
+        """Apply the records that arrive within `seconds`."""
         for message in self._following.poll(seconds):
-            self.ledger.hear(message.key(), message.value())
+            self.ledger.apply(message.key(), message.value())
 
     def close(self) -> None:
         self._following.close()
@@ -50,13 +51,13 @@ class RolloutLogTopic:
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """The ledger as it is now."""
+    """Yield the current log."""
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 
 
 def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
-    """Start a rollout of a channel that is at `revision`; its id. Raises Fatal, with 3 where another one runs."""
+    """Start a rollout of a channel at `revision` and return its id. Raises Fatal, with 3 if another one runs."""
     champion, candidate = (LoggedVersion(each.digest, each.version) for each in rivals)
     with contextlib.closing(RolloutLogTopic(settings, writes=True)) as topic:
         _check_free(topic.ledger)
@@ -64,15 +65,23 @@ def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: 
         name = f"{re.sub('[^a-zA-Z0-9._-]', '-', plan.candidate)}-{at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:4]}"
         values = plan.model_dump(mode="json", exclude_none=True)
         entry = LogEntry(
-            name, 0, EntryKind.STARTED, round(at.timestamp() * 1_000), by, why=[reason] if reason else [], plan=values,
-            champion=champion, candidate=candidate, revision=revision,
-        )  # fmt: skip
+            name,
+            0,
+            EntryKind.STARTED,
+            round(at.timestamp() * 1_000),
+            by,
+            why=[reason] if reason else [],
+            plan=values,
+            champion=champion,
+            candidate=candidate,
+            revision=revision,
+        )
         produce_one(settings, settings.rollouts_topic, f"{name}/0".encode(), log_records.encode(entry))
         deadline = time.monotonic() + ANSWER_SECONDS
         while name not in topic.ledger.rollouts and name not in topic.ledger.refused:
             if time.monotonic() > deadline:
-                raise Fatal(f"the start of {name} was written, and cannot be read back", "see scorer rollout status")
-            topic.look(0.1)
+                raise Fatal(f"the start of {name} was written, but cannot be read back", "see scorer rollout status")
+            topic.poll(0.1)
         if name in topic.ledger.refused:
             _check_free(topic.ledger)
     return name
@@ -80,12 +89,12 @@ def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: 
 
 def _check_free(ledger: RolloutLog) -> None:
     if (running := ledger.running) is not None:
-        told = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
-        raise Fatal(told, "let it end, or: scorer rollout abort CONFIG", REFUSED)
+        message = f"the rollout {running.id} of {running.rivals.candidate.version} runs"
+        raise Fatal(message, "wait until it ends, or: scorer rollout abort CONFIG", REFUSED)
 
 
 def ask(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
-    """Ask the controller of a rollout, of the step that it is at. Raises Fatal."""
+    """Send an operator's command about the current step to the controller of a rollout. Raises Fatal."""
     now_ms = time.time_ns() // 1_000_000
     command = OperatorCommand(verb, by, reason, now_ms, rollout.step)
     key = f"{rollout.id}/{COMMAND}/{now_ms}-{uuid.uuid4().hex[:8]}"

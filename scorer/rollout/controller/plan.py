@@ -1,4 +1,4 @@
-"""The plan of a rollout, as a person writes it: which version, by which steps, by which rules, and how long it may take."""
+"""The plan of a rollout: candidate, steps, rules and time limits, parsed from YAML."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -22,23 +22,23 @@ HINT = "see the plan in scorer/docs/rollouts.md"
 
 
 def _duration(given: Any) -> Any:
-    """Seconds of `15m`; a number is seconds. Raises ValueError."""
+    """Convert `15m` to seconds; a number is seconds. Raises ValueError."""
     return seconds(given) if isinstance(given, str) else given
 
 
 def _percent(given: Any) -> Any:
-    """The number of `5%`."""
+    """Convert `5%` to 5."""
     text = given.strip() if isinstance(given, str) else ""
     return int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else given
 
 
 def _share(given: Any) -> Any:
-    """0.005 of `0.5%`. Raises ValueError."""
+    """Convert `0.5%` to 0.005. Raises ValueError."""
     return float(given[:-1]) / 100 if isinstance(given, str) and given.endswith("%") else given
 
 
 def _multiple(given: Any) -> Any:
-    """1.5 of `1.5x`. Raises ValueError."""
+    """Convert `1.5x` to 1.5. Raises ValueError."""
     return float(given[:-1]) if isinstance(given, str) and given.endswith("x") else given
 
 
@@ -53,16 +53,20 @@ Multiple = Annotated[float, BeforeValidator(_multiple), Field(gt=0)]
 
 
 class StepKind(StrEnum):
+    """The kinds of steps."""
+
     COMPARE, SHADOW, CANARY, PROMOTE = "compare", "shadow", "canary", "promote"
 
 
 class CompareOptions(Section):
+    """Options of a comparison step."""
+
     last: Annotated[Duration, Field(gt=0)] = 3_600
-    """Events of so long before now."""
+    """Compare the events of this period before now (s)."""
 
 
 class PlanStep(Section):
-    """One of `compare`, `shadow`, `canary` and `promote`, and how long it is watched."""
+    """One step: `compare`, `shadow`, `canary` or `promote`, with its bake time."""
 
     compare: CompareOptions | None = None
     shadow: Percent | None = None
@@ -71,18 +75,18 @@ class PlanStep(Section):
     """The percent of the keys that the candidate answers."""
     promote: Literal[True] | None = None
     bake: Duration = 0
-    """How long the candidate is watched before it may go on (s)."""
+    """How long the candidate is observed before the next step (s)."""
     watch: Duration = 0
-    """How long it is watched after `promote`, while the version before scores unseen (s)."""
+    """How long it is observed after `promote`, while the previous version scores as a shadow (s)."""
     approve: bool = False
-    """Whether a person must approve before it goes on."""
+    """Whether a person must approve the next step."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> "PlanStep":
         named = [kind for kind in StepKind if getattr(self, kind) is not None]
         if len(named) != 1:
-            found = " and ".join(named) or "none"
-            raise ValueError(f"a step is one of {', '.join(StepKind)}, this one {found}")
+            given = " and ".join(named) or "none"
+            raise ValueError(f"a step is one of {', '.join(StepKind)}, this one {given}")
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
             raise ValueError(f"bake belongs to shadow and canary, not to {self.kind}")
         if self.watch and self.kind is not StepKind.PROMOTE:
@@ -91,16 +95,17 @@ class PlanStep(Section):
 
     @property
     def kind(self) -> StepKind:
+        """The kind of the step."""
         return next(kind for kind in StepKind if getattr(self, kind) is not None)
 
     @property
     def seconds(self) -> int:
-        """For how long it is to be watched."""
+        """How long the step is observed."""
         return self.watch or self.bake
 
     @property
     def judged(self) -> bool:
-        """Whether both versions answer the same events in it."""
+        """Whether both versions answer the same events during the step."""
         return self.kind in (StepKind.SHADOW, StepKind.CANARY) or bool(self.watch)
 
     def __str__(self) -> str:
@@ -109,13 +114,15 @@ class PlanStep(Section):
 
 
 class BrierRule(Section):
+    """The rule on the error by label."""
+
     margin: float = Field(gt=0, le=1)
     within: Duration = 0
-    """How long labels are waited for, where that is longer than `patience` (s)."""
+    """How long to wait for labels, if longer than `patience` (s)."""
 
 
 class PlanRules(Section):
-    """By how much the candidate may be worse (`scorer judge`); `cost` is a multiple of the champion's, minded by `compare`."""
+    """How much worse the candidate may be (`scorer judge`). `cost` is a multiple of the champion's, checked by `compare`."""
 
     errors: Share = 0.005
     flips: Share = 0.05
@@ -124,17 +131,18 @@ class PlanRules(Section):
     brier: Annotated[BrierRule | None, BeforeValidator(_margin)] = None
 
     def margins(self) -> Margins:
+        """Return the margins of the rules."""
         return Margins(self.errors, self.flips, self.psi, None if self.brier is None else self.brier.margin)
 
 
 class RolloutPlan(Section):
-    """A whole plan; see scorer/docs/rollouts.md."""
+    """A complete plan; see scorer/docs/rollouts.md."""
 
     candidate: str = Field(min_length=1, max_length=128)
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
     rules: PlanRules = PlanRules()
     patience: Duration = 6 * 3_600
-    """A step that is not decided for so long waits for a person (s)."""
+    """How long a step may stay undecided before it waits for a person (s)."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "RolloutPlan":
@@ -152,21 +160,21 @@ class RolloutPlan(Section):
 
     @property
     def judged(self) -> int:
-        """How many steps are judged: a verdict's chance of being wrong is shared by them."""
+        """How many steps are analysed; they share the error probability of the verdicts."""
         return sum(step.judged for step in self.steps)
 
-    def pairs(self, at: int) -> int:
-        """The percent of the keys that both versions score in a step: that of the shadow before it; 0: as the shadow is set."""
-        return next((step.shadow for step in reversed(self.steps[: at + 1]) if step.shadow is not None), 0)
+    def pairs(self, step_index: int) -> int:
+        """Return the percent of the keys that both versions score in a step; 0 for the shadow's setting."""
+        return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def patience_with(self, lacking: set[str]) -> int:
-        """How long a step may wait (s) for what the rules lack, by name."""
+        """Return how long a step may wait (s) if these rules lack data."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
 
 def read(path: Path, candidate: str | None = None) -> RolloutPlan:
-    """A plan's file; a `candidate` stands in for the one that it names. Raises Fatal (2), with a line for each fault."""
+    """Read a plan file. A `candidate` replaces the one in the plan. Raises Fatal (2) with one line per fault."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -184,32 +192,32 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """A plan out of its values; `name` says whose. Raises Fatal (2), with a line for each fault."""
+    """Parse a plan from its values; `name` is its source. Raises Fatal (2) with one line per fault."""
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:
         faults = [fault for fault in error.errors() if fault["type"] != "too_short" or error.error_count() == 1]
-        told = [f"{name}: {'.'.join(map(str, fault['loc'])) or 'the plan'}: {_said(fault)}" for fault in faults]
-        raise Fatal("\n".join(told), HINT, USAGE) from None
+        lines = [f"{name}: {'.'.join(map(str, fault['loc'])) or 'the plan'}: {_describe_fault(fault)}" for fault in faults]
+        raise Fatal("\n".join(lines), HINT, USAGE) from None
 
 
-def _said(fault: Any) -> str:
-    given = f"{fault['input']!r:.100}"
+def _describe_fault(fault: Any) -> str:
+    value = f"{fault['input']!r:.100}"
     match fault["type"]:
         case "extra_forbidden":
-            return f"unknown key with value {given}; {nearest(str(fault['loc'][-1]), _keys(fault['loc'][:-1]))}"
+            return f"unknown key with value {value}; {nearest(str(fault['loc'][-1]), _keys(fault['loc'][:-1]))}"
         case "missing":
             return "it is missing"
         case "string_type":
-            return f"{given} is no text: write it in quotes"
+            return f"{value} is no text: write it in quotes"
         case _ if isinstance(fault["input"], dict | list):
             return str(fault["msg"]).removeprefix("Value error, ")
         case _:
-            return f"{fault['msg'].removeprefix('Value error, ')}, not {given}"
+            return f"{fault['msg'].removeprefix('Value error, ')}, not {value}"
 
 
 def _keys(path: Sequence[int | str]) -> list[str]:
-    """What may be written at this place of a plan."""
+    """Return the valid keys at a place of a plan."""
     sections: dict[int | str, type[Section]] = {
         "steps": PlanStep,
         "rules": PlanRules,

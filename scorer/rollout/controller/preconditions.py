@@ -1,4 +1,4 @@
-"""What a rollout is started from: the channel's champion, the candidate, and topics that are there. Thin I/O."""
+"""Checks the preconditions of a rollout: the channel's champion, the candidate, and existing topics. Thin I/O."""
 
 from model_registry.channels import channel
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -13,21 +13,21 @@ from scorer.topics import CREATE_HINT
 
 
 def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Contestants]:
-    """The channel's revision and champion, and the candidate. Raises RegistryError, Fatal."""
-    standing = channel.resolve(open_source(settings), settings.model.tag)
-    if not standing.revision:
-        hint = "follow a channel: model-registry promote REPO --to VERSION makes one"
+    """Return the channel's revision, and champion and candidate. Raises RegistryError, Fatal."""
+    resolution = channel.resolve(open_source(settings), settings.model.tag)
+    if not resolution.revision:
+        hint = "follow a channel; create one with model-registry promote REPO --to VERSION"
         raise Fatal(f"model.tag {settings.model.tag!r} is no channel, and cannot be moved", hint, REFUSED)
     candidate = find_version(settings, plan.candidate)
-    if candidate.digest == standing.digest:
+    if candidate.digest == resolution.digest:
         raise Fatal(f"{candidate.version} is the champion already", "name another candidate in the plan", REFUSED)
     if candidate.version != plan.candidate:
         raise Fatal(f"candidate: {plan.candidate!r} is no version's tag", "name a version, not a channel or a digest", USAGE)
-    return standing.revision, Contestants(ContestVersion(standing.digest, standing.version), candidate)
+    return resolution.revision, Contestants(ContestVersion(resolution.digest, resolution.version), candidate)
 
 
 def check_topics(settings: Settings, plan: RolloutPlan) -> None:
-    """Raises Fatal (2) where a topic that the rollout needs is missing, or not named."""
+    """Raise Fatal (2) if a topic that the rollout needs is missing or not configured."""
     needed = [settings.rollouts_topic, *([settings.shadow_topic] if plan.judged else [])]
     try:
         TopicReader(settings.kafka, settings.rollout_group).partitions(needed)
@@ -40,7 +40,7 @@ def check_topics(settings: Settings, plan: RolloutPlan) -> None:
 
 
 def start(settings: Settings, plan: RolloutPlan, by: str, reason: str) -> tuple[str, Contestants]:
-    """Begin a rollout; its id. Raises RegistryError, and Fatal, with 3 where another one runs."""
-    revision, found = resolve_contestants(settings, plan)
+    """Start a rollout and return its id. Raises RegistryError; Fatal, with 3 if another one runs."""
+    revision, contestants = resolve_contestants(settings, plan)
     check_topics(settings, plan)
-    return log_topic.begin(settings, plan, found, revision, by, reason), found
+    return log_topic.begin(settings, plan, contestants, revision, by, reason), contestants

@@ -1,4 +1,4 @@
-"""`scorer rollout run` as a process: signals and health around the controller."""
+"""The process of `scorer rollout run`: signals, health and metrics around the controller."""
 
 import logging
 import signal
@@ -20,31 +20,33 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-HANGS_SECONDS = 120.0  # without a look
+HANG_SECONDS = 120.0  # without a cycle
 
 
 class _ControllerStatus:
-    """What the metrics and the health checks tell."""
+    """The values of the metrics and the health checks."""
 
     def __init__(self) -> None:
         self.state = RolloutState(looked=time.monotonic())
         self._first = True
 
-    def looked(self, tenure: LeaderTerm | None, found: NextAction | None) -> None:
+    def looked(self, term: LeaderTerm | None, action: NextAction | None) -> None:
         state, self._first = self.state, False
-        state.looked, state.leads = time.monotonic(), tenure is not None
-        rollout = tenure.rollout if tenure is not None else None
+        state.looked, state.leads = time.monotonic(), term is not None
+        rollout = term.rollout if term is not None else None
         state.running = rollout is not None
-        state.registry_away = tenure is not None and bool(tenure.registry_away)
-        state.for_person = found is not None and found.for_person
-        if tenure is None or rollout is None:
+        state.registry_away = term is not None and bool(term.registry_away)
+        state.for_person = action is not None and action.for_person
+        if term is None or rollout is None:
             return
-        step, judged = rollout.at(), tenure.judged
+        step, snapshot = rollout.at(), term.snapshot
         state.step, state.steps = rollout.step, len(rollout.plan.steps)
         state.wanted_seconds = step.seconds if step is not None else 0.0
-        state.baked_seconds = judged.bake.baked if judged is not None else 0.0
-        state.behind_seconds = judged.pace.behind if judged is not None else None
-        state.pairs = max((each.found.pairs for each in judged.verdict.findings), default=0) if judged is not None else 0
+        state.baked_seconds = snapshot.bake.baked if snapshot is not None else 0.0
+        state.behind_seconds = snapshot.pace.behind if snapshot is not None else None
+        state.pairs = (
+            max((result.found.pairs for result in snapshot.verdict.findings), default=0) if snapshot is not None else 0
+        )
 
     def wrote(self, entry: LogEntry) -> None:
         if entry.kind is not EntryKind.MOVED:
@@ -53,25 +55,25 @@ class _ControllerStatus:
 
     def not_live(self) -> str | None:
         silent = time.monotonic() - self.state.looked
-        return f"it has not looked for {silent:.0f} s" if silent > HANGS_SECONDS else None
+        return f"no cycle for {silent:.0f} s" if silent > HANG_SECONDS else None
 
     def not_ready(self) -> str | None:
-        return "it has not looked yet" if self._first else self.not_live()
+        return "no cycle has run yet" if self._first else self.not_live()
 
 
 def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) -> None:
-    """Until SIGTERM or SIGINT. Raises Fatal."""
+    """Run until SIGTERM or SIGINT. Raises Fatal."""
     limit_malloc_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"
     logs.configure({"controller": name}, log_level)
-    seen = _ControllerStatus()
-    controller = Controller(settings, name, config, flags, seen.looked, seen.wrote)
+    status = _ControllerStatus()
+    controller = Controller(settings, name, config, flags, status.looked, status.wrote)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())
     registry = CollectorRegistry()
-    registry.register(RolloutMetrics(seen.state))
-    health = HealthServer(settings.rollout.listen, registry, seen.not_live, seen.not_ready)
-    log.info("controls the rollouts of %s; health and metrics on http://%s", settings.name, health.address)
+    registry.register(RolloutMetrics(status.state))
+    health = HealthServer(settings.rollout.listen, registry, status.not_live, status.not_ready)
+    log.info("controlling the rollouts of %s; health and metrics on http://%s", settings.name, health.address)
     start_gc_thread()
     try:
         controller.run()

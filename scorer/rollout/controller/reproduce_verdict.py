@@ -1,4 +1,4 @@
-"""Whether a decision follows from the topics: its records are read again, and judged again."""
+"""Verifies that a decision follows from the topics: reads its records again and repeats the analysis."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -33,8 +33,12 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """`differs` names what is not the same, a line each. `evidence` is the revision whose registry entry carries the decision;
-    None: it moved nothing."""
+    """The result of a verification.
+
+    Attributes:
+        differs: The differences, one line each.
+        evidence: The revision whose registry entry contains the decision; None if the decision moved nothing.
+    """
 
     entry: LogEntry
     differs: tuple[str, ...]
@@ -42,51 +46,64 @@ class Verification:
     evidence: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        said = {"rollout": self.entry.rollout, "seq": self.entry.seq, "kind": self.entry.kind, "verdict": self.entry.verdict}
-        return {**said, "same": not self.differs, "differs": list(self.differs), "pairs": self.pairs, "evidence": self.evidence}
+        """Return the result as a JSON document."""
+        identity = {
+            "rollout": self.entry.rollout,
+            "seq": self.entry.seq,
+            "kind": self.entry.kind,
+            "verdict": self.entry.verdict,
+        }
+        return {
+            **identity,
+            "same": not self.differs,
+            "differs": list(self.differs),
+            "pairs": self.pairs,
+            "evidence": self.evidence,
+        }
 
 
 def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
-    """Judge again what the entry `seq` of a rollout rests on.
+    """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: with code 2 if there is no such entry, or it rests on no pairs or on other topics than those of the settings;
-            with code 1 if it cannot be verified, because records were removed or because it does not name what it rests on.
+        Fatal: With code 2 if there is no such entry, or it is based on no pairs or on topics other than the settings'; with
+            code 1 if it cannot be verified, because records were removed or because it does not name its basis.
     """
-    entry = next((each for each in rollout.log if each.seq == seq), None)
+    entry = next((entry_or_rule for entry_or_rule in rollout.log if entry_or_rule.seq == seq), None)
     if entry is None or entry.judgement is None:
-        known = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
-        told = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) rests on no pairs"
-        raise Fatal(f"{seq} of {rollout.id} {told}", f"entries that rest on pairs: {known}", USAGE)
+        available = (
+            ", ".join(str(entry_or_rule.seq) for entry_or_rule in rollout.log if entry_or_rule.judgement is not None) or "none"
+        )
+        fault = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) rests on no pairs"
+        raise Fatal(f"{seq} of {rollout.id} {fault}", f"entries that rest on pairs: {available}", USAGE)
     basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
     _reject(removed_records(basis, TopicReader(settings.kafka, f"{settings.name}.rollout").spans(list(basis.answers))))
     sums = _sums(settings, rollout, basis)
-    with closing(_again(settings, rollout, basis, basis.answers, sums)) as watch:
-        _reject(missing_records(basis.records, watch.records, "records"))
-        verdict = evaluate(rollout.plan, watch, obstacles(rollout.plan, watch.sample, entry.obstacles))
-        found = watch.judged(rollout.rivals, verdict).to_dict()
-    differs = tuple(differences(entry.judgement, found))
+    with closing(_again(settings, rollout, basis, basis.answers, sums)) as analyzer:
+        _reject(missing_records(basis.records, analyzer.records, "records"))
+        verdict = evaluate(rollout.plan, analyzer, obstacles(rollout.plan, analyzer.sample, entry.obstacles))
+        repeated = analyzer.judged(rollout.rivals, verdict).to_dict()
+    differs = tuple(differences(entry.judgement, repeated))
     if differs:
-        _reject(uncertainties(basis, entry.judgement, found))
-    pairs = max((each["pairs"] for each in found["rules"]), default=0)
+        _reject(uncertainties(basis, entry.judgement, repeated))
+    pairs = max((entry_or_rule["pairs"] for entry_or_rule in repeated["rules"]), default=0)
     return Verification(entry, differs, pairs, _evidence(settings, entry))
 
 
 def _reject(why: Sequence[str]) -> None:
     """Raise Fatal (1) if there is a reason why a decision cannot be verified."""
     if why:
-        raise Fatal(f"this decision cannot be verified: {'; '.join(why)}", "nothing can be done", FINDING)
+        raise Fatal(f"this decision cannot be verified: {'; '.join(why)}", "the records no longer suffice", FINDING)
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors by label again, of the answers and the labels that the decision rests on. Raises Fatal (1) if labels
-    were removed since."""
+    """Measure the errors by label again from the basis. Raises Fatal (1) if labels were removed since."""
     if basis.joined is None:
         return None
-    stretch = {at: Bounds(low, max(low, min(high, basis.joined.get(at, low)))) for at, (low, high) in basis.answers.items()}
-    with closing(_again(settings, rollout, basis, stretch, labels=True)) as watch:
-        sums = watch.labelled_sums(basis.labels)
+    ranges = {at: Bounds(low, max(low, min(high, basis.joined.get(at, low)))) for at, (low, high) in basis.answers.items()}
+    with closing(_again(settings, rollout, basis, ranges, labels=True)) as analyzer:
+        sums = analyzer.labelled_sums(basis.labels)
     _reject(missing_records(basis.label_records, sums.records, "labels"))
     return sums if basis.label_records is not None else replace(sums, reason="")
 
@@ -95,23 +112,23 @@ def _again(
     settings: Settings,
     rollout: Rollout,
     basis: DecisionBasis,
-    stretch: Spans,
+    ranges: Spans,
     sums: LabelledSums | None = None,
     *,
     labels: bool = False,
 ) -> CanaryAnalyzer:
-    """Return a watch that has read exactly this stretch; the caller closes it. Raises Fatal if the answers cannot be read."""
-    watch = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, stretch, labels=labels, sums=sums, outputs=basis.outputs)
+    """Return an analyzer that has read exactly these ranges; the caller closes it. Raises Fatal if answers cannot be read."""
+    analyzer = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, ranges, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
-        undo.callback(watch.close)
-        for _ in watch.to_end():
+        undo.callback(analyzer.close)
+        for _ in analyzer.to_end():
             pass
         undo.pop_all()
-    return watch
+    return analyzer
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """The revision that the registry keeps this decision with. Raises RegistryError."""
+    """Return the revision with which the registry stores this decision. Raises RegistryError."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

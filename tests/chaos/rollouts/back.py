@@ -160,7 +160,7 @@ def _played(ground: Ground, arrivals: Arrivals, kind: str, step: dict[str, Any])
         if kind == ABORT and not asked and moved and len(arrivals.first[moved[0].value["revision"]]) == PARTITIONS:
             ground.ask("abort")
             asked = True
-        ground.log.look()
+        ground.log.poll()
     revision = ground.log.of(name, "moved")[-1].value["revision"]
     until(lambda: len(arrivals.first[revision]) == PARTITIONS, "all partitions back", PATIENCE_SECONDS, every=0.01)
     return name

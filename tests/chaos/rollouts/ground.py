@@ -122,7 +122,7 @@ class Log:
         """Each record of a controller: its name, and when it was read (monotonic seconds)."""
         self._follower = Follower(bootstrap_servers, topic, grows=False)
 
-    def look(self, seconds: float = 0.05) -> None:
+    def poll(self, seconds: float = 0.05) -> None:
         for message in self._follower.take(seconds):
             self._hear(message)
 

@@ -79,7 +79,7 @@ class Lane:
             if not asked and log.of(name, "moved") and (ended or death.nth > 1):
                 self.ground.ask("abort" if death.aborted else "approve")
                 asked = True
-            log.look(LOOK_SECONDS)
+            log.poll(LOOK_SECONDS)
         killed, wrote = ended[0], next(at for who, at in log.told if who == heir)
         self.taken.append((death.point, wrote - killed))
         outcome = log.outcome(name)

@@ -74,7 +74,7 @@ class Stage:
     def counted(self) -> dict[str, Any]:
         """What all counts find."""
         rig, log = self.ground.rig, self.ground.log
-        log.look(1.0)
+        log.poll(1.0)
         found, broken_off = move_faults(log.entries, self.ground.history(), self.ground.current())
         found["wrong_outcomes"] = sum(log.outcome(name) != wanted for name, wanted in self.expected.items())
         verified = [self._verified(name, entry.value["seq"]) for name, entry in self._judged()]
@@ -118,7 +118,7 @@ class Stage:
                 person()
                 person = None
             self._tended()
-            ground.log.look()
+            ground.log.poll()
         self.expected[name] = OUTCOMES[each.kind]
         if outcome == "completed":
             ground.champion = self._candidate(each)

@@ -17,8 +17,8 @@ from scorer.settings import load
 from tests.chaos.rollouts.plan import AFTER_INTENT, AFTER_MOVE, AFTER_OUTCOME, BEFORE_INTENT, IN_INTENT, IN_MOVE
 
 FLUSH_SECONDS = 5.0
-TENURE = leadership_term.LeaderTerm
-INTEND, WRITE, MOVE_TAGS = TENURE._intend, TENURE._write, LayoutStore.move_tags
+LEADER_TERM = leadership_term.LeaderTerm
+INTEND, WRITE, MOVE_TAGS = LEADER_TERM._intend, LEADER_TERM._write, LayoutStore.move_tags
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ def _before_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
             die()
         INTEND(self, *arguments)
 
-    return TENURE, "_intend", intend
+    return LEADER_TERM, "_intend", intend
 
 
 def _in_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
@@ -63,7 +63,7 @@ def _in_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
             setattr(TransactionSession, "_commit", commit)  # noqa: B010 - the product has no such switch
         WRITE(self, *entries)
 
-    return TENURE, "_write", write
+    return LEADER_TERM, "_write", write
 
 
 def _after_intent(now: Callable[[], bool]) -> tuple[Any, str, Any]:
@@ -104,7 +104,7 @@ def _after_outcome(now: Callable[[], bool]) -> tuple[Any, str, Any]:
         if any(entry.kind is EntryKind.MOVED for entry in entries) and now():
             die()
 
-    return TENURE, "_write", write
+    return LEADER_TERM, "_write", write
 
 
 def die() -> None:

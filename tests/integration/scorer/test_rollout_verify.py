@@ -71,7 +71,7 @@ def rollout_of(bus: Bus, rules: dict[str, Any]) -> Rollout:
         LogEntry(NAME, 0, EntryKind.STARTED, 1, "c", plan=plan, champion=champion, candidate=candidate, revision=1),
         LogEntry(NAME, 1, EntryKind.MOVED, 2, "c", 0, revision=2, starts=starts),
     ):
-        ledger.hear(f"{NAME}/{entry.seq}".encode(), log_records.encode(entry))
+        ledger.apply(f"{NAME}/{entry.seq}".encode(), log_records.encode(entry))
     return ledger.rollouts[NAME]
 
 
@@ -80,7 +80,7 @@ def looked(judging: StepAnalyzer, rollout: Rollout, pairs: int) -> AnalysisSnaps
     step, deadline = rollout.at(), time.monotonic() + STEP_SECONDS
     assert step is not None
     while time.monotonic() < deadline:
-        look = judging.look(rollout, step, None, 0.3)
+        look = judging.analyze(rollout, step, None, 0.3)
         if look.judgement["rules"][0]["pairs"] >= pairs:
             return look
     raise AssertionError(f"the judge did not see {pairs} pairs: {look.judgement}")

@@ -82,7 +82,7 @@ def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -
 def rollout(state: ConsoleState, *told: Told) -> None:
     """Add records of the rollout `r` to the state."""
     for record in told:
-        state.rollouts.hear(*rollouts.record(record))
+        state.rollouts.apply(*rollouts.record(record))
 
 
 def in_canary(state: ConsoleState, **changed: Any) -> None:

@@ -164,6 +164,6 @@ def test_invalid_rollout_records_change_nothing() -> None:
         state, rollouts.entry(NOW, 5, EntryKind.MOVED, 99, revision=7), rollouts.entry(NOW, 5, EntryKind.MOVED, -7, revision=7)
     )
     deep = b'{"controller": "x", "at_ms": 1, "step": 1, "judgement": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
-    state.rollouts.hear(b"r/state", deep)
-    state.rollouts.hear(b"r/state", b"\xff")
+    state.rollouts.apply(b"r/state", deep)
+    state.rollouts.apply(b"r/state", b"\xff")
     assert shown(state) == before

@@ -28,7 +28,7 @@ def told(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: 
 def fleet(*records: ScorerStatus, heard: float = NOW) -> Fleet:
     made = Fleet(caught_up=True)
     for record in records:
-        assert made.hear(record.scorer.encode(), msgspec.json.encode(record), heard)
+        assert made.update(record.scorer.encode(), msgspec.json.encode(record), heard)
     return made
 
 
@@ -80,9 +80,9 @@ def test_invented_scorers_are_forgotten_before_one_that_goes_on_telling() -> Non
     made = Fleet(caught_up=True)
     real = told("a", 7, (0,))
     for number in range(fleet_status.SCORERS + 500):
-        made.hear(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6)), NOW)
+        made.update(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6)), NOW)
         if number % 1_000 == 0:
-            made.hear(b"a", msgspec.json.encode(real), NOW)
+            made.update(b"a", msgspec.json.encode(real), NOW)
     assert len(made.last) == fleet_status.SCORERS
     assert made.last["a"][0] == real
 
@@ -91,8 +91,8 @@ def test_large_records_are_bounded_together() -> None:
     made = Fleet(caught_up=True)
     large = {"x": "y" * (fleet_status.RECORD_BYTES // 4)}
     for number in range(10):
-        made.hear(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6, refused=large)), NOW)
-    made.hear(b"x9", msgspec.json.encode(told("x9", 6)), NOW)
+        made.update(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6, refused=large)), NOW)
+    made.update(b"x9", msgspec.json.encode(told("x9", 6)), NOW)
     assert list(made.last) == ["x7", "x8", "x9"]
 
 
@@ -117,5 +117,5 @@ def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pyte
 )
 def test_a_record_that_no_scorer_writes_is_passed_over(changed: dict[str, Any]) -> None:
     made = Fleet(caught_up=True)
-    assert made.hear(b"a", msgspec.json.encode(structs.replace(told("a", 7), **changed)), NOW) is None
-    assert made.hear(b"a", msgspec.json.encode(told("a", 7)), NOW) is not None
+    assert made.update(b"a", msgspec.json.encode(structs.replace(told("a", 7), **changed)), NOW) is None
+    assert made.update(b"a", msgspec.json.encode(told("a", 7)), NOW) is not None

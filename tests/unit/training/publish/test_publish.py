@@ -210,8 +210,8 @@ def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
             champion=LoggedVersion("sha256:x", "1"),
             candidate=candidate,
         )
-        ledger.hear(f"{name}/0".encode(), encode(started))
-        ledger.hear(f"{name}/1".encode(), encode(LogEntry(name, 1, EntryKind.ENDED, 2, "me")))
+        ledger.apply(f"{name}/0".encode(), encode(started))
+        ledger.apply(f"{name}/1".encode(), encode(LogEntry(name, 1, EntryKind.ENDED, 2, "me")))
     assert of_run(ledger, CHAMPION, RUN) == "two"
     assert of_run(ledger, CHAMPION, OTHER) is None
     assert of_run(ledger, f"sha256:{5:064x}", RUN) is None

@@ -44,7 +44,7 @@ class Story:
     def entry(self, kind: EntryKind, step: int = -1, **more: Any) -> "Story":
         self._seq += 1
         entry = LogEntry(self.name, self._seq, kind, 1_000 * self._seq, "controller", step, **more)
-        self.ledger.hear(f"{self.name}/{self._seq}".encode(), log_records.encode(entry))
+        self.ledger.apply(f"{self.name}/{self._seq}".encode(), log_records.encode(entry))
         return self
 
     def moved(self, step: int, revision: int) -> "Story":
@@ -54,10 +54,10 @@ class Story:
 
     def said(self, verb: Verb, step: int | None = None) -> "Story":
         command = OperatorCommand(verb, "ann", "because", 1, self.rollout.step if step is None else step)
-        self.ledger.hear(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
+        self.ledger.apply(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
         return self
 
     def state(self, **more: Any) -> "Story":
         told = RolloutStatus("controller", 1, self.rollout.step, **more)
-        self.ledger.hear(f"{self.name}/state".encode(), log_records.encode(told))
+        self.ledger.apply(f"{self.name}/state".encode(), log_records.encode(told))
         return self

@@ -41,16 +41,16 @@ def looked(made: ComparisonProcess, times: int = 1) -> Ended:
     """What it says when the process has ended, so many times."""
     found: list[Ended] = []
     for _ in range(times):
-        assert made.look("r", PLAN, "sha256:x") is None, "it begins"
+        assert made.poll("r", PLAN, "sha256:x") is None, "it begins"
         until(lambda: made._process is None or made._process.poll() is not None, "the end of the process")
-        found.append(made.look("r", PLAN, "sha256:x"))
+        found.append(made.poll("r", PLAN, "sha256:x"))
     assert found[:-1] == [None] * (times - 1)
     return found[-1]
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(comparison_step, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(comparison_step, "RETRY_SECONDS", 0.0)
     return ComparisonProcess(Path("scorer.yaml"), ["a=b"])
 
 
@@ -95,7 +95,7 @@ def test_what_says_nothing_of_the_candidate_is_done_again(
 ) -> None:
     says(ending, report)
     assert looked(made, 3) is None
-    assert made.waits == waits
+    assert made.waiting_for == waits
 
 
 def test_a_candidate_that_kills_the_process_twice_is_rejected(says: Any, made: ComparisonProcess) -> None:
@@ -107,10 +107,10 @@ def test_another_rollout_begins_anew_and_what_runs_is_ended(says: Any, made: Com
     says("kill -9 $$")
     assert looked(made) is None
     says("exec sleep 600")
-    assert made.look("other", PLAN, "sha256:y") is None
+    assert made.poll("other", PLAN, "sha256:y") is None
     process = made._process
     assert process is not None
-    assert made.look("third", PLAN, "sha256:z") is None
+    assert made.poll("third", PLAN, "sha256:z") is None
     assert process.poll() is not None
     made.close()
     made.close()

@@ -56,9 +56,9 @@ def test_entries_out_of_their_order_change_nothing() -> None:
     story = Story()
     before = log_records.encode(story.rollout.log)
     for seq, kind in ((0, EntryKind.ENDED), (5, EntryKind.ENDED), (1, EntryKind.STARTED)):
-        story.ledger.hear(f"r/{seq}".encode(), log_records.encode(LogEntry("r", seq, kind, 1, "x")))
-    story.ledger.hear(b"r/1", log_records.encode(LogEntry("r", 2, EntryKind.ENDED, 1, "x")))
-    story.ledger.hear(b"r/1", log_records.encode(LogEntry("other", 1, EntryKind.ENDED, 1, "x")))
+        story.ledger.apply(f"r/{seq}".encode(), log_records.encode(LogEntry("r", seq, kind, 1, "x")))
+    story.ledger.apply(b"r/1", log_records.encode(LogEntry("r", 2, EntryKind.ENDED, 1, "x")))
+    story.ledger.apply(b"r/1", log_records.encode(LogEntry("other", 1, EntryKind.ENDED, 1, "x")))
     assert log_records.encode(story.rollout.log) == before
     story.entry(EntryKind.ENDED, outcome=Outcome.COMPLETED).entry(EntryKind.INTENDED, 1)
     assert story.rollout.pending is None
@@ -87,7 +87,7 @@ def test_entries_out_of_their_order_change_nothing() -> None:
 )
 def test_what_does_not_read_changes_nothing(key: bytes | None, value: bytes | None) -> None:
     story = Story()
-    story.ledger.hear(key, value)
+    story.ledger.apply(key, value)
     assert list(story.ledger.rollouts) == ["r"]
     rollout = story.rollout
     assert (len(rollout.log), rollout.state, rollout.paused, rollout.aborted) == (1, None, False, None)
@@ -97,5 +97,5 @@ def test_what_does_not_read_changes_nothing(key: bytes | None, value: bytes | No
 def test_no_bytes_stop_the_ledger(records: list[tuple[bytes, bytes]]) -> None:
     ledger = RolloutLog()
     for key, value in records:
-        ledger.hear(key, value)
+        ledger.apply(key, value)
     assert not ledger.rollouts

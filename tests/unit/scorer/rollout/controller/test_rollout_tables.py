@@ -39,6 +39,6 @@ def test_unreadable_analysis_is_reported(judgement: dict[str, Any]) -> None:
 def test_markup_and_out_of_range_times_are_printed_as_text() -> None:
     story = Story(name="[red]").entry(EntryKind.COMPARED, 0, why=["[/bold] \\"])
     late = LogEntry("[red]", 2, EntryKind.INTENDED, 2**62, "[/]", why=["[/]"])
-    story.ledger.hear(b"[red]/2", log_records.encode(late))
+    story.ledger.apply(b"[red]/2", log_records.encode(late))
     story.state(waits=["[/]"])
     assert "[red]" in text(story)
