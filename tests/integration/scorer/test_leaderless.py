@@ -95,7 +95,7 @@ def goes_on(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
 
 
 def waits(scorer: ScorerProcess) -> bool:
-    return "no broker leads" in scorer.said or "whether transactions are open is not known" in scorer.said
+    return "no broker leads" in scorer.said or "it is unknown whether transactions are open" in scorer.said
 
 
 @pytest.mark.timeout(600)

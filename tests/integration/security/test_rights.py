@@ -141,7 +141,7 @@ def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_awa
     needed = rights.console(NAME)
     secured.broker.users({"console": list(needed.values())})
     with console(secured.as_user("console")) as address:
-        until(lambda: ">bus live<" in httpx.get(address, timeout=30).text, "the bus")
+        until(lambda: ">Kafka connected<" in httpx.get(address, timeout=30).text, "the bus")
         secured.broker.revoke({"console": [needed["scores"]]})
         until(
             lambda: f"no right to Read on topic &#39;{NAME}.scores&#39;" in httpx.get(address, timeout=30).text,

@@ -21,7 +21,7 @@ from training.demo_dataset import model_package, models, source_data, train
 from training.demo_dataset.extract import FILES, lines
 from training.demo_dataset.features import late
 
-PROGRAM = ROOT / "deploy" / "training" / "flights"
+PROGRAM = ROOT / "deploy" / "training" / "demo_dataset"
 EVERY = 80  # one row of so many makes the slice
 
 
