@@ -1,7 +1,8 @@
-"""All that is known of the partitions that are ours: since when, how far, and under which mark. No Kafka call in here.
+"""The state of the assigned partitions: epoch, positions and offset metadata. No Kafka calls.
 
-Every assignment of a partition begins a new epoch. A batch may only be published while the epochs that it was taken under are
-unchanged, because the broker does not check whose partition an offset belongs to.
+Every assignment of a partition starts a new epoch. A batch may be published only while the epochs of its fetch are unchanged,
+because the
+broker does not check who owns the partition of an offset.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,10 +19,15 @@ from scorer.decoding.batch import Batch
 
 @dataclass(slots=True)
 class _Owned:
-    """`committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
-    offset behind the last event that was taken. At `level_ms` (Unix ms) nothing waited behind the answered events. If the topic
-    was made again, `answers_from` is set until the first answer to it is committed. A `suspect` is read in the sandbox, which
-    every mark says that is committed meanwhile."""
+    """The state of one assigned partition.
+
+    `committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
+    offset behind the
+    last fetched event. At `level_ms` (Unix ms) no event waited behind the answered ones. If the topic was recreated,
+    `answers_from` is set
+    until the first answer to it is committed. A `suspect` is read in the sandbox, which every mark committed meanwhile
+    records.
+    """
 
     epoch: int
     mark: OffsetMetadata
@@ -39,7 +45,10 @@ class _Owned:
 
 
 class AssignedPartitions:
-    """One thread owns it. `changes` counts assignments and losses: an epoch is the change that it began with."""
+    """The assigned partitions, owned by one thread.
+
+    `changes` counts assignments and losses: an epoch is the count at its start.
+    """
 
     def __init__(self) -> None:
         self.changes = 0
@@ -56,80 +65,82 @@ class AssignedPartitions:
         return len(self._owned)
 
     def assign(self, beginnings: Iterable[StartPosition]) -> None:
-        """These are ours from now on, and are read from there."""
+        """Add these partitions, which are read from these positions."""
         self.changes += 1
         for beginning in beginnings:
             self._arrived.add(self._begin(beginning, self.changes))
 
     def rewind(self, beginning: StartPosition) -> None:
-        """This one is read from there again, in the same epoch."""
+        """Read this partition from this position again, in the same epoch."""
         before = self._owned[beginning.position.topic, beginning.position.partition]
         place = self._begin(beginning, before.epoch)
         self._owned[place].answers_from = beginning.after or before.answers_from
         self._owned[place].suspect = before.suspect
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """These are ours no more."""
+        """Remove these partitions."""
         self.changes += 1
         for partition in partitions:
             self._owned.pop(partition, None)
             self._arrived.discard(partition)
 
     def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
-        """Note whether this one is read in the sandbox."""
+        """Record whether this partition is read in the sandbox."""
         if partition in self._owned:
             self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
-        """Those assigned that nobody has looked at yet; see `admit`."""
+        """Return the assigned partitions that were not admitted yet; see `admit`."""
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Somebody has looked at these arrivals."""
+        """Mark these new partitions as checked."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Those that have been ours without a break since `changes` were counted."""
+        """Return the partitions that have been assigned without interruption since `changes` were counted."""
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The epochs of these, all ours."""
+        """Return the epochs of these assigned partitions."""
         return {partition: self._owned[partition].epoch for partition in partitions}
 
     def still(self, epochs: Mapping[Partition, int]) -> bool:
-        """Whether all of these are ours, under these epochs."""
+        """Return whether all of these partitions are assigned, with these epochs."""
         owned = self._owned
         return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
 
     def mark(self, partition: Partition) -> OffsetMetadata:
-        """The mark of the committed offset; an empty one where the partition is not ours."""
+        """Return the mark of the committed offset; an empty one if the partition is not assigned."""
         return self._owned[partition].mark if partition in self._owned else OffsetMetadata()
 
     def marks(self) -> dict[Partition, OffsetMetadata]:
-        """The marks of all."""
+        """Return the marks of all partitions."""
         return {partition: owned.mark for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Where the answers begin, if the topic was made again and nothing of it has been answered."""
+        """Return where the answers begin, if the topic was recreated and none of its events has been answered."""
         return self._owned[partition].answers_from if partition in self._owned else None
 
     def committed(self) -> dict[Partition, int]:
-        """The group's positions."""
+        """Return the committed positions."""
         return {partition: owned.committed for partition, owned in self._owned.items()}
 
     def next(self, partition: Partition) -> int | None:
-        """The offset to read next, of one that is ours."""
+        """Return the offset to read next; None if the partition is not assigned."""
         return self._owned[partition].next if partition in self._owned else None
 
     def read(self, reached: Mapping[Partition, int]) -> None:
-        """Events before these offsets have been taken."""
+        """Record that the events before these offsets have been fetched."""
         for partition, offset in reached.items():
             owned = self._owned[partition]
             owned.next = owned.read = offset
 
     def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance to the ends of partitions, past offsets without an event. All events before them have been taken. `now_ms` is
-        the wall clock."""
+        """Advance to the ends of partitions, past offsets without an event. All events before them have been fetched.
+
+        `now_ms` is the wall clock.
+        """
         for partition, offset in ends.items():
             owned = self._owned.get(partition)
             if owned is not None:
@@ -138,11 +149,11 @@ class AssignedPartitions:
                     owned.level_ms = now_ms
 
     def level_ms(self) -> dict[Partition, int]:
-        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 where it was not."""
+        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 if it was not."""
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def remembered(self, told: TopicPartition) -> TopicPartition:
-        """The group's position; ours, where the group has none yet."""
+        """Return the group's position, or ours if the group has none yet."""
         owned = self._owned.get((told.topic, told.partition))
         if told.offset >= 0 or owned is None:
             return told
@@ -151,8 +162,7 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """The positions after a batch, or those that a part of it has `reached`, under this mark with the topic's id, with the
-        leader epoch of the last event."""
+        """Return the positions after a batch, or its `reached` part, with this mark, the topic ids and leader epochs."""
         marks: dict[tuple[str, bool], str] = {}
         positions = []
         for partition, offset in (reached or batch.reached).items():
@@ -164,7 +174,7 @@ class AssignedPartitions:
         return positions
 
     def commit(self, batch: Batch, mark: OffsetMetadata) -> None:
-        """The offsets after a batch are committed under this mark. Partitions that were lost meanwhile are left alone."""
+        """Record that the offsets after a batch are committed with this mark. Partitions lost meanwhile are ignored."""
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
@@ -183,7 +193,7 @@ class AssignedPartitions:
         return [TopicPartition(*p, o.next, o.marked(owner).encode(), known(None)) for p, o in rows]
 
     def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
-        """Note that positions from `passed` are committed."""
+        """Record that positions from `passed` are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
@@ -191,12 +201,12 @@ class AssignedPartitions:
                 owned.committed, owned.leader_epoch = position.offset, known(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """The committed offsets as they are, under marks with this owner's name."""
+        """Return the unchanged committed offsets, with marks of this owner."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [TopicPartition(*p, o.committed, o.marked(owner).encode(), o.leader_epoch) for p, o in rows]
 
     def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
-        """Those claims are committed."""
+        """Record that these ownership marks are committed."""
         for partition in partitions:
             owned = self._owned[partition]
             owned.mark = owned.marked(owner)

@@ -1,6 +1,6 @@
-"""The consumer: the events to take now, and where each partition is read from.
+"""The consumer: fetches events, and determines the position of each partition.
 
-One thread owns it. Positions come from committed offsets alone: at assignment, and after every recovery.
+One thread owns it. Positions come only from committed offsets: at assignment, and after every recovery.
 """
 
 import logging
@@ -34,13 +34,16 @@ LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether som
 
 
 class EventConsumer:
-    """Takes events for a scorer.
+    """Fetches events for a scorer.
 
-    `beginnings` says where a partition without a committed offset begins. `session` decides what is being committed before
-    committed offsets are read, and before partitions go. `fence(partitions)` ends what dead owners left open, before positions
-    are read at an assignment, and returns those owners. `waiting` is called now and then while no broker answers, and may raise
-    Aborted. `renew` gives another consumer for one that is no member any more. `offsets_command` is what a person moves the
-    group with. `suspects` reads partitions that may end this process.
+    `beginnings` decides where a partition without a committed offset begins. `session` completes pending commits before
+    committed offsets are
+    read, and before partitions are released. `fence(partitions)` ends transactions of dead owners, before positions are read
+    at an assignment, and
+    returns those owners. `waiting` is called repeatedly while no broker answers, and may raise Aborted. `renew` returns
+    another consumer for one
+    that is no longer a member. `offsets_command` is the command that moves the group. `suspects` reads partitions that may end
+    this process.
     """
 
     def __init__(
@@ -74,14 +77,13 @@ class EventConsumer:
         self._look_at = 0.0
         self._pull = BatchFetcher()
         self.group: Any = None
-        """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
+        """The group metadata from right after the last fetch: it is sent with the offsets of that batch."""
         self._join(consumer)
 
     def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
-        """What is there, or the first event within `wait` seconds and what came with it, and what comes `until` then (monotonic
-        seconds).
+        """Return the available events, or the first within `wait` seconds and those `until` then (monotonic seconds).
 
-        `limit(timestamp_ms)` says, from the first event's time, how many to take. None where nothing came.
+        `limit(timestamp_ms)` returns the maximum number of events, given the time of the first one. None if no event arrived.
         """
         before = self.partitions.changes  # what begins only now is claimed before anything of it counts
         self._unread |= self._beginnings.made_again(self.partitions.marks())
@@ -107,8 +109,10 @@ class EventConsumer:
         return begun
 
     def passed(self, owner: str) -> list[TopicPartition]:
-        """Return the positions to commit that no event advances, as `Partitions.passed`: nothing may be in flight. Those of a
-        topic that was not seen a moment ago, or is another one, are left out."""
+        """Return the positions to commit that no event advances, as `AssignedPartitions.passed`; no event may be in flight.
+
+        Positions of a topic that was not seen a moment ago, or was recreated, are omitted.
+        """
         positions = self.partitions.passed(owner)
         if not positions:
             return []
@@ -117,19 +121,19 @@ class EventConsumer:
         return [p for p in positions if p.topic in seen and (p.topic, p.partition) not in self._unread]
 
     def stale(self, batch: Batch) -> bool:
-        """Whether a partition of this batch has been assigned anew, or away, or is another topic's since it was taken."""
+        """Return whether a partition of this batch was reassigned, lost, or recreated since the fetch."""
         if not self.partitions.still(batch.epochs):
             return True
         return not self._beginnings.same({(p[0], self.partitions.mark(p).topic_id) for p in batch.epochs})
 
     def hear(self, wait: float) -> None:
-        """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
+        """Poll the group after it rejected this member. A `rewind` must follow: events are skipped."""
         before, deadline = self.partitions.changes, time.monotonic() + wait
         while self.partitions.changes == before and time.monotonic() < deadline:
             self._look_at_failures(self._source.skip(HEARD_MESSAGES, HEARD_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
+        """Return to the committed offsets of all partitions or of these. Raises Evicted; Fatal if there are none."""
         ours = {*self.partitions, *self._unbegun}
         wanted = ours if partitions is None else ours & set(partitions)
         unsought, unbegun = set(), set(wanted)
@@ -150,7 +154,7 @@ class EventConsumer:
         self.group = self._member.group()
 
     def rejoin(self) -> None:
-        """Join the group as another member: all partitions are lost, and come back as the group says."""
+        """Join the group as another member: all partitions are lost and assigned again by the group."""
         if self._renew is None:
             raise Fatal("the consumer is no member of its group any more", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._unbegun)], lost=True)
@@ -163,18 +167,18 @@ class EventConsumer:
         self._join(consumer)
 
     def pause(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
-        """Stop reading these until this reason is gone."""
+        """Stop reading these partitions until this reason is removed."""
         self._member.pauses.pause(partitions, reason)
 
     def resume(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
-        """Read these again, unless another reason pauses them."""
+        """Remove a reason; partitions without another one are read again."""
         self._member.pauses.resume(partitions, reason)
 
     def look_again(self, now: float) -> None:
-        """Tell of partitions without a leader, and read those again that were out of range where the group was moved since.
+        """Log partitions without a leader, and read out-of-range partitions again whose group position was moved.
 
-        A position that has come into range by itself is none to go on from: records before it were never read. `now` is in
-        monotonic seconds.
+        A position that comes into range by itself is not used: records before it were never read. `now` is in monotonic
+        seconds.
         """
         if now < self._look_at:
             return
@@ -187,24 +191,24 @@ class EventConsumer:
             self.follow(moved)
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Read these from where the group was moved, also those that were out of range."""
+        """Read these partitions from the group's new positions, also those that were out of range."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: the group was moved; reading again", *partition)
             self._in_range(partition)
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """What the group has committed of partitions that others hold, where a broker tells."""
+        """Return the committed positions of partitions of other members, as far as a broker reports them."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
-        """Records behind the end of each assigned partition; missing where no end is known."""
+        """Return the records behind the end of each assigned partition; without those of unknown end."""
         held = self._member.pauses.partitions - self.unreadable.leaderless
         found = group_offsets.partition_bounds(self._consumer, self.partitions, held)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in found.items()}
 
     def close(self) -> None:
-        """Leave the group, so that others take over at once."""
+        """Leave the group, so that other members take over at once."""
         self._closing = True
         self._beginnings.close()
         if self._suspects is not None:
@@ -215,7 +219,7 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Events of partitions that are read in the sandbox, every second time: the group is polled in between."""
+        """Return events of sandboxed partitions on every second call: the group is polled in between."""
         for partition in self._undecodable:
             suspects.add(partition, self.partitions.next(partition) or 0)
         self._undecodable.clear()
@@ -229,7 +233,7 @@ class EventConsumer:
         return batch
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
-        """Have the consumer itself read a partition that is no suspect any longer."""
+        """Let the consumer itself read a partition that no longer needs the sandbox."""
         here = self.partitions.next(partition)
         if here is None or self._member.seek(TopicPartition(*partition, here)):
             suspects.cleared.discard(partition)
@@ -243,9 +247,12 @@ class EventConsumer:
         return batch
 
     def _look_at_failures(self, failures: Iterable[FetchFailure]) -> None:
-        """A topic that is not there may be about to be made again: `beginnings` waits for it. Where a position is out of range,
-        the topic may be another one by now, or the error about an earlier position: it is read anew. Other failures are passed
-        over, or raised."""
+        """Handle failures instead of events.
+
+        A missing topic may be about to be recreated: `beginnings` waits for it. If a position is out of range, the topic may
+        have been recreated, or
+        the error may concern an earlier position: it is read again. Other failures are ignored, or raised.
+        """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
             if error in OUT_OF_RANGE:
@@ -272,7 +279,7 @@ class EventConsumer:
             self._undecodable.add(partition)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
-        """Stop reading partitions whose position is out of range, with an alarm, while the others go on."""
+        """Pause partitions whose position is out of range, with an alarm; the others continue."""
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - set(self.unreadable.outside)):
             self.pause([partition], "out of range")
@@ -337,8 +344,10 @@ class EventConsumer:
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Where to read from: the committed offset, else where `beginnings` says. Partitions without a leader that could tell
-        are left out. Raises MemberLost where another client has to read."""
+        """Return the positions to read from: the committed offset, else the one of `beginnings`.
+
+        Partitions without a leader are omitted. Raises MemberLost if another client must read.
+        """
         self._session.wait_for_commit()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
         beginnings = self._beginnings.of(self._consumer, list(map(self.partitions.remembered, found)))
@@ -346,14 +355,14 @@ class EventConsumer:
         return beginnings
 
     def _has_begun(self, beginning: StartPosition) -> None:
-        """It has a leader by now, and is read."""
+        """Start reading a partition that has a leader now."""
         place = beginning.position.topic, beginning.position.partition
         self.partitions.assign([beginning])
         self._unbegun.discard(place)
         self.resume([place], "no leader")
 
     def _without_beginning(self, partitions: set[Partition]) -> None:
-        """Do not read these before they have a leader: they begin then, and nothing that was known of them counts any more."""
+        """Do not read these partitions before they have a leader; what was known of them is forgotten."""
         if known := [p for p in partitions if p in self.partitions]:
             self.partitions.leave(known)
             for place in known:

@@ -1,4 +1,4 @@
-"""A scorer that was killed leaves a transaction open. The survivors end it by fencing its owner, before its time-out would."""
+"""Fence dead owners: end the open transaction of a killed scorer before its timeout does."""
 
 import contextlib
 import logging
@@ -24,10 +24,10 @@ METADATA_SECONDS = 5.0
 def fence_dead_owners(
     settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
 ) -> set[str]:
-    """End what the last owners of these partitions left open, if they are no members any more. Returns these owners.
+    """End the open transactions of the last owners of these partitions that are no longer members; return these owners.
 
-    Those in `fenced` are left alone. The question is asked by a client of its own: one that has seen a broker die may keep
-    asking a coordinator that is no more.
+    Those in `fenced` are skipped. A separate client asks: one that has seen a broker die may keep asking a coordinator that no
+    longer exists.
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
@@ -48,9 +48,9 @@ def fence_dead_owners(
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
     """Wait until no transaction is open, and fence dead owners meanwhile.
 
-    A survivor whose own transaction was rejected by the new generation of the group recovers before it is assigned anything,
-    and must not wait for the transaction time-out of the dead owner. Without this, 4 of 14 kills in the demo took 12 to 19 s
-    instead of 6 to 7.
+    A survivor whose own transaction was rejected by the new generation of the group recovers before it is assigned partitions,
+    and must not wait
+    for the transaction timeout of the dead owner. Without this, 4 of 14 kills in the demo took 12 to 19 s instead of 6 to 7.
     """
     due = time.monotonic()
     fenced: set[str] = set()
@@ -66,7 +66,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
 
 
 def _all_partitions(settings: Settings) -> list[TopicPartition]:
-    """Those of the input topics; none where no broker tells them."""
+    """Return the partitions of the input topics; empty if no broker reports them."""
     admin = kafka.admin(settings.kafka, settings.owner)
     try:
         found = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}

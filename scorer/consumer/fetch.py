@@ -1,4 +1,4 @@
-"""Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
+"""Fetch the events of one batch from a consumer, within limits on events and bytes."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,15 @@ SHORTEST_WAIT = 0.001  # seconds
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 
 FetchFailure = tuple[Partition, int | None, KafkaError]
-"""What came in place of an event: of which partition, at which offset if that is known, and why."""
+"""A failure instead of an event: partition, offset if known, and error."""
 
 
 class FetchSource(Protocol):
-    """Where the events of one consumer come from. A pull begins with `first` and ends with `taken`. `count`, `size` (bytes) and
-    `largest` (bytes of one) are of what is pulled."""
+    """The source of the events of one consumer.
+
+    A fetch starts with `first` and ends with `taken`. `count`, `size` (bytes) and `largest` (bytes of one event) describe the
+    fetched events.
+    """
 
     @property
     def count(self) -> int: ...
@@ -34,30 +37,34 @@ class FetchSource(Protocol):
     def largest(self) -> int: ...
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """These are about to be assigned."""
+        """Prepare for the assignment of these partitions."""
 
     def first(self, wait: float) -> int | None:
-        """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
-        came, or a failure, or the end of a partition."""
+        """Poll the group, and fetch the first event within `wait` seconds.
+
+        Returns:
+            Its timestamp in Unix ms; None if no event arrived, or a failure, or the end of a partition.
+        """
 
     def more(self, most: int, wait: float) -> int:
-        """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
+        """Fetch up to `most` more events that are available or arrive within `wait` seconds; return their number."""
 
     def taken(self) -> "FetchedEvents":
-        """What was pulled."""
+        """Return the fetched events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
-        """Hear what the group says for up to `wait` seconds; up to `most` events are passed over. The failures among them."""
+        """Poll the group for up to `wait` seconds and skip up to `most` events; return the failures among them."""
 
     def close(self) -> None:
-        """Let go of what is pulled, before the consumer is closed."""
+        """Release the fetched events, before the consumer is closed."""
 
 
 class FetchedEvents(Protocol):
-    """What a source has pulled. `partitions` are those of its events.
+    """The events that a source has fetched. `partitions` are theirs.
 
-    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been pulled.
-    It lies behind transaction markers and aborted records, which are offsets without an event.
+    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been fetched.
+    It is behind
+    transaction markers and aborted records, which are offsets without an event.
     """
 
     @property
@@ -70,20 +77,22 @@ class FetchedEvents(Protocol):
     def partitions(self) -> set[Partition]: ...
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Its events but those of some partitions; None where there are none."""
+        """Return the events except those of some partitions; None if there are none."""
 
 
 class BatchFetcher:
-    """`end` is what the last pull stopped at."""
+    """Fetches batches. `end` is the reason why the last fetch stopped."""
 
     def __init__(self) -> None:
         self.end: End = "empty"
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """The first event within `wait` seconds, what is there behind it, and what comes `until` then (monotonic seconds).
-        `limit(timestamp_ms)` says, from the first event's time, how many events to take. A failure that comes first comes
-        alone."""
+        """Fetch the first event within `wait` seconds, the events behind it, and those `until` then (monotonic seconds).
+
+        `limit(timestamp_ms)` returns the maximum number of events, given the time of the first one. A failure that comes first
+        is returned alone.
+        """
         self.end = "empty"
         first = source.first(wait)
         if first is None:
@@ -99,9 +108,9 @@ class BatchFetcher:
 
 
 def chunk(events: int, size: int, largest: int) -> int:
-    """How many more events to read at once: at most `events`, and in all no more than BATCH_BYTES bytes are expected.
+    """Return how many more events to read at once: at most `events`, with at most BATCH_BYTES expected in total.
 
-    `size` bytes were read so far, `largest` is the largest event among them. 0 where the batch is full.
+    `size` bytes were read so far, `largest` is the largest event among them. 0 if the batch is full.
     """
     if events <= 0 or size >= BATCH_BYTES:
         return 0
@@ -109,7 +118,7 @@ def chunk(events: int, size: int, largest: int) -> int:
 
 
 class PythonFetchSource:
-    """The source in Python: messages of a consumer as they are; see `Source`."""
+    """The source in Python: messages of a consumer; see `FetchSource`."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -125,7 +134,7 @@ class PythonFetchSource:
         return len(self._messages)
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Nothing has to be said."""
+        """Do nothing: this source needs no preparation."""
 
     def first(self, wait: float) -> int | None:
         self._begin()
@@ -145,7 +154,7 @@ class PythonFetchSource:
         return came
 
     def _add(self, messages: list[Message]) -> int:
-        """Hold the messages, and return how many; the ends of partitions among them are only noted."""
+        """Store the messages and return their number; ends of partitions are only recorded."""
         ends = [message for message in messages if (error := message.error()) is not None and error in END]
         if ends:
             self._ends |= {_place(message): message.offset() or 0 for message in ends}
@@ -168,7 +177,7 @@ class PythonFetchSource:
 
 
 class FetchedMessages:
-    """See `Taken`."""
+    """See `FetchedEvents`."""
 
     def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
         self.ends = ends
@@ -190,7 +199,7 @@ class FetchedMessages:
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
-    """The batch that these messages are, one or more, without epochs: each attribute of all of them at once, in C."""
+    """Return these messages, one or more, as a batch without epochs: each attribute is read for all of them at once, in C."""
     headers, unread = headers_of(messages)
     batch = Batch(
         topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
@@ -212,6 +221,6 @@ def _place(message: Message) -> Partition:
 
 
 def _times(messages: Sequence[Message]) -> list[int]:
-    """Unix ms, 0 where the broker has none."""
+    """Return Unix ms, 0 without a timestamp."""
     stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
     return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]

@@ -1,4 +1,4 @@
-"""Questions about offsets that a group member asks its broker: what is committed, and where partitions begin and end."""
+"""Offsets that a group member requests from its broker: committed positions, and the bounds of partitions."""
 
 import logging
 import time
@@ -22,11 +22,14 @@ log = logging.getLogger(__name__)
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting: Callable[[], None]) -> list[TopicPartition]:
-    """The committed offsets with their metadata, pending transactions waited for. `waiting` is called before each further try;
-    what it raises ends the waiting.
+    """Return the committed offsets with their metadata, after pending transactions.
 
-    Raises Evicted where the group refuses to tell this member, MemberLost where it is time for another consumer to ask, Fatal
-    where no waiting helps.
+    `waiting` is called before each retry and may raise to end the wait.
+
+    Raises:
+        Evicted: The group rejects this member.
+        MemberLost: Another consumer should ask.
+        Fatal: Waiting does not help.
     """
     return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
 
@@ -34,8 +37,10 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
 def edges(
     consumer: Consumer, asking: AdminClient, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]
 ) -> dict[Partition, int]:
-    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them; partitions without
-    a leader, as `asking` tells, are left out. As `committed`."""
+    """Return the first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each partition, as this consumer can read them.
+
+    Partitions without a leader, by `asking`, are omitted. Raises like `committed`.
+    """
 
     def found() -> list[TopicPartition]:
         asked = [TopicPartition(*partition, edge) for partition in led(asking, partitions)]
@@ -47,8 +52,10 @@ def edges(
 def partition_bounds(
     consumer: Consumer, partitions: Iterable[Partition], held: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """The first and the next offset of each, as the last fetches told; of those that are `held`, and so not fetched, as the
-    broker tells now. Missing where neither does."""
+    """Return the first and the next offset of each partition, by the last fetch; for `held` partitions by the broker.
+
+    Partitions of unknown bounds are omitted.
+    """
     rows, answers = {}, True
     for key in partitions:
         partition = TopicPartition(*key)
@@ -64,10 +71,11 @@ def partition_bounds(
 
 
 def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
-    """The partitions of these topics that no broker leads; nothing where no broker tells.
+    """Return the partitions of these topics without a leader; empty if no broker reports them.
 
-    Within a rebalance callback the client must be another one than that consumer: `list_topics` makes it forget that it is
-    called, and its next callback ends the process (confluent-kafka 2.16: CallState_get).
+    Within a rebalance callback the client must be another one than that consumer: `list_topics` makes it forget that it is in
+    a callback, and its
+    next callback ends the process (confluent-kafka 2.16: CallState_get).
     """
     found = set()
     for topic in topics:
@@ -80,18 +88,18 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Those of the partitions that are not known to be without a leader."""
+    """Return those of the partitions that are not known to be without a leader."""
     without = leaderless(asking, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without]
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
-    """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
+    """Return the partitions whose group position differs; empty if the broker does not report them."""
     return [key for key, offset in committed_if_known(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """What the group has committed of these, also of those that others hold; nothing where the broker does not tell."""
+    """Return the committed positions of these, also those of other members; empty if the broker does not report them."""
     asked = [TopicPartition(*partition) for partition in partitions]
     try:
         found = consumer.committed(asked, timeout=END_SECONDS) if asked else []
@@ -102,7 +110,7 @@ def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> d
 
 
 def out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
-    """Why a partition cannot be read from `position`, and the way out: `command` moves the group."""
+    """Describe why a partition cannot be read from `position`, and the remedy: `command` moves the group."""
     try:
         low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
         holds = f"holds offsets {low} to {high}"

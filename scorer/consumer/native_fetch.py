@@ -1,6 +1,6 @@
-"""The native source: partitions are read from a queue of their own, straight into columns. See `Source` in fetch.py.
+"""The native source: partitions are read from a separate queue directly into columns. See `FetchSource` in fetch.py.
 
-What the group says comes by the consumer itself, in `poll` alone: assignments never change while events are taken.
+Group events arrive only in the consumer's `poll`: assignments never change during a fetch.
 """
 
 import time
@@ -20,18 +20,18 @@ from scorer.native.librdkafka import LibrdkafkaPlugin, librdkafka_plugin
 
 
 def plugin() -> LibrdkafkaPlugin | None:
-    """What a scorer's clients are made with, to be read and written natively; None where there is no native part."""
+    """Return the plugin for the clients of a scorer; None without the native part."""
     return librdkafka_plugin()
 
 
 def open_fetch_source(consumer: Consumer) -> FetchSource:
-    """The native one where this consumer was made for it, else that in Python."""
+    """Return the native source if this consumer was created for it, else the one in Python."""
     native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
     return NativeFetchSource(consumer, NativeFetcher(native, handle)) if native and handle else PythonFetchSource(consumer)
 
 
 class NativeFetchSource:
-    """For one consumer."""
+    """The native source of one consumer."""
 
     def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
         self._consumer = consumer
@@ -88,7 +88,7 @@ class NativeFetchSource:
         self._taker.close()
 
     def _hear(self) -> None:
-        """What the group says."""
+        """Poll the group."""
         message = self._consumer.poll(0)
         if message is None:
             return
@@ -100,7 +100,7 @@ class NativeFetchSource:
 
 
 class FetchedColumns:
-    """See `Taken` in fetch.py."""
+    """See `FetchedEvents` in fetch.py."""
 
     def __init__(self, columns: MessageColumns | None, told: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
         self.failures = list(told)
@@ -134,7 +134,7 @@ def _failure(columns: MessageColumns, row: int) -> FetchFailure:
 
 
 def _listed(columns: MessageColumns, rows: list[int], end: End) -> Batch:
-    """Some of the events, as lists."""
+    """Return some of the events as lists."""
     whole, at = ColumnarBatch(columns, end), {row: at for at, row in enumerate(rows)}
     part = Batch(
         topics=[whole.topics[row] for row in rows],

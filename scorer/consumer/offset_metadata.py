@@ -1,4 +1,4 @@
-"""The mark in the metadata of every committed offset: who has the partition, and which version scored up to here."""
+"""The metadata of every committed offset: the owner of the partition, and the version that scored up to it."""
 
 import msgspec
 
@@ -27,11 +27,11 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """What scored up to here: equal for equal versions in every role."""
+        """The version that scored up to here: equal for equal versions in every role."""
         return self.revision, self.digest
 
     def encode(self) -> str:
-        """As it stands in the offset metadata."""
+        """Encode the mark as offset metadata."""
         return msgspec.json.encode(self).decode()
 
     @classmethod

@@ -1,7 +1,8 @@
-"""Puts the owner's name on the committed offsets at an assignment, and takes it off at the end.
+"""Write the owner's name to the committed offsets at an assignment, and remove it at the end.
 
-A name tells the next owner whose open transactions to end. It rides on every commit. A claim, which rewrites the offset as it
-is, is only needed before the first.
+The name tells the next owner whose open transactions to end. Every commit carries it. A separate write of the unchanged offset
+is needed only
+before the first commit.
 """
 
 import logging
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnershipMarker:
-    """For one scorer, whose name is `owner`."""
+    """Marks partitions for one scorer, whose name is `owner`."""
 
     def __init__(self, owner: str, intake: EventConsumer, session: Session) -> None:
         self._owner = owner
@@ -24,11 +25,11 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Put the name on these before anything of them is scored. Raises Aborted; then it has to be done again."""
+        """Write the name to these partitions before any of their events is scored. Raises Aborted; then repeat it."""
         self._rewrite(partitions, self._owner)
 
     def leave(self) -> None:
-        """Take the name off everything: nothing of ours is open. Never raises Aborted."""
+        """Remove the name from all partitions; no transaction of ours is open. Never raises Aborted."""
         try:
             self._rewrite([p for p, mark in self._intake.partitions.marks().items() if mark.owner == self._owner], "")
         except Aborted as error:

@@ -1,4 +1,4 @@
-"""One consumer as a member of its group: what is known of this client alone, and is forgotten with it."""
+"""The state of one consumer as a group member, which is forgotten with the client."""
 
 import logging
 import time
@@ -20,12 +20,16 @@ SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
 PauseReason = Literal["away", "out of range", "no leader", "revision", "suspect"]
-"""Servers are away that scoring needs; the position is not in the log; nobody tells where the partition begins; a newer
-revision has scored the partition; it is read in the sandbox."""
+"""Why a partition is paused.
+
+Model servers are unavailable; the position is not in the log; no broker knows where the partition begins; a newer revision has
+scored the
+partition; it is read in the sandbox.
+"""
 
 
 class PausedPartitions:
-    """Which assigned partitions are not read, and why: each reason holds by itself, until none is left."""
+    """The assigned partitions that are not read, with their reasons. Each reason holds until it is removed."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -33,11 +37,11 @@ class PausedPartitions:
 
     @property
     def partitions(self) -> Set[Partition]:
-        """Those that are paused, for any reason."""
+        """The partitions that are paused for any reason."""
         return self._reasons.keys()
 
     def pause(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
-        """Stop reading these until this reason is gone."""
+        """Stop reading these partitions until this reason is removed."""
         fresh = [p for p in partitions if reason not in self._reasons.get(p, ())]
         for partition in fresh:
             self._reasons.setdefault(partition, set()).add(reason)
@@ -45,7 +49,7 @@ class PausedPartitions:
             self._consumer.pause([TopicPartition(*p) for p in fresh])
 
     def resume(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
-        """This reason is gone. Partitions with another one stay paused."""
+        """Remove this reason. Partitions with another one stay paused."""
         free = []
         for partition in partitions:
             reasons = self._reasons.get(partition, set())
@@ -56,22 +60,26 @@ class PausedPartitions:
             self._consumer.resume([TopicPartition(*p) for p in free])
 
     def has(self, partition: Partition, reason: PauseReason) -> bool:
-        """Whether the partition is not read for this reason, and maybe others."""
+        """Return whether the partition is paused for this reason, possibly among others."""
         return reason in self._reasons.get(partition, ())
 
     def only(self, partition: Partition, reason: PauseReason) -> bool:
-        """Whether this is the only reason why the partition is not read."""
+        """Return whether this is the only reason why the partition is paused."""
         return self._reasons.get(partition) == {reason}
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They go to another owner; should they come back, they are read."""
+        """Forget partitions that go to another owner."""
         if paused := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
             self._consumer.resume(paused)
 
 
 class GroupMembership:
-    """`group()` is the group metadata now; None unless `sends_group`, where nobody sends it: it costs a quarter of what a
-    batch of one event does. Methods raise MemberLost where another client has to join in place of this one."""
+    """The membership of one client.
+
+    `group()` returns the current group metadata; None unless `sends_group`, because it costs a quarter of a batch of one
+    event. Methods raise
+    MemberLost if another client must join instead of this one.
+    """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
         self.pauses = PausedPartitions(consumer)
@@ -81,14 +89,21 @@ class GroupMembership:
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
 
     def check_topics(self, beginnings: Iterable[StartPosition]) -> None:
-        """See that this client can read these. The leader epochs of a topic that was made again begin at 0: a client that has
-        known higher ones of the old topic takes those for outdated, and never reads the new topic (librdkafka 2.16)."""
+        """Check that this client can read these partitions.
+
+        The leader epochs of a recreated topic start at 0: a client that has seen higher ones of the old topic treats them as
+        outdated, and never reads
+        the new topic (librdkafka 2.16).
+        """
         for topic, topic_id in {(b.position.topic, b.mark.topic_id) for b in beginnings}:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise MemberLost(f"{topic} was made again, and the client reads on at the old one's leader epochs")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Whether reading goes on there; not where an assignment has not begun to fetch, or is about to go."""
+        """Return whether reading continues at the position.
+
+        Not if an assignment has not started to fetch, or is about to end.
+        """
         try:
             self._consumer.seek(position)
         except KafkaException as error:
@@ -101,8 +116,7 @@ class GroupMembership:
 
 
 def pass_over(topic: str, error: KafkaError) -> None:
-    """Go on without an event of this topic. Raises MemberLost where another consumer has to join, Fatal where a person has to
-    act."""
+    """Ignore a failure of this topic. Raises MemberLost if another consumer must join, Fatal if an operator must act."""
     if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group refuses this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.why(error) or ""):

@@ -1,9 +1,12 @@
 """Partitions that are read in the sandbox, as batches; see `publisher/kafka/sandboxed_reads.py`.
 
-A partition is a suspect if its last owner died, because a fetched batch that expands to more than there is memory for ends the
-process before any event is in flight. The owner in the metadata of the committed offsets is the note of that: it outlives the
-process, its container and its disk. A partition is a suspect too if the client reports a batch that it cannot decompress, or if
-the mark of its committed offset says that its last owner had not passed the batch: a rebalance takes no suspicion away.
+A partition is read in the sandbox if its last owner died, because a fetched batch that expands beyond the memory ends the
+process before any
+event is in flight. The owner in the metadata of the committed offsets records this: it survives the process, its container and
+its disk. A
+partition is also read there if the client reports a batch that it cannot decompress, or if the mark of its committed offset
+states that its last
+owner had not passed the batch: a rebalance does not remove the suspicion.
 """
 
 import time
@@ -17,7 +20,10 @@ from scorer.decoding.batch import Batch, UnreadableRange
 
 
 class SandboxedInputPartitions:
-    """For one intake, whose thread owns it. `cleared` are those that the consumer itself is to read from now on."""
+    """The sandboxed partitions of one consumer, owned by its thread.
+
+    `cleared` are those that the consumer itself reads from now on.
+    """
 
     def __init__(self, sandbox: Sandboxed, owner: str) -> None:
         self.cleared: set[Partition] = set()
@@ -33,8 +39,7 @@ class SandboxedInputPartitions:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
     def among(self, beginnings: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
-        """Where the partitions begin that are suspects, or whose last owner died: an owner among the `dead`, or an earlier
-        process of this name."""
+        """Return the start offsets of suspects, and of partitions whose last owner is `dead` or had this name."""
         found = {}
         for beginning in beginnings:
             place, owner = (beginning.position.topic, beginning.position.partition), beginning.mark.owner
@@ -49,12 +54,12 @@ class SandboxedInputPartitions:
         self._sandbox.add(partition, offset)
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """These go to another owner."""
+        """Forget partitions that go to another owner."""
         self._drop(partitions)
         self._sandbox.forget(partitions)
 
     def take(self, limit: Callable[[int], int], readable: Callable[[Partition], bool], wait: float) -> Batch | None:
-        """The next events of one suspect that is `readable`, or an entry that stands for a batch that cannot be read."""
+        """Return the next events of a `readable` partition, or an entry that stands for an unreadable batch."""
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
             if taken is None:
@@ -83,7 +88,7 @@ class SandboxedInputPartitions:
 
 
 def batch_of(partition: Partition, rows: list[Row]) -> Batch:
-    """These records as a batch, without epochs."""
+    """Return these records as a batch without epochs."""
     topic, number = partition
     return Batch(
         topics=[topic] * len(rows),
@@ -99,7 +104,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """A batch of one entry, which stands for all records that cannot be read. `now_ms` is the wall clock."""
+    """Return a batch of one entry, which stands for all unreadable records. `now_ms` is the wall clock."""
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

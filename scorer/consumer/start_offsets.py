@@ -1,8 +1,10 @@
-"""Where a partition begins that the group has no position in, or only one in a topic of the same name that is no more.
+"""The start position of a partition without a committed offset, or with one of a deleted topic of the same name.
 
-Topic ids tell a topic that was deleted and made again from the one before: a known offset means something else in it, and the
-client goes on in it without a word. A thread looks at the ids; every mark names the id under which its offset counts. What the
-topic of swaps names has been scored, whatever the group still knows of it. `way` decides; it is pure.
+Topic ids distinguish a recreated topic from its predecessor: a known offset has another meaning in it, and the client would
+continue silently. A
+thread polls the ids; every mark names the id to which its offset belongs. The topic of swaps records which events were scored,
+whatever the group
+still knows. `way` decides; it is pure.
 """
 
 import logging
@@ -38,14 +40,14 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two questions that a broker does not answ
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The answers to a topic that was made again begin at these offsets, by partition of the output and of the dead letters."""
+    """The answers to a recreated topic begin at these offsets, by partition of the output and of the dead letters."""
 
     scores: list[int]
     letters: list[int]
 
 
 class StartPosition(NamedTuple):
-    """Where a partition is read from. `after`: where its answers begin, if an earlier topic of that name had some."""
+    """The start position of a partition. `after`: where its answers begin, if an earlier topic of that name had some."""
 
     way: StartReason
     position: TopicPartition
@@ -54,7 +56,7 @@ class StartPosition(NamedTuple):
 
 
 class ScoredPartition(msgspec.Struct):
-    """A swap record, as far as it says what has been scored; `topic_id` is "" in records of before there was one."""
+    """A swap record as far as it states what has been scored; `topic_id` is "" in records without one."""
 
     topic: str
     partition: Int64
@@ -65,10 +67,11 @@ _scored = DocumentDecoder(ScoredPartition)
 
 
 def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> StartReason:
-    """How to go on in a partition of the topic whose id is `now`.
+    """Decide how to continue in a partition of the topic whose id is `now`.
 
-    `offset` is the group's, negative where there is none, and counts `under` that id ("": it does not say). `scored` are the
-    ids under which the partition has been scored; `elsewhere`: whether the group has been in this topic, or in one of its name.
+    `offset` is the group's, negative if none, and belongs to the id `under` ("": unknown). `scored` are the ids under which
+    the partition has been
+    scored; `elsewhere`: whether the group has been in this topic, or in one of its name.
     """
     if offset >= 0 and under in ("", now):
         return "position"
@@ -80,15 +83,15 @@ def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: b
 
 
 def known(epoch: int | None) -> int:
-    """A leader epoch as positions carry it."""
+    """Return a leader epoch in the form of positions."""
     return -1 if epoch is None else epoch
 
 
 class StartPositions:
-    """For one scorer. `waiting` is called now and then while something is waited for, and may raise Aborted."""
+    """Determines start positions for one scorer. `waiting` is called repeatedly during a wait, and may raise Aborted."""
 
     def __init__(self, settings: Settings, waiting: Callable[[], None], skipped: SkippedRecords | None = None) -> None:
-        """`skipped` counts records of the topic of swaps, and commits of the group, that are unreadable."""
+        """`skipped` counts unreadable records of the topic of swaps and of the group's commits."""
         self._settings = settings
         self._skipped = skipped or SkippedRecords(log)
         self._waiting = waiting
@@ -100,12 +103,15 @@ class StartPositions:
         self._gone: set[str] = set()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._looks.close()
 
     def made_again(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Those of these partitions whose topic is another one by now; told once, as soon as a look has shown it. Raises Fatal
-        (3) where every topic stays absent."""
+        """Return those of these partitions whose topic was recreated, once, as soon as a poll has shown it.
+
+        Raises:
+            Fatal: 3 if every topic stays absent.
+        """
         if self._looks.failure is not None:
             raise self._looks.failure
         found = self._looks.found
@@ -116,25 +122,30 @@ class StartPositions:
         return {p for p, mark in marks.items() if p[0] in found and found[p[0]].id != mark.topic_id}
 
     def look(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """The same, by a look at the topics now."""
+        """Return the same by polling the topics now."""
         found = self._look({topic for topic, _ in marks}) if marks else {}
         return {p for p, mark in marks.items() if p[0] not in found or found[p[0]].id != mark.topic_id}
 
     def same(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
-        """Whether the topics were these a moment ago. Waits until somebody tells."""
+        """Return whether the topics had these ids a moment ago; wait until a broker reports them."""
         if self._settings.delivery == "exactly-once" and self._looks.seen < time.monotonic() - SEEN_SECONDS:
             self._await(time.monotonic() - SEEN_SECONDS)
         found = self._looks.found
         return all(topic in found and found[topic].id == known for topic, known in topic_ids)
 
     def seen(self, topic: str, topic_id: str) -> bool:
-        """Return whether a recent look found the topic with this id. Does not wait for a look."""
+        """Return whether a recent poll found the topic with this id, without waiting."""
         found = self._looks.found.get(topic)
         return found is not None and found.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
 
     def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Where to read each partition from, given the group's offsets. A partition that has no position is left out while no
-        broker leads it, or does not exist any more. Raises Fatal (3) where only a person can tell."""
+        """Return the start position of each partition, given the group's offsets.
+
+        A partition without a position is omitted while it has no leader or does not exist.
+
+        Raises:
+            Fatal: 3 if only an operator can decide.
+        """
         self._await(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
         marks = {(p.topic, p.partition): self._mark(p) for p in committed}
@@ -188,7 +199,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """For each of these partitions how to go on."""
+        """Return for each of these partitions how to continue."""
         scored = self._told(self._read_swaps)
         visited = {topic for topic, _ in scored} | self._positioned(consumer, {p.topic for p in odd})
         visited |= {topic for topic, known in self._first.items() if ids.get(topic, known) != known}
@@ -205,13 +216,13 @@ class StartPositions:
         return found
 
     def _positioned(self, consumer: Consumer, topics: Iterable[str]) -> set[str]:
-        """Those of the topics in any partition of which the group has a position."""
+        """Return those of the topics in which the group has a position in any partition."""
         known = self._looks.found
         every = [TopicPartition(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._waiting) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
-        """By partition, the topic ids under which it has been scored."""
+        """Return, by partition, the topic ids under which it has been scored."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts, ends = reader.earliest(partitions), reader.visible(partitions)
@@ -245,9 +256,10 @@ class StartPositions:
         return {(p.topic, p.partition) for p in partitions if p.topic in found and p.partition < found[p.topic].partitions}
 
     def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
-        """Where each partition of these topics begins, in which nobody has been: `input.start` decides, for all at once.
+        """Return and commit the start of each partition of these topics, which no scorer has read.
 
-        That is committed, so that it is not decided again at another time or, for another member, as for an added partition.
+        `input.start` decides for all at once. The positions are committed, so that they are not decided again later, or by
+        another member as for an added partition.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         known = self._looks.found
@@ -264,7 +276,7 @@ class StartPositions:
         return starts
 
     def _answers_from(self) -> AnswerStartOffsets:
-        """The ends of the topics of answers: nobody has answered an event of the new topic yet."""
+        """Return the ends of the topics of answers: no event of the new topic has been answered yet."""
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._told(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}
@@ -273,7 +285,7 @@ class StartPositions:
         return AnswerStartOffsets(scores, letters)
 
     def _mind_absent(self, found: Mapping[str, Topic]) -> None:
-        """Note which topics are absent, and since when. Raises Fatal (3) where all of them have been for too long."""
+        """Record which topics are absent, and since when. Raises Fatal (3) if all have been absent for too long."""
         topics = self._settings.input.topics
         if not self._looks.seen > 0 or (len(found) == len(topics) and not self._absent):
             return
@@ -289,7 +301,7 @@ class StartPositions:
             raise _gone(topics[0])
 
     def _look(self, topics: Collection[str]) -> Mapping[str, Topic]:
-        """The topics as they are now. One that is absent is waited for until it has been for ABSENT_SECONDS."""
+        """Return the current topics. An absent one is waited for up to ABSENT_SECONDS."""
         asked = time.monotonic()
         while True:
             self._await(asked)
@@ -301,7 +313,7 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _await(self, asked: float) -> None:
-        """Return when the answer is there to a look that began after `asked` (monotonic seconds), to one at all for -inf."""
+        """Wait for the answer of a poll that began after `asked` (monotonic seconds), or of any poll for -inf."""
         self._looks.hurry()
         while self._looks.seen <= asked:
             if self._looks.failure is not None:
@@ -310,7 +322,7 @@ class StartPositions:
             time.sleep(PAUSE_SECONDS)
 
     def _told(self, question: Callable[[], Answer]) -> Answer:
-        """The answer, however long brokers are away. Raises Fatal where they refuse."""
+        """Return the answer, however long brokers are unavailable. Raises Fatal if they reject the request."""
         said, pause = "", PAUSE_SECONDS
         while True:
             try:
@@ -325,7 +337,7 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait, and notice a stop meanwhile. Raises what `waiting` does."""
+        """Wait, and notice a stop meanwhile. Raises what `waiting` raises."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._waiting()

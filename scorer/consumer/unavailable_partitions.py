@@ -1,4 +1,4 @@
-"""Partitions of ours that cannot be read while the others go on, and why: out of range, or without a leader."""
+"""Assigned partitions that cannot be read, and why: out of range, or without a leader. The others continue."""
 
 import logging
 from collections.abc import Collection, Iterable, Set
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class UnavailablePartitions:
-    """One thread owns it. Of the two reasons, out of range is the one that is told."""
+    """The unavailable partitions, owned by one thread. Of two reasons, out of range is reported."""
 
     def __init__(self) -> None:
         self._outside: dict[Partition, str] = {}
@@ -17,39 +17,42 @@ class UnavailablePartitions:
         self._doubted: dict[Partition, int] = {}
 
     def why(self) -> dict[Partition, str]:
-        """Each of them, with the reason as people are told it."""
+        """Return each partition with the reason in words."""
         return self._leaderless | self._outside
 
     @property
     def outside(self) -> Collection[Partition]:
-        """Those whose position is out of range."""
+        """Return the partitions whose position is out of range."""
         return self._outside.keys()
 
     @property
     def leaderless(self) -> Set[Partition]:
-        """Those that no broker leads."""
+        """Return the partitions without a leader."""
         return self._leaderless.keys()
 
     def is_doubtful(self, partition: Partition, at: int | None, here: int) -> bool:
-        """Whether an error about the position `at` may be about an earlier one than ours, which is `here`. The client does not
-        say where (`at` is None or negative) if a log was cut: that is doubted once for each position."""
+        """Return whether an error about the position `at` may concern an earlier one than ours, which is `here`.
+
+        The client does not report the position (`at` is None or negative) if a log was truncated: this is doubted once per
+        position.
+        """
         if at is not None and at >= 0:
             return at != here
         before, self._doubted[partition] = self._doubted.get(partition), here
         return before != here
 
     def out_of_range(self, partition: Partition, why: str) -> None:
-        """Its position is not in the log."""
+        """Record that the position is not in the log."""
         self._leaderless.pop(partition, None)
         self._outside[partition] = why
         log.error("%s; the others go on", why)
 
     def in_range(self, partition: Partition) -> None:
-        """It has another position by now."""
+        """Record that the partition has another position now."""
         self._outside.pop(partition, None)
 
     def leaders(self, without: Collection[Partition]) -> None:
-        """The partitions of ours without a leader, all of them. The client itself goes on when there is a leader again."""
+        """Record the assigned partitions without a leader. The client continues when there is a leader again."""
         led = [p for p in self._leaderless if p not in without]
         for partition in led:
             del self._leaderless[partition]
@@ -62,7 +65,7 @@ class UnavailablePartitions:
             log.error("no broker leads %s: these partitions are not read, the others are", in_ranges(leaderless))
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They go to another owner."""
+        """Forget partitions that go to another owner."""
         for partition in partitions:
             for known in (self._outside, self._leaderless, self._doubted):
                 known.pop(partition, None)

@@ -1,4 +1,4 @@
-"""How many cores this process may use: its CPU affinity, and what the quotas of its control groups leave of it (Linux)."""
+"""The number of usable cores: the CPU affinity, and the quotas of the control groups (Linux)."""
 
 import os
 from collections.abc import Iterator
@@ -6,14 +6,16 @@ from pathlib import Path
 
 
 def allowed(root: Path = Path("/")) -> int:
-    """Whole cores that this process may keep busy, at least 1: one process more than a quota allows would only be throttled.
-    `root` is where `proc` and `sys` are."""
+    """Return the whole cores that this process may use, at least 1.
+
+    Another process beyond a quota would only be throttled. `root` is the parent of `proc` and `sys`.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min([float(cores), *_quotas(root)])))
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """The CPU quota, in cores, of each control group that this process is in, from its own up (version 2, then version 1)."""
+    """Yield the CPU quota in cores of each control group of this process, from its own up (version 2, then version 1)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -25,14 +27,14 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """The group's folder, and those above it up to the mount. Within a container only the mount itself may be there."""
+    """Yield the group's folder and its parents up to the mount. In a container only the mount itself may exist."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:depth])
 
 
 def _quota(quota: str, period: str) -> Iterator[float]:
-    """Microseconds of CPU in each period; `max`, -1 and nothing at all mean that there is no limit."""
+    """Yield the quota: microseconds of CPU per period; `max`, -1 and an empty value mean no limit."""
     if quota.strip().isdigit() and period.strip().isdigit():
         yield int(quota) / int(period)
 

@@ -1,4 +1,4 @@
-"""Checks before a scorer takes part: the topics are there and fit, no right is missing, and no live process has its replica."""
+"""Checks before a scorer joins: the topics exist and fit, no right is missing, and no live process has its replica."""
 
 import contextlib
 import logging
@@ -31,7 +31,7 @@ TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
 
 @dataclass(frozen=True)
 class Start:
-    """What the checks have found: the topics to write to, and the members of the group under our client id that are dead."""
+    """The result of the checks: the topics to write to, and the dead members of the group with our client id."""
 
     output: Target
     dead_letter: Target
@@ -39,7 +39,7 @@ class Start:
 
 
 def may_begin(settings: Settings, stopping: threading.Event) -> Start:
-    """Check that a scorer may begin. Raises Fatal where it may not."""
+    """Check that a scorer may start. Raises Fatal if it may not."""
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     targets = _targets(settings, admin)
     groups.check_right_to_join(admin, settings.kafka, settings.name)
@@ -47,7 +47,7 @@ def may_begin(settings: Settings, stopping: threading.Event) -> Start:
 
 
 def name_missing_rights(settings: Settings) -> None:
-    """Raises NotAllowed with the rights that are missing, if the broker tells of some. For a scorer that cannot go on."""
+    """Raise NotAllowed with the missing rights, if the broker reports some. For a scorer that cannot continue."""
     try:
         admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
         topics.describe(admin, settings.kafka, topics.required(settings))
@@ -59,7 +59,7 @@ def name_missing_rights(settings: Settings) -> None:
 
 
 def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
-    """Output and dead-letter topics as they are. Raises Fatal where a topic is missing or unfit: nothing is created here."""
+    """Return the output and dead-letter topics. Raises Fatal if a topic is missing or unfit: nothing is created here."""
     found = topics.describe(admin, settings.kafka, topics.required(settings))
     if topics.faults(settings, found):  # a broker that has just come up does not know everything yet: look again
         time.sleep(SECOND_LOOK_SECONDS)
@@ -71,7 +71,7 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
 
 
 def targets_now(settings: Settings) -> tuple[Target, Target] | None:
-    """Return the output and dead-letter topics as they are now; None where a broker does not tell, or one is missing."""
+    """Return the current output and dead-letter topics; None if no broker reports them, or one is missing."""
     names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
     try:
         admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
@@ -108,7 +108,7 @@ def twin_lives(waited: float, silent: float, deaf: bool, expiry: float) -> bool 
 
 
 class _Heartbeats:
-    """When a status record of a running process came last under our name (monotonic seconds)."""
+    """The time of the last status record of a running process with our name (monotonic seconds)."""
 
     def __init__(self, now: float) -> None:
         self.at = now

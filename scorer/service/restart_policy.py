@@ -1,4 +1,4 @@
-"""What becomes of a group of workers when one of them ends: pure decisions, `now` handed in (monotonic seconds)."""
+"""The restart policy of workers: pure decisions with `now` in monotonic seconds."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ LASTING = (2, 3)  # exit codes that the next start would meet again: the configu
 
 
 class Restarts:
-    """Remembers who served since when, and how often each worker failed in a row."""
+    """Records since when workers serve, and how often each failed in a row."""
 
     def __init__(self) -> None:
         self._serving: dict[int, float] = {}
@@ -17,16 +17,16 @@ class Restarts:
         self._anyone_served = False
 
     def serving(self, worker: int, now: float) -> None:
-        """The worker is through its start and scores."""
+        """Record that the worker has started and scores."""
         self._serving[worker] = now
         self._anyone_served = True
 
     def ended(self, worker: int, code: int, now: float) -> float | None:
-        """When to start a worker again that nobody asked to end, by its exit code or negated signal; None where all are to end.
+        """Return when to restart a worker that ended by itself, by its exit code or negated signal; None to end all workers.
 
-        Until one of them has served everything is as with a single process: the first end is the end. After that an end is
-        followed by a restart, later and later in a row. Only what would be the same at the next start ends the command, and
-        only when no other worker serves: a policy file that was damaged since they started, for instance, harms none of them.
+        Until a worker has served, the first end is the end, as with a single process. After that a worker is restarted, with
+        growing delays. Only an error that the next start would repeat ends the command, and only if no other worker serves: a
+        policy file that was damaged since their start, for example, harms none of them.
         """
         since = self._serving.pop(worker, now)
         if not self._anyone_served or (code in LASTING and not self._serving):

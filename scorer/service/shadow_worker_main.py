@@ -1,4 +1,4 @@
-"""`scorer run --shadow` in one worker: the same service with other parts, at low priority."""
+"""One worker of `scorer run --shadow`: the same service with other parts, at low priority."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NICENESS = 10
 
 
 class ShadowBeginnings(StartPositions):
-    """Of a group whose events nobody needs to have: what it has looked at is told by its positions alone."""
+    """Start positions of a group whose events need not be complete: its positions alone record its progress."""
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         return {}
@@ -33,7 +33,7 @@ def run(
     in_hand: InFlightJournal | None = None,
     workers: int = 1,
 ) -> None:
-    """As `service.run`."""
+    """Run like `worker_main.run`."""
     os.nice(NICENESS)
     parts = Parts(
         make_scoring=ShadowScorer,

@@ -1,4 +1,4 @@
-"""What a scorer tells of itself on the status topic, from plain values that its owner thread keeps."""
+"""The status records of a scorer, from plain values that its main thread maintains."""
 
 import os
 import uuid
@@ -24,7 +24,7 @@ def reporter(
     versions: VersionManager,
     replaced: Callable[[], bool],
 ) -> StatusReporter:
-    """Of one scorer. `replaced()` is whether another process runs under its name."""
+    """Return the reporter of one scorer. `replaced()` returns whether another process runs under its name."""
     started_ms, instance = now_ms(), uuid.uuid4().hex
 
     def version(servable: Servable) -> VersionStatus:

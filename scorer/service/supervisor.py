@@ -1,9 +1,9 @@
-"""The parent of `scorer run`: one worker or more in one consumer group, kept alive. It scores nothing and has no Kafka client.
+"""The parent of `scorer run`: one or more workers in one consumer group. It scores nothing and has no Kafka client.
 
 Of several workers, worker k is the same scorer with the replica `<replica>-k` and the k-th port after `http.listen`. Workers
-are forked before this process has a second thread, so that what is imported is loaded once. Each holds the reading end of a
-pipe whose writing end only the supervisor has: its end, SIGKILL included, is a SIGTERM to every worker. The supervisor sees how
-a worker ends, and so whether the events that it had in hand are suspected (`in_flight_journal.py`).
+are forked before this process has a second thread, so that imports are loaded once. Each worker holds the reading end of a
+pipe whose writing end only the supervisor has: the end of the supervisor, also by SIGKILL, is a SIGTERM to every worker. The
+supervisor sees how a worker ends, and so whether the events in flight are suspected (`in_flight_journal.py`).
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
 
 
 def of_worker(settings: Settings, number: int) -> Settings:
-    """The settings of worker `number`, from 0. Raises SettingsError where its replica or its port is none."""
+    """Return the settings of worker `number`, from 0. Raises SettingsError for an invalid replica or port."""
     host, _, port = settings.http.listen.rpartition(":")
     listen = f"{host}:{int(port) + number if int(port) else 0}"
     replica = f"{settings.replica}-{number}"
@@ -80,7 +80,7 @@ def of_worker(settings: Settings, number: int) -> Settings:
 
 
 class _Wakeup:
-    """SIGTERM and SIGINT as something that can be waited for beside other things."""
+    """Makes SIGTERM and SIGINT waitable together with other objects."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -100,7 +100,7 @@ class _Wakeup:
 
 
 class _Worker:
-    """One process at a time, and what it says."""
+    """One process at a time, and its messages."""
 
     def __init__(self, number: int, settings: Settings, gpu: str | None) -> None:
         self.number = number
@@ -113,7 +113,7 @@ class _Worker:
         self._hears: Any = None
 
     def start(self, work: Work, log_level: str, lifeline: tuple[int, int]) -> None:
-        """Fork. Signals wait until the child has handlers of its own."""
+        """Fork. Signals are blocked until the child has its own handlers."""
         fork = multiprocessing.get_context("fork")
         self._hears, tells = fork.Pipe(duplex=False)
         self.said, self.restart_at = None, None
@@ -134,11 +134,11 @@ class _Worker:
         return self.restart_at is None
 
     def waitables(self) -> list[Any]:
-        """What becomes ready when it says something or ends."""
+        """Return the objects that become ready when it sends a message or ends."""
         return [self._process.sentinel, *([self._hears] if self._hears else [])]
 
     def hear(self) -> bool:
-        """Take in what it said; whether it began to serve."""
+        """Read its messages; return whether it started to serve."""
         served = False
         try:
             while self._hears and self._hears.poll():
@@ -153,14 +153,16 @@ class _Worker:
         return served
 
     def exit_code(self, wait_seconds: float = 0.0) -> int | None:
-        """Its exit code, the negated signal that killed it, or None while it runs."""
+        """Return its exit code, the negated signal that killed it, or None while it runs."""
         self._process.join(wait_seconds)
         code: int | None = self._process.exitcode
         return code
 
     def ended(self, code: int) -> None:
-        """It ended so. What it had in hand stays noted only after a death: a signal, a hang, a broken model, a library
-        that exits."""
+        """Handle its end. The journal of events in flight is kept only after a death.
+
+        Deaths are a signal, a hang, a broken model, and an exit by a library.
+        """
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.in_hand.clear()
             self.in_hand.end_load()
@@ -170,7 +172,7 @@ class _Worker:
             os.kill(self._process.pid, number)
 
     def why(self, code: int) -> Fatal:
-        """Why it ended, as an error of the whole command."""
+        """Return the reason of its end as an error of the whole command."""
         if self.said:
             return self.said
         return Fatal(
@@ -210,14 +212,14 @@ class _Supervisor:
                 worker.start(self._work, self._log_level, self._lifeline)
 
     def _wait(self) -> None:
-        """Until a worker says something or ends, one is due to be started, or a signal comes."""
+        """Wait until a worker sends a message or ends, a restart is due, or a signal arrives."""
         due = [worker.restart_at for worker in self._workers if worker.restart_at is not None]
         timeout = max(0.0, min(due) - time.monotonic()) if due else None
         watched = [item for worker in self._running() for item in worker.waitables()]
         connection.wait([self._wakeup.reader, *watched], timeout)
 
     def _look(self) -> Fatal | None:
-        """What has happened to the workers; not None where all must end."""
+        """Handle the changes of the workers; return an error if all must end."""
         for worker in self._running():
             now = time.monotonic()
             code = worker.exit_code()
@@ -236,7 +238,7 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Drain all workers, and kill what does not end in time. What went wrong with the first that ended badly."""
+        """Drain all workers, and kill those that do not end in time; return the error of the first that failed."""
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
@@ -300,7 +302,7 @@ def _tell(tells: Any, message: Fatal | str) -> None:
 
 
 def _end_with_the_supervisor(reader: int) -> None:
-    """End in good order when the supervisor is gone."""
+    """End in order when the supervisor has ended."""
     while os.read(reader, 1):
         continue
     log.warning("the supervisor is gone; ending")

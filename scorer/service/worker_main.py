@@ -1,7 +1,7 @@
-"""`scorer run` in one worker: start-up, main loop, shutdown.
+"""One worker of `scorer run`: start-up, main loop, shutdown.
 
-Nothing is consumed before a version of the model is ready, and what is away is waited for. Each step of the start-up puts the
-step that undoes it on a stack; the shutdown runs the stack backwards. A crash anywhere in between is safe.
+Nothing is consumed before a version of the model is ready, and unavailable dependencies are waited for. Each step of the
+start-up pushes its inverse onto a stack; the shutdown runs the stack backwards. A crash at any point is safe.
 """
 
 import logging
@@ -73,8 +73,10 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 
 @dataclass(frozen=True)
 class Parts:
-    """What of a scorer speaks to brokers, and what a shadow does in another way. There is no setting for these: tests hand in
-    their own."""
+    """The factories of broker clients, and of the parts that a shadow replaces.
+
+    There is no setting for these: tests pass their own.
+    """
 
     may_begin: Callable[[Settings, threading.Event], Start] = preflight.may_begin
     name_missing_rights: Callable[[Settings], None] = preflight.name_missing_rights
@@ -118,7 +120,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Running:
-    """A scorer that takes part: what its owner thread runs, and what is called about once a second beside that."""
+    """A running scorer: its worker, and the functions that are called about once a second."""
 
     worker: Worker
     commits: GroupCommits
@@ -126,7 +128,7 @@ class _Running:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Only here, in its owner's thread, may the consumer be asked: it is closed and replaced in that thread."""
+        """Run the periodic functions. Only this thread may query the consumer: it closes and replaces it."""
         self.guard.member = self.commits.consumer.memberid() or ""
         self.telling.tick(time.monotonic())
 
@@ -153,11 +155,11 @@ class Service:
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
-        """End in good order, from any thread or signal handler. To ask again changes nothing."""
+        """End in order, from any thread or signal handler. Idempotent."""
         self._stopping.set()
 
     def hangs(self) -> str | None:
-        """What has not moved for so long that it never will."""
+        """Return the part that made no progress for too long."""
         return not_live(self._progress, 2 * self._hang_seconds)
 
     def run(self, on_serving: Callable[[str], None]) -> None:
@@ -175,7 +177,7 @@ class Service:
                 log.info("stopped before the first event")
 
     def _listen(self, shutdown: ExitStack) -> str:
-        """The address of health and metrics. It answers first and closes last: a prober sees the whole life."""
+        """Start the HTTP server and return its address. It starts first and closes last: probes see the whole life."""
         progress, metrics = self._progress, self._metrics
         health = HealthServer(
             self._settings.http.listen,
@@ -187,8 +189,10 @@ class Service:
         return health.address
 
     def _startup(self, stop: ExitStack) -> "_Running":
-        """The loop, ready to run, and what watches and reports it. Raises Aborted if a stop is asked for meanwhile, Fatal if it
-        cannot begin."""
+        """Return the running scorer with its watchers.
+
+        Raises Aborted if a stop is requested meanwhile, Fatal if it cannot start.
+        """
         settings, parts, progress = self._settings, self._parts, self._progress
         waiter = self._waiter
         metrics = self._metrics
@@ -236,7 +240,7 @@ class Service:
         return _Running(worker, commits, telling, guard)
 
     def _versions(self, stop: ExitStack, load: LoadPackage) -> tuple[Quarantine, VersionManager]:
-        """What was in hand when a predecessor died, and the versions of the model, of which one is ready."""
+        """Return the events in flight of a dead predecessor, and the versions of the model, one of which is ready."""
         settings, metrics = self._settings, self._metrics
         quarantine = Quarantine(settings, self._in_hand, load, self._progress.alive)
         stop.callback(quarantine.close)  # the models may live in its examiner
@@ -280,8 +284,11 @@ class Service:
             progress.state = watch.told or NOT_IN_GROUP
 
     def _told_to_stop(self, guard: ReplicaGuard) -> bool:
-        """Whether a stop is asked for. Raises Fatal if the broker refuses this client for good, or if another process has our
-        replica."""
+        """Return whether a stop is requested.
+
+        Raises:
+            Fatal: The broker rejects this client for good, or another process has our replica.
+        """
         if self._watch.fatal is not None:
             raise refused(self._settings.kafka, self._watch.fatal)
         if guard.lost:
@@ -289,7 +296,7 @@ class Service:
         return self._stopping.is_set()
 
     def _consumer(self, told: OnCommit) -> Consumer:
-        """A consumer that joins the group when an intake subscribes it. `told` hears of its commits."""
+        """Return a consumer that joins the group when it is subscribed. `told` gets the results of its commits."""
         settings = self._settings
         return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, self._on_client_error, told, plugin())
 
