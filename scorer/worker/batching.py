@@ -79,13 +79,15 @@ class BatchCollector:
 
 
 class BatchLimiter:
-    """The limits of one scorer. `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is what the
-    settings allow. The records of a batch for one partition travel in one produce request of `request_bytes`, as long as the
-    fullest partition gets no larger share of them than of the full batches before.
+    """The limits of one scorer's batches.
 
-    While one request of a partition is on its way and more of its records wait, the Kafka client's thread spins: for the
-    milliseconds of a request as a rule, for seconds after a broker's restart, and several scorers then keep that broker from
-    coming back.
+    `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is the configured maximum. The records of
+    a batch for one partition are sent in one produce request of `request_bytes`, as long as the fullest partition's share does
+    not grow.
+
+    While one request of a partition is in flight and more of its records wait, the thread of the Kafka client spins: usually
+    for the milliseconds of a request, after a broker's restart for seconds, and several scorers then keep that broker from
+    starting.
     """
 
     def __init__(self, *, target: float, deadline: float, max_events: int, request_bytes: int) -> None:
@@ -98,17 +100,22 @@ class BatchLimiter:
         self._limit = self._largest = max_events
 
     def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
-        """The largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old. `cost` is what a batch takes from
-        decoding to its commit, `inference` what the model alone takes of that. The next one begins after `interval` seconds."""
+        """Return the largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old.
+
+        `cost` is the time of a batch from decoding to its commit, `inference` that of the model. The next batch begins after
+        `interval` seconds.
+        """
         self._largest = min(self._in_one_request(), at_most)
         most = within_deadline(inference, self._deadline, self._largest)
         self._limit = within_target(cost, self._target, oldest_age, most, interval)
         return self._limit
 
     def limited_by(self, end: End) -> str:
-        """What kept the batch of the last `limit` from being larger, where it stopped at `end`. One that has all the events it
-        was allowed was limited by the latency target, or by the deadline that follows from it ("latency"), by `max_events`
-        ("size"), or by what fits a produce request ("bytes")."""
+        """Return what limited the batch of the last `limit`, if it stopped at `end`.
+
+        A batch with all allowed events was limited by the latency target or the deadline derived from it ("latency"), by
+        `max_events` ("size"), or by the size of a produce request ("bytes").
+        """
         if end != "events":
             return end
         if self._limit < self._largest:
@@ -116,8 +123,11 @@ class BatchLimiter:
         return "size" if self._largest >= self._max_events else "bytes"
 
     def observe(self, records: Sequence[Record], end: End) -> None:
-        """A batch that stopped at `end` became these records. Few records are not looked at: they are far from any limit. The
-        fullest partition's share counts where the batch was full: it tells nothing of one that had what was left over."""
+        """Record the records of a batch that stopped at `end`.
+
+        Small batches are ignored: they are far from any limit. The share of the fullest partition counts only for a full
+        batch.
+        """
         if len(records) < FEWEST:
             return
         self._record_bytes = _risen(self._record_bytes, mean_wire_bytes(records))
@@ -131,10 +141,10 @@ class BatchLimiter:
 
 
 class LookUpLimit:
-    """How many events a batch may have, 1 to `max_events`, while the look-ups of their schemas take long.
+    """The maximum number of events, 1 to `max_events`, while the lookups of their schemas are slow.
 
-    A batch whose schemas are not found out in time is taken again, half as large. The look-ups go on meanwhile, so a batch
-    gets through at the latest when it is one event. Each batch that is answered doubles the limit.
+    A batch whose schemas are not found in time is polled again with half the events. Lookups continue meanwhile, so a batch
+    completes at the latest when it is one event. Each answered batch doubles the limit.
     """
 
     def __init__(self, max_events: int) -> None:
@@ -142,30 +152,29 @@ class LookUpLimit:
         self.limit = max_events
 
     def exceeded(self, events: int) -> None:
-        """A batch of so many events has waited for long enough."""
+        """Record that a batch of this size has waited long enough."""
         self.limit = max(1, events // 2)
 
     def answered(self) -> None:
-        """A batch has its records."""
+        """Record that a batch has its records."""
         self.limit = min(self._max_events, 2 * self.limit)
 
 
 def _risen(known: float, seen: float) -> float:
-    """What is known once this is seen: it rises at once and falls by and by."""
+    """Return an estimate that rises at once and falls gradually."""
     return max(seen, known + EWMA * (seen - known))
 
 
 def full(end: End, events: int, max_events: int) -> bool:
-    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once: it is large, or
-    as large as the settings let it be."""
+    """Return whether a batch of this size, which stopped at `end`, is worth a transaction: large, or at its maximum."""
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
 
 def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
-    """The largest batch that still meets the latency target (seconds) for its oldest event, 1 to `max_events`.
+    """Return the largest batch, 1 to `max_events`, that meets the latency target (seconds) for its oldest event.
 
-    Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`. One
-    that takes no longer than the `interval` (seconds) to the next batch is not cut: what is left behind would wait for that.
+    If even one event cannot meet it, there is a backlog: throughput then decides, and the limit is `max_events`. A batch that
+    takes no longer than the `interval` (seconds) to the next one is not cut: the remaining events would wait for that.
     """
     a, b = cost.line()
     if target - oldest_age < a + b:
@@ -175,19 +184,19 @@ def within_target(cost: LatencyModel, target: float, oldest_age: float, max_even
 
 
 def within_deadline(inference: LatencyModel, seconds: float, max_events: int) -> int:
-    """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`."""
+    """Return the largest batch, 1 to `max_events`, with an expected inference time of at most `seconds`."""
     return inference.within(seconds, max_events)
 
 
 def wire_bytes(record: Record) -> int:
-    """About what a record takes in a produce request, before compression."""
+    """Return the approximate size of a record in a produce request, before compression."""
     _, value, key, _, _, headers = record
     named = sum(RECORD_BYTES + len(name) + len(held or b"") for name, held in headers or ())
     return RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
-    """What one of these records takes on average: of a sample, unless their columns tell."""
+    """Return the mean size of these records: of a sample, unless their columns have it."""
     if isinstance(records, ColumnarRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
@@ -195,7 +204,7 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
 
 
 def largest_share(records: Sequence[Record]) -> float:
-    """The share of the records, one or more, that the partition with the most of them gets."""
+    """Return the share of the records (at least one) in the largest partition."""
     if isinstance(records, ColumnarRecords):
         return records.largest_share()
     return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -1,5 +1,7 @@
-"""Which events of a batch are the canary's, and whether the candidate may be asked for them at all. All are answered, however
-late: a shadow samples (`shadow_sampling.py`)."""
+"""Decide which events of a batch are the canary's, and whether the candidate may be asked.
+
+All events are answered, however late they are; a shadow samples (`shadow_sampling.py`).
+"""
 
 import logging
 import time
@@ -23,9 +25,12 @@ REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`.
-    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not.
-    `alike`: champion and candidate make the same tensors of an event."""
+    """The arms of a batch.
+
+    `canary` is (B,): whether each event is the canary's. `candidate` answers those; if it is None the champion does, for the
+    reason `why`. `sampled` is (B,): whether a shadow scores each event; `absent`: version and digest of a candidate that the
+    shadow does not have. `alike`: both versions decode an event to the same tensors.
+    """
 
     canary: NDArray[np.bool_]
     candidate: Servable | None
@@ -36,7 +41,7 @@ class Arms:
 
 
 class ArmAssigner:
-    """For one scorer."""
+    """Assigns the arms for one scorer."""
 
     def __init__(self, quarantine: Quarantine, clock: Callable[[], float] = time.monotonic) -> None:
         self._quarantine = quarantine
@@ -44,7 +49,7 @@ class ArmAssigner:
         self._breaker = CircuitBreaker()
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """None where every event is the champion's."""
+        """Return the arms; None if every event is the champion's."""
         if canary is None:
             return None
         mine = canary.split.canary(batch)
@@ -58,11 +63,11 @@ class ArmAssigner:
         return Arms(mine, canary.servable, alike=canary.alike) if allowed else Arms(mine, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
-        """The partitions in which what waits is left out."""
+        """Return the partitions whose backlog is skipped."""
         return ()
 
     def observe(self, label: str, asked: int, failed: int) -> None:
-        """A batch is scored in which the candidate failed at so many events that the champion answered."""
+        """Record a batch in which the candidate failed on some of its events, which the champion answered."""
         if self._breaker.observe(asked, failed, self._clock()):
             told = "the champion answers for it for %d s: the candidate %s failed at %d of %d events"
             log.warning(told, OPEN_SECONDS, label, failed, asked)

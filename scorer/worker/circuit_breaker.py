@@ -1,4 +1,4 @@
-"""Leaves a candidate alone for a while that fails much of what it is asked: then the champion answers its keys. Pure."""
+"""Suspend a candidate that fails on many events: the champion then answers its keys. Pure."""
 
 ENOUGH = 20  # events of a batch from which half of them failing is no accident
 BATCHES = 3  # smaller ones in a row that fail by half
@@ -6,7 +6,7 @@ OPEN_SECONDS = 30.0
 
 
 class CircuitBreaker:
-    """For one candidate at a time; another one begins anew. `now` is in monotonic seconds."""
+    """The breaker of one candidate at a time; another one starts fresh. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._digest = ""
@@ -14,13 +14,13 @@ class CircuitBreaker:
         self._until = float("-inf")
 
     def allows(self, digest: str, now: float) -> bool:
-        """Whether this candidate may be asked."""
+        """Return whether this candidate may be asked."""
         if digest != self._digest:
             self._digest, self._failing, self._until = digest, 0, float("-inf")
         return now >= self._until
 
     def observe(self, asked: int, failed: int, now: float) -> bool:
-        """A batch in which the candidate was asked for so many events, and failed at so many. Whether it is left alone now."""
+        """Record how many events the candidate was asked for and failed; return whether it is suspended now."""
         if not asked:
             return False
         self._failing = self._failing + 1 if 2 * failed >= asked else 0

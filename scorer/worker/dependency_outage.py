@@ -1,7 +1,7 @@
-"""While servers are away that scoring needs: nothing is read, the group is still heard, and no event is given up.
+"""Pause while servers that scoring needs are unavailable: nothing is read, the group is still polled, and no event is lost.
 
-The batch in hand is read again when they are back. The partitions stay ours all the while, because polling goes on.
-With `model.fallback`, events are answered with its constant once the model servers have been away for so long.
+The current batch is read again when they are back. The partitions stay assigned, because polling continues. With
+`model.fallback`, events are answered with its constant once the model servers have been unavailable for long enough.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,10 @@ from scorer.consumer.consumer import EventConsumer
 
 
 class BackendOutage:
-    """For one scorer; at most one at a time. `clock` is in monotonic seconds. `fallback_seconds`: after how long an absence of
-    the model servers there is another answer, None: never."""
+    """The current outage of one scorer, at most one at a time.
+
+    `clock` is in monotonic seconds. `fallback_seconds`: the time until the fallback answers, None for never.
+    """
 
     def __init__(
         self, intake: EventConsumer, outages: Outages, clock: Callable[[], float], fallback_seconds: float | None = None
@@ -27,7 +29,7 @@ class BackendOutage:
         self._covered_until = float("-inf")
 
     def begin(self, error: DependencyUnavailable) -> None:
-        """Back to the committed offsets, until it makes sense to ask again. What was published is known to be committed."""
+        """Return to the committed offsets, until it makes sense to retry. Everything published is known to be committed."""
         now = self._note(error)
         self._outages.begin(error.what, error)
         due = self._due(error)
@@ -35,7 +37,7 @@ class BackendOutage:
         self._intake.rewind()
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
-        """Whether the fallback answers from now on, until it makes sense to ask again."""
+        """Return whether the fallback answers until it makes sense to retry."""
         now, due = self._note(error), self._due(error)
         if due is None or now < due:
             return False
@@ -44,11 +46,11 @@ class BackendOutage:
         return True
 
     def fallback_active(self) -> bool:
-        """Whether the fallback answers, without the model servers being asked."""
+        """Return whether the fallback answers without asking the model servers."""
         return self._clock() < self._covered_until
 
     def _note(self, error: DependencyUnavailable) -> float:
-        """The time. An absence of something else ends the one before."""
+        """Return the time; an outage of another dependency ends the previous one."""
         now = self._clock()
         if self._what != error.what:
             self.end()
@@ -57,13 +59,13 @@ class BackendOutage:
         return now
 
     def _due(self, error: DependencyUnavailable) -> float | None:
-        """When the fallback answers for what is away; None where it does not."""
+        """Return when the fallback starts to answer for this dependency; None if it does not."""
         if self._fallback_seconds is None or error.what != MODEL_SERVERS:
             return None
         return self._since + self._fallback_seconds
 
     def blocks(self, wait: float) -> bool:
-        """Whether it is too early to ask again; takes up to `wait` seconds."""
+        """Return whether it is too early to retry; takes up to `wait` seconds."""
         if self._until is None:
             return False
         if self._clock() < self._until:
@@ -76,7 +78,7 @@ class BackendOutage:
         return False
 
     def end(self) -> None:
-        """A batch was answered by a model."""
+        """Record that a model answered a batch."""
         if self._what:
             self._outages.end(self._what)
             self._what, self._covered_until = "", float("-inf")

@@ -1,4 +1,4 @@
-"""When the loop goes back to the committed offsets after a failure, and where there is no going back. Pure."""
+"""Decide when the worker returns to the committed offsets after a failure, and when it must end. Pure."""
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 
@@ -10,8 +10,10 @@ AT_ONCE = 2  # recoveries without a commit in between that are made without a pa
 
 
 class RetryBackoff:
-    """For the scorer `replica` of the group `name`. Times are monotonic seconds. `pending` is the failure that the loop has to
-    recover from, None while there is none."""
+    """The backoff of the scorer `replica` of the group `name`; times are monotonic seconds.
+
+    `pending` is the failure to recover from, None if there is none.
+    """
 
     def __init__(self, replica: str, name: str) -> None:
         self.pending: Aborted | None = None
@@ -23,25 +25,28 @@ class RetryBackoff:
         self._last = 0.0
 
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
-        """The loop met `error` after so many `commits` in all. Returns the failure to recover from.
+        """Record an error after this number of `commits`, and return the failure to recover from.
 
-        A member that the group refuses, or that another process fences, is no failure: it will be told what it is now. Where
-        that does not come, another member has to join. Raises Fatal where another process goes on fencing this one.
+        A member that the group rejects, or that another process fences, is not at fault: the group will notify it. If it does
+        not, another member must join.
+
+        Raises:
+            Fatal: Another process keeps fencing this one.
         """
         self.pending, pause = self._judge(error, now, commits)
         self._due = now + pause
         return self.pending
 
     def due(self, now: float) -> bool:
-        """Whether the pause before the pending recovery is over."""
+        """Return whether the delay of the pending recovery is over."""
         return now >= self._due
 
     def recovered(self) -> None:
-        """The committed offsets tell where to go on."""
+        """Record that the worker continues at the committed offsets."""
         self.pending = None
 
     def _judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
-        """What to recover from, and the seconds to wait before that."""
+        """Return the failure to recover from, and the delay in seconds."""
         if commits != self._commits:
             self._commits, self._failures, self._refused = commits, 0, None
         if not isinstance(error, Evicted | Fenced):
@@ -59,11 +64,11 @@ class RetryBackoff:
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row, one or more."""
+    """Return the delay in seconds after this number of consecutive failures, at least one."""
     return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))
 
 
 def replica_conflict(who: str, replica: str, name: str) -> Fatal:
-    """The end of a process whose replica is another's."""
+    """Return the error of a process whose replica belongs to another one."""
     said = f"{who} runs as replica {replica!r} of {name!r}"
     return Fatal(said, "give each process a replica of its own: --set replica=...", 3)

@@ -1,4 +1,4 @@
-"""What a shadow looks at: a share of the keys, whoever answers them, and nothing for which it is too late."""
+"""Select the events of a shadow: a share of the keys, whichever version answers them, and no event that is too late."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class ShadowSampler(ArmAssigner):
-    """For one shadow."""
+    """Samples for one shadow."""
 
     def __init__(self, quarantine: Quarantine, settings: ShadowSettings) -> None:
         super().__init__(quarantine)
@@ -29,7 +29,7 @@ class ShadowSampler(ArmAssigner):
         self._sample = TrafficSplit(0, 0)
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """None where nothing of this batch is looked at."""
+        """Return the arms; None if no event of this batch is sampled."""
         if canary is None:
             self._begin("", 0)
             return None
@@ -46,7 +46,7 @@ class ShadowSampler(ArmAssigner):
         return Arms(mine, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str, share: int) -> None:
-        """So many percent of the keys are looked at for this candidate from now on; "": there is none."""
+        """Sample this percentage of the keys for this candidate from now on; "" for none."""
         if (digest, share) == self._sampled:
             return
         self._sampled, self._sample = (digest, share), TrafficSplit.sample(digest, share)
@@ -60,7 +60,7 @@ class ShadowSampler(ArmAssigner):
         return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
 
     def observe(self, label: str, asked: int, failed: int) -> None:
-        """A candidate that fails is asked on: nobody waits for it, and how it fails is what is to be known."""
+        """Ignore failures: no consumer waits for a shadow, and its failures are what is measured."""
 
 
 def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:

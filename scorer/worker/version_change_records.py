@@ -1,4 +1,4 @@
-"""The swap record: from which offset on a partition was scored by which version, written with a revision's first batch.
+"""Swap records: from which offset on a partition was scored by which version, written with a revision's first batch.
 
 Each role that owns keys writes one record. It names the role's keys from that offset on: enough to determine, without a
 registry, which version an event must get (`models/traffic_split.py`). A canary that is rejected here also writes one: another
@@ -15,8 +15,11 @@ from scorer.worker.batch_metrics import PendingBatch
 
 
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
-    """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
-    revision, scored last. `at_ms` is the wall clock. A shadow, which answers nobody, has none."""
+    """Return the records for the topic `<name>.swaps`.
+
+    There is one per role and partition of this batch that another version or revision scored last. `at_ms` is the wall clock.
+    A shadow writes none.
+    """
     if settings.swaps_topic not in settings.answer_topics:
         return []
     marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
@@ -54,7 +57,7 @@ def version_change_records(work: PendingBatch, partitions: AssignedPartitions, s
 
 
 def _shares(work: PendingBatch) -> dict[str, object]:
-    """Whose the keys are: percent by role, and the seed of the hash that says so, where there is a canary."""
+    """Return the percentage of keys by role, and the seed of the hash, if there is a canary."""
     if (canary := work.canary) is None:
         return {"shares": {CHAMPION: 100}}
     return {"shares": {CHAMPION: 100 - canary.percent, CANARY: canary.percent}, "seed": f"{canary.split.seed:016x}"}

@@ -1,4 +1,4 @@
-"""Keeps a partition from going back to an older revision: if a newer one has scored it, it waits until that is served here."""
+"""Keep a partition from returning to an older revision: if a newer one has scored it, it waits until that is served here."""
 
 import logging
 import math
@@ -16,8 +16,10 @@ HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 
 class VersionFence:
-    """For one scorer. `hurry` has the registry looked at, `timeouts` counts partitions that waited in vain, `clock` is in
-    monotonic seconds."""
+    """The fence of one scorer.
+
+    `hurry` polls the registry, `timeouts` counts partitions that waited in vain, `clock` is in monotonic seconds.
+    """
 
     def __init__(self, intake: EventConsumer, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
         self._intake = intake
@@ -28,7 +30,7 @@ class VersionFence:
         self._hurry_at = 0.0
 
     def admit(self, revision: int) -> None:
-        """Look at the arrivals, where `revision` is served: those that are ahead of it wait."""
+        """Check new partitions while `revision` is served: those with a newer one wait."""
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
         partitions.admit(arrivals)
@@ -39,10 +41,10 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def check(self, revision: int, trusted: float = math.inf) -> None:
-        """Resume the partitions that wait for no newer revision than this one, or have waited for too long.
+        """Resume partitions that wait for no newer revision than this one, or have waited too long.
 
-        A partition beyond `trusted` waits on: a revision that was accepted here before, or elsewhere, has gone from the channel
-        without a move, and an older state may have been put back on purpose.
+        A partition beyond `trusted` keeps waiting: a revision that was accepted here or elsewhere has disappeared from the
+        channel without a move, and an older state may have been restored on purpose.
         """
         if not self._until:
             return
