@@ -1,7 +1,8 @@
-"""Which events are examined after a death, how many at a time, and when one of them is guilty. Pure.
+"""The bisection after a death: which events are suspects, how many are scored at once, and when one is marked as failing. Pure.
 
-The suspects are scored by a process that may die. Where it dies, fewer events are scored at once, until the guilty one is
-alone. An event is guilty if two processes in a row have died over it alone: one death may have another cause.
+The suspects are scored by a sandbox process that may die. After a death fewer events are scored at once, until the failing one
+is alone. An event is marked as failing if two processes in a row died while it was the only event in flight: one death may
+have another cause.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,11 @@ QUIET_SECONDS = 600.0  # partitions that another scorer holds may be behind: an 
 
 @dataclass(slots=True)
 class Bisection:
-    """`suspects`: the events before these offsets that are not committed. `largest`: how many events a batch may have; `limit`:
-    how many are scored at once. `now` is in monotonic seconds."""
+    """The state of a bisection.
+
+    `suspects`: the uncommitted events before these offsets. `largest`: the maximum number of events per batch; `limit`: the
+    current one. `now` is in monotonic seconds.
+    """
 
     suspects: dict[Partition, int]
     largest: int
@@ -26,11 +30,11 @@ class Bisection:
     _once: set[tuple[str, int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """The first batch is one like that which was in hand."""
+        """Start with a batch like the one in flight at the death."""
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """The process died over this batch. Whether its one event is guilty."""
+        """Record a death over this batch; return whether its only event is marked as failing."""
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:
@@ -41,13 +45,13 @@ class Bisection:
         return guilty
 
     def answered(self, batch: Batch) -> None:
-        """The events of this batch were scored, and the process lives."""
+        """Record that this batch was scored without a death."""
         if len(batch) >= self.limit:
             self.limit = min(self.largest, 2 * self.limit)
         if self._once:
             self._once.difference_update(zip(batch.topics, batch.partitions, batch.offsets, strict=True))
 
     def over(self, committed: Mapping[Partition, int], now: float) -> bool:
-        """Whether every suspect is answered, by this scorer or by another, as the group's committed offsets say."""
+        """Return whether every suspect is answered, by this scorer or another one, by the committed offsets."""
         self.suspects = {place: end for place, end in self.suspects.items() if committed.get(place, -1) < end}
         return not self.suspects or now - self.now > QUIET_SECONDS

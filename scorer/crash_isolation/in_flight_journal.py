@@ -1,10 +1,10 @@
-"""The black box: a note of the events that a worker has in hand while its model looks at them.
+"""The in-flight journal: the events that a worker is scoring.
 
-The note lies in memory that outlives the worker, and on disk where the cache can be written, so that a container that starts
-again finds it. A worker writes the note before it scores a batch and clears it afterwards. Its supervisor clears it after every
-end but a death (a signal, a hang, a model that is broken, an exit that a library makes). A note that a worker finds at its
-start tells which events may have killed, and which candidate looked at them. Behind it stands how many deaths have been blamed
-on a candidate so far, and which version is being loaded (`load_journal.py`).
+It is in memory that outlives the worker, and on disk if the cache is writable, so that a restarted container finds it. A
+worker writes it before it scores a batch and clears it afterwards. Its supervisor clears it after every end except a death (a
+signal, a hang, a broken model, an exit by a library). A journal that a worker finds at start names the events that may have
+killed, and the candidate that scored some of them. It also holds the number of deaths attributed to a candidate, and the
+version that is being loaded (`load_journal.py`).
 """
 
 import errno
@@ -52,58 +52,60 @@ class _LoadEntry(msgspec.Struct, array_like=True):
 
 
 class InFlightJournal:
-    """One worker's note, at `path` or, where that cannot be written, in memory that forked processes share. Raises OSError."""
+    """One worker's journal, at `path` or, if that cannot be written, in memory shared by forked processes. Raises OSError."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._memory = _file(path) if path else mmap.mmap(-1, SIZE)
         self._encode = msgspec.json.Encoder().encode
 
     def note(self, ends: Mapping[Partition, int], candidate: str = "") -> None:
-        """The events from the committed offset of each partition up to this offset are in hand; `candidate` names the one that
-        looks at some of them."""
+        """Record the events in flight: from the committed offset of each partition up to this one.
+
+        `candidate` scores some of them.
+        """
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MOST)]
         while len(body := self._encode((rows, candidate))) > ROOM:
             del rows[len(rows) // 2 :]
         self._write(0, body)
 
     def clear(self) -> None:
-        """Nothing is in hand."""
+        """Record that no event is in flight."""
         LENGTH.pack_into(self._memory, 0, 0)
 
     def read(self) -> dict[Partition, int]:
-        """What the note says; nothing where it is empty or is no note."""
+        """Return the recorded offsets; empty if there are none or the content is invalid."""
         note = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
         return {(topic, partition): end for topic, partition, end in note.rows}
 
     def candidate(self) -> str:
-        """The candidate that the note names; "" where there is none."""
+        """The recorded candidate; "" if there is none."""
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def blame(self, candidate: str) -> None:
-        """One more death is blamed on this candidate. Another one's are forgotten."""
+        """Attribute another death to this candidate, and forget those of others."""
         self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
 
     def acquit(self) -> None:
-        """No death is blamed on any candidate."""
+        """Attribute no death to any candidate."""
         LENGTH.pack_into(self._memory, BLAME_AT, 0)
 
     def deaths(self, candidate: str) -> int:
-        """How many deaths are blamed on this candidate."""
+        """Return the number of deaths attributed to this candidate."""
         blame = self._read(BLAME_AT, BLAME_ROOM, _CandidateDeaths) or _CandidateDeaths()
         return blame.deaths if blame.candidate == candidate else 0
 
     def note_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
-        """Write to disk which version is being loaded ("" for none), and how many processes died while they loaded each."""
+        """Write the version that is being loaded ("" for none) and the number of deaths per version to disk."""
         self._write(LOADS_AT, self._encode((loading, deaths)))
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """What `note_loads` wrote last."""
+        """Return what `note_loads` wrote last."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
     def end_load(self) -> None:
-        """No version is being loaded: the process is asked to end, or ended by itself."""
+        """Record that no version is being loaded: the process is asked to end, or ended by itself."""
         loading, deaths = self.loads()
         if loading:
             self.note_loads("", deaths)
@@ -115,7 +117,7 @@ class InFlightJournal:
         LENGTH.pack_into(memory, at, len(body))
 
     def _read(self, at: int, room: int, kind: type[Told]) -> Told | None:
-        """What was written there; None for nothing, or for what is no such thing."""
+        """Return the content at this position; None if it is empty or invalid."""
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:
@@ -125,7 +127,7 @@ class InFlightJournal:
 
 
 def journal_path(cache: Path, owner: str) -> Path:
-    """Where the note of a scorer lies, beside the versions in its cache."""
+    """Return the path of a scorer's journal, in its cache."""
     return cache / "in-hand" / owner
 
 

@@ -18,7 +18,7 @@ REMEMBERED = 8  # versions with deaths
 
 
 class LoadJournal:
-    """For one process. Counts the death that its predecessor's entry stands for."""
+    """The journal of one process. It counts the death that its predecessor's entry records."""
 
     def __init__(self, in_hand: InFlightJournal) -> None:
         self._in_hand = in_hand
@@ -30,18 +30,18 @@ class LoadJournal:
             self._write("")
 
     def deaths(self, identity: str) -> int:
-        """How many processes died while they loaded this version (see `Resolution.identity`)."""
+        """Return how many processes died while loading this version (see `Resolution.identity`)."""
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Why this version is not loaded any longer; None if it may be."""
+        """Return why this version is no longer loaded; None if it may be."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
         return f"{deaths} processes died while they loaded it; promote another version, or this one again to try it again"
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Note on disk that this version is being loaded; a load that succeeds clears its deaths."""
+        """Record on disk that this version is being loaded; a successful load clears its deaths."""
         self._began = time.monotonic()
         self._write(identity)
         try:
@@ -52,7 +52,7 @@ class LoadJournal:
             self._write("")
 
     def age_seconds(self) -> float:
-        """How long the load of now has taken so far; 0 without one."""
+        """Return the duration of the current load; 0 without one."""
         return 0.0 if (began := self._began) is None else time.monotonic() - began
 
     def _write(self, loading: str) -> None:

@@ -4,9 +4,10 @@ Normally every batch is journaled before it is scored (`in_flight_journal.py`). 
 process (`sandbox_process.py`) runs the model until the journaled events are answered (`bisection.py`); then this process loads
 the model.
 
-A death with a candidate in hand is the candidate's before it is an event's: what was in hand is answered by the champion alone,
-and at the second death the candidate is refused. A new promotion of it begins anew. A shadow, for which nobody waits, has the
-examiner ask the candidate again: its death is the second one, and where it lives the first was none of the candidate's.
+A death with a candidate in flight counts against the candidate before it counts against an event: the champion alone answers
+the events, and at the second death the candidate is refused. A new promotion starts fresh. A shadow, which no consumer waits
+for, lets the sandbox ask the candidate again: its death is the second one, and without a death the candidate was not the
+cause.
 """
 
 import logging
@@ -32,8 +33,10 @@ ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another score
 
 
 class Quarantine:
-    """For one worker. `alive` is called while an examiner works. `load` loads models into this process; `loading` is what loads
-    them now."""
+    """The isolation of one worker.
+
+    `alive` is called while the sandbox works. `load` loads models into this process; `loading` is the current loader.
+    """
 
     def __init__(self, settings: Settings, in_hand: InFlightJournal, load: LoadPackage, alive: Callable[[], None]) -> None:
         self._in_hand = in_hand
@@ -55,36 +58,39 @@ class Quarantine:
             self.loading = self._examiner.load
 
     def most(self, events: int) -> int:
-        """How many events may be scored at once, of so many."""
+        """Return how many of these events may be scored at once."""
         return min(events, self._examination.limit) if self._examiner else events
 
     def may_ask(self) -> bool:
-        """Whether a candidate may look at events. While some are examined it may not: whose the next death is must be clear."""
+        """Return whether a candidate may score events: not during a bisection, so that the next death has one cause."""
         return self._examiner is None
 
     def lethal(self, candidate: str) -> str | None:
-        """Why this candidate (see `Resolution.identity`) is not loaded any more; None where it is."""
+        """Return why this candidate (see `Resolution.identity`) is no longer loaded; None if it is."""
         deaths = self._in_hand.deaths(candidate)
         return f"{deaths} processes died with it in hand; promote it again to try it again" if deaths >= LETHAL else None
 
     def take_up(self, batch: Batch, candidate: str = "") -> None:
-        """This batch is in hand from now on, and this candidate (see `Resolution.identity`) looks at some of it."""
+        """Journal this batch as in flight, with the candidate (see `Resolution.identity`) that scores some of it."""
         if self._examiner is None:
             self._in_hand.note(batch.reached, candidate)
         else:
             self._candidate, self._acquitted = candidate, self._acquitted or bool(candidate)
 
     def put_down(self) -> None:
-        """Nothing is in hand any more, and this process lives."""
+        """Clear the journal: no event is in flight."""
         if self._examiner is None:
             self._in_hand.clear()
 
     def answered(self, batch: Batch) -> None:
-        """There are records for this batch."""
+        """Record that this batch has its records."""
         self._examination.answered(batch)
 
     def died(self, batch: Batch, error: Exception) -> bool:
-        """The examiner died over this batch. Whether its one event is guilty; if not, the batch is to be taken again."""
+        """Record that the sandbox died over this batch; return whether its only event is marked as failing.
+
+        If not, the batch must be fetched again.
+        """
         if candidate := self._candidate:
             self._candidate, self._acquitted = "", False
             self._in_hand.blame(candidate)
@@ -97,8 +103,10 @@ class Quarantine:
         return guilty
 
     def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
-        """Once in a while: move the model into this process where nothing is suspected any more. `committed` are the positions
-        of this worker's partitions."""
+        """Move the model into this process when no event is suspected any longer; called periodically.
+
+        `committed` are the positions of this worker's partitions.
+        """
         if self._examiner is None:
             return
         now = time.monotonic()
@@ -117,6 +125,6 @@ class Quarantine:
             self._in_hand.note(self._examination.suspects)
 
     def close(self) -> None:
-        """Let the examiner go; what is still suspected stays noted."""
+        """Release the sandbox; remaining suspects stay in the journal."""
         if self._examiner is not None:
             self._examiner.close()

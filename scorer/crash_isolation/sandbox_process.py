@@ -1,6 +1,6 @@
-"""A process of its own that decodes and scores for a worker, and may die of it: the worker lives on and learns.
+"""The sandbox: a process that decodes and scores for a worker, and may die.
 
-After a worker's death its successor begins with an examiner in place of a model: decoder and model are in the child alone, so
+After the death of a worker its successor starts with a sandbox instead of a model: decoder and model are only in the child, so
 that both together need the memory of one worker, on a GPU too, until the suspects are answered.
 """
 
@@ -40,15 +40,17 @@ AGAIN_SECONDS = 0.5
 
 
 class SandboxProcessDied(DependencyUnavailable):
-    """The examiner died over what it was asked, or did not answer. The message says how."""
+    """The sandbox died during a request, or did not answer. The message has the cause."""
 
     def __init__(self, message: str) -> None:
         super().__init__(MODEL, message, retry_seconds=AGAIN_SECONDS)
 
 
 class SandboxProcess:
-    """Loads models that live, with their decoders, in a child process, started again when it has died. `alive` is called
-    while the thread that made this one waits for the child. Threads take turns."""
+    """Loads models with their decoders in a child process, which is restarted after a death.
+
+    `alive` is called while the creating thread waits for the child. Threads take turns.
+    """
 
     def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
         self._settings = settings
@@ -63,7 +65,7 @@ class SandboxProcess:
         self._context.set_forkserver_preload([__name__, *library])
 
     def load(self, package: Package) -> LoadedModel:
-        """See `servable.Load`. A package that kills two children in a row, before any event came, is refused."""
+        """See `servable.LoadPackage`. A package that kills two children in a row before any event is refused."""
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -84,7 +86,7 @@ class SandboxProcess:
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
-        """One question to the child, and `seconds` for the answer. Raises what the child raises, and SandboxProcessDied."""
+        """Send a request to the child with a time limit. Raises what the child raises, and SandboxProcessDied."""
         while not self._turn.acquire(timeout=LOOK_SECONDS):
             self._show_life()
         try:
@@ -95,7 +97,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """The child has a model that answers nothing any more: it ends, and that is a death as any other."""
+        """End a child whose model answers no event any longer; it counts as a death."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended, because its model answers nothing any more: {error}")
@@ -114,7 +116,7 @@ class SandboxProcess:
             self.ask("free", digest)
 
     def close(self) -> None:
-        """End the child for good. A question that comes later, or waits for its answer now, is answered by Away."""
+        """End the child for good. Pending and later requests raise DependencyUnavailable."""
         self._closed = True
         if (running := self._sandbox) is not None:
             running.kill()
@@ -126,7 +128,7 @@ class SandboxProcess:
         return self._settings.model.load_seconds
 
     def _start(self) -> Sandbox:
-        """A new child that has opened what the last one had. Raises Away."""
+        """Start a child that loads what the previous one had loaded. Raises DependencyUnavailable."""
         started = self._sandbox = Sandbox(self._context, _examine, self._settings)
         if self._closed:
             self._end()
@@ -153,7 +155,7 @@ class SandboxProcess:
 
 
 class SandboxedModel:
-    """A model and its decoder in the child. Both raise SandboxProcessDied too."""
+    """A model and its decoder in the child. Both may raise SandboxProcessDied."""
 
     def __init__(self, examiner: SandboxProcess, digest: str, signature: Signature) -> None:
         self._examiner = examiner
@@ -176,7 +178,7 @@ class SandboxedModel:
 
 
 def _examine(pipe: connection.Connection, settings: Settings) -> None:
-    """The child's life: one answer to each question, until the worker is gone."""
+    """Run the child: answer requests until the worker ends."""
     sandbox.confine()
     logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
     sandbox.serve(pipe, partial(_answer, select.backend_for(settings.model), {}, settings), KNOWN)
@@ -198,7 +200,7 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, what: 
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """From now on this process may take so much CPU time, then it ends by SIGXCPU: a busy machine is no event's fault."""
+    """Limit the CPU time of this process, which then ends by SIGXCPU: a busy machine does not count against an event."""
     used, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
     limit = most if seconds is None else math.ceil(used.ru_utime + used.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, most))
