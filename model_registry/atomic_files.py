@@ -1,8 +1,7 @@
-"""Files that are never seen half-written, a lock between processes, the operating system's errors in the registry's words, and
-the paths that strangers name.
+"""Atomic writes, file locks, the operating system's errors as registry errors, and checks of untrusted paths.
 
-A file is written beside its place, synced and renamed over it; then the directory is synced, so that a rename that was
-reported done survives a power cut.
+A file is written beside its target, synced and renamed; then the directory is synced, so that a completed rename survives a
+power cut.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ from model_registry.errors import BadFile, Corrupt, Unreachable
 
 @contextlib.contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
+    """Hold an exclusive flock on `path`, created if missing; the kernel releases it when the process dies."""
     descriptor = open_locked(path, fcntl.LOCK_EX)
     try:
         yield
@@ -28,7 +27,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
+    """Try to hold an exclusive flock on `path`; yield whether it is held."""
     try:
         descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -41,7 +40,7 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 def open_locked(path: Path, how: int) -> int:
-    """A descriptor that holds a flock on `path`, made if need be, until it is closed."""
+    """Return a descriptor that holds a flock on `path`, created if missing, until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, how)
@@ -52,9 +51,9 @@ def open_locked(path: Path, how: int) -> int:
 
 
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
-    """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before.
+    """Write `path` atomically. An error while writing, or from `content`, leaves the previous file.
 
-    Its modification time will be later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms) say.
+    Its modification time is later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms).
     """
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)
@@ -75,7 +74,7 @@ def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> 
 
 
 def place(part: Path, path: Path) -> None:
-    """Sync a file that was written beside its place, and rename it there. The name is durable once the directory is synced."""
+    """Sync a file that was written beside its target, and rename it. The name is durable after the directory is synced."""
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
     part.replace(path)
@@ -92,7 +91,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(what: str) -> Iterator[None]:
-    """Raise Unreachable, naming `what` and the file, for an error of the operating system."""
+    """Raise Unreachable with `what` and the file for an error of the operating system."""
     try:
         yield
     except OSError as error:
@@ -103,7 +102,7 @@ def report_os_errors(what: str) -> Iterator[None]:
 
 
 def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
-    """The bytes of a file that somebody named. Raises BadFile: it cannot be read, or has more than `limit` bytes."""
+    """Return the content of a file that a user named. Raises BadFile if it is unreadable or larger than `limit` bytes."""
     try:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
@@ -116,9 +115,9 @@ def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
 
 
 def check_paths(paths: Iterable[str]) -> None:
-    """Relative paths that stay inside the folder they are written to, on every file system. Raises Corrupt.
+    """Check that paths are relative, stay inside their folder, and are valid on every file system. Raises Corrupt.
 
-    Two paths that differ in case only, or of which one is a folder of the other, cannot both be written everywhere.
+    Two paths that differ only in case, or of which one is a folder of the other, are invalid.
     """
     seen: set[str] = set()
     folders: set[str] = set()
@@ -134,7 +133,7 @@ def check_paths(paths: Iterable[str]) -> None:
 
 
 def is_confined(path: str) -> bool:
-    """Whether a path is relative, without `.`, `..`, backslash, colon and control characters, its names at most 255 bytes."""
+    """Return whether a path is relative, has no `.`, `..`, backslash, colon or control character, and short names."""
     if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
         return False
     return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in path.split("/"))

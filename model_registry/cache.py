@@ -1,15 +1,15 @@
-"""Versions on the local disk, by digest, so that a scorer starts and swaps when the registry is down.
+"""Versions on the local disk by digest, so that a scorer starts and swaps while the registry is unavailable.
 
-`versions/<hex>/` holds a version's files, and below `blobs/` what vouches for them: the manifest, the one that it names where
-it is an index, and the layers of an image. An entry is made under another name and renamed. On every use the manifest is held
-against the digest that was asked for (a policy's signature vouches for that one), the layers against the manifest, and the
-files against the manifest's list or against the layers, unpacked again. Nothing else in an entry is believed, so that a
-writer of a shared cache swaps no version. This rests on files that stay as they are between the check and the load right
-after it: a writer who is that quick must be kept out by the folder's permissions.
+`versions/<hex>/` holds the files of a version, and below `blobs/` their proofs: the manifest, the manifest that an index
+names, and the layers of an image. An entry is written under another name and renamed. On every use the manifest is compared
+with the requested digest (which a policy's signature covers), the layers with the manifest, and the files with the manifest's
+list or with the layers, unpacked again. Nothing else in an entry is trusted, so that a writer of a shared cache cannot replace
+a version. This requires that files do not change between the check and the load directly after it: exclude such a writer by
+the permissions of the folder.
 
-`known/` remembers the version that each tag last resolved to, once it has worked. A process that uses an entry holds a shared
-lock on `<hex>.use`, which the kernel releases when the process dies. When there is no room, unused entries are removed, the
-longest unused first; an entry that `known/` names stays.
+`known/` remembers the version that each tag last resolved to and that worked. A process that uses an entry holds a shared lock
+on `<hex>.use`, which the kernel releases when the process dies. If space is needed, unused entries are removed, the longest
+unused first; an entry in `known/` stays.
 """
 
 import errno
@@ -52,10 +52,10 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Cache:
-    """A folder of versions; by default in the user's cache folder. Any number of processes may share it.
+    """A folder of versions; by default in the user's cache folder. Processes may share it.
 
-    `max_bytes` is for all versions together, `max_version_bytes` for one. What `fetch` gave stays until `release`, or until the
-    process ends. What else belongs to the versions is kept beside them, in `root`.
+    `max_bytes` limits all versions together, `max_version_bytes` each. A fetched version stays until `release`, or until the
+    process ends. Other data of the versions is in `root` beside them.
     """
 
     def __init__(
@@ -71,10 +71,13 @@ class Cache:
         self._held: dict[str, int] = {}
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
-        """The version with this manifest digest, from disk where it is there undamaged, else from the store.
+        """Return the version with this manifest digest, from disk if it is intact, else from the store.
 
-        `version` is what it is called where its manifest does not say. Raises Unreachable, NotFound and Corrupt where it had to
-        be fetched and could not be, Refused where it is too large, or `package.read` refuses its files.
+        `version` is its name if its manifest has none.
+
+        Raises:
+            Unreachable: The store is needed and does not answer (also NotFound, Corrupt).
+            Refused: The version is too large, or `package.read` rejects its files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):
@@ -91,12 +94,12 @@ class Cache:
                 raise
 
     def release(self, digest: str) -> None:
-        """This process does not use the version any more."""
+        """Record that this process no longer uses the version."""
         if (held := self._held.pop(digest, None)) is not None:
             os.close(held)
 
     def remember(self, key: str, resolution: Resolution) -> None:
-        """Note that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
+        """Record that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
         known = _Known(key, resolution.digest, resolution.version, resolution.revision)
         path = self._known(key)
         with atomic_files.report_os_errors("the model cache"):
@@ -104,12 +107,12 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(known)])
 
     def recall(self, key: str) -> Resolution | None:
-        """What `remember` noted last, or None where nothing that can be read is there."""
+        """Return what `remember` recorded last, or None if nothing readable exists."""
         known = _read_known(self._known(key))
         return Resolution(known.digest, known.version, known.revision) if known and known.key == key else None
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
-        """Make the entry new, unless another process has just done it."""
+        """Create the entry, unless another process has just done so."""
         with atomic_files.hold_lock(entry.with_suffix(".lock")):
             if there := self._intact(entry, described):
                 return there
@@ -133,7 +136,7 @@ class Cache:
         return found
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
-        """The version whose every byte in the entry was checked; None where the entry is missing or damaged."""
+        """Return the version if every byte of the entry is correct; None if the entry is missing or damaged."""
         if not entry.is_dir():
             return None
         kept = LayoutStore(entry)
@@ -146,7 +149,7 @@ class Cache:
         return found
 
     def _hold(self, entry: Path, digest: str) -> None:
-        """Use the entry; waits while it is being removed."""
+        """Use the entry; wait while it is being removed."""
         if digest in self._held:
             return
         try:
@@ -156,7 +159,7 @@ class Cache:
                 raise  # else nobody else removes anything either
 
     def _make_room(self, wanted: int) -> None:
-        """Remove entries until `wanted` bytes more are within the limit (and on the disk), or all that are left are needed."""
+        """Remove entries until `wanted` more bytes fit the limit and the disk, or all remaining entries are needed."""
         for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
@@ -193,7 +196,7 @@ def _read_known(path: Path) -> _Known | None:
 
 
 def _remove(entry: Path) -> bool:
-    """Remove an entry that nobody uses; whether it is gone."""
+    """Remove an entry that no process uses; return whether it was removed."""
     with atomic_files.try_lock(entry.with_suffix(".use")) as free:
         if free:
             gone = entry.with_suffix(".part")  # not there any more from one moment to the next

@@ -1,13 +1,13 @@
-"""The errors of the registry. Code switches on these classes, never on message text. Lowest layer of the package."""
+"""The errors of the registry. Code distinguishes these classes, never message texts. Lowest layer of the package."""
 
 from model_registry.redaction import redacted
 
 
 class RegistryError(Exception):
-    """Something about a model version or where it is kept.
+    """An error about a model version or its storage.
 
-    `hint` says the way out in one line; `exit_code` is what a command ends with; `transient` says that the same call may
-    succeed later without anybody changing anything in the registry. Credentials in URLs are masked in both texts.
+    `hint` has the remedy in one line; `exit_code` is that of a command; `transient`: the same call may succeed later without a
+    change in the registry. Credentials in URLs are masked in both texts.
     """
 
     exit_code = 3
@@ -19,7 +19,7 @@ class RegistryError(Exception):
 
 
 class BadReference(RegistryError):
-    """A reference, tag or name that nothing can be called."""
+    """An invalid reference, tag or name."""
 
     exit_code = 2
 
@@ -31,25 +31,25 @@ class BadFile(RegistryError):
 
 
 class Misconfigured(RegistryError):
-    """An option, or a file that configures access to a registry, that cannot be used."""
+    """An invalid option, or an invalid file that configures access to a registry."""
 
     exit_code = 2
 
 
 class NotFound(RegistryError):
-    """The registry answers, and has no such tag, manifest or blob."""
+    """The registry has no such tag, manifest or blob."""
 
 
 class Refused(RegistryError):
-    """Asked for something that must not be done, or handed something that must not be used."""
+    """The request or its content is not allowed."""
 
 
 class Corrupt(RegistryError):
-    """What is stored is not what its digest or its format says."""
+    """The stored content does not match its digest or its format."""
 
 
 class Conflict(RegistryError):
-    """A tag is not where the caller expected it: somebody else moved it in between."""
+    """A tag is not where the caller expected it: another client moved it in between."""
 
     transient = True
 
@@ -62,4 +62,4 @@ class Unreachable(RegistryError):
 
 
 class Denied(Unreachable):
-    """The registry answers, and does not let this account do it. Rights may be granted at any time."""
+    """The registry denies the request to this account. Rights may be granted at any time."""

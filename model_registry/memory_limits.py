@@ -1,7 +1,7 @@
-"""How much memory this machine, or this container, has left; and a limit for what one process may add.
+"""The free memory of this machine or container, and a limit for the growth of one process.
 
-A limit that is below the container's fires as a failed allocation in one process. The container's own limit kills: on
-Kubernetes every process of the container (`memory.oom.group`).
+A limit below the container's causes a failed allocation in one process. The container's own limit kills: on Kubernetes every
+process of the container (`memory.oom.group`).
 """
 
 import resource
@@ -16,41 +16,41 @@ HUGE = 1 << 60  # a cgroup without a limit says a number beyond all memory, or `
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`limit`: what all processes together may use; `used`: what they use, without what the kernel would give back. Bytes."""
+    """Memory in bytes: `limit` for all processes together, and `used` by them without reclaimable memory."""
 
     limit: int
     used: int
 
     @property
     def free(self) -> int:
-        """What can still be used."""
+        """The free bytes."""
         return max(0, self.limit - self.used)
 
 
 def container_memory(root: Path = ROOT) -> Memory:
-    """The memory of the tightest control group around this process (v1 or v2), or of the machine if that has less free."""
+    """Return the memory of the tightest control group of this process (v1 or v2), or of the machine if it has less free."""
     return min([_of_machine(root), *_of_groups(root)], key=lambda memory: memory.free)
 
 
 def container_limit(root: Path = ROOT) -> int:
-    """The bytes that the smallest control group around this process, or the machine, can have: the same at every call."""
+    """Return the limit of the smallest control group of this process, or of the machine: the same at every call."""
     return min(memory.limit for memory in (_of_machine(root), *_of_groups(root)))
 
 
 def data_bytes() -> int:
-    """The private writable memory of this process, which RLIMIT_DATA is about."""
+    """Return the private writable memory of this process, which RLIMIT_DATA limits."""
     return _kibibytes(Path("/proc/self/status"))["VmData"]
 
 
 def limit_data(more: int) -> None:
-    """From now on this process may have so many more bytes of private memory: beyond that allocations fail."""
+    """Limit the growth of the private memory of this process; allocations beyond it fail."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = data_bytes() + more
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory of a process that no file backs; 0 if the process has ended."""
+    """Return the resident memory of a process without file pages; 0 if the process has ended."""
     try:
         status = _kibibytes(Path(f"/proc/{pid}/status"))
     except (OSError, ValueError):
@@ -64,7 +64,10 @@ def _of_machine(root: Path) -> Memory:
 
 
 def _of_groups(root: Path) -> Iterator[Memory]:
-    """Every limit on the way up. In a container the path may be the host's; its own group is the mount itself."""
+    """Yield every limit on the path to the root.
+
+    In a container the path may be the host's; its own group is the mount itself.
+    """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -98,6 +101,6 @@ def _pairs(path: Path) -> Mapping[str, int]:
 
 
 def _kibibytes(path: Path) -> Mapping[str, int]:
-    """The lines `Name:  123 kB` of a file of the kernel, in bytes."""
+    """Return the lines `Name:  123 kB` of a kernel file in bytes."""
     words = (line.replace(":", " ").split() for line in path.read_text().splitlines())
     return {one[0]: int(one[1]) * KIBIBYTE for one in words if len(one) == 3 and one[2] == "kB"}

@@ -1,7 +1,7 @@
-"""A child process for work that may kill its process: it answers questions, and its death is an error of its parent.
+"""A child process for work that may kill it: it answers requests, and its death is an error in its parent.
 
-The parent learns how the child ended: by a signal, with an exit code, or because it did not answer in time. The child ends with
-its parent, is the first process that the kernel ends if memory runs out, and leaves no core file.
+The parent learns how the child ended: by a signal, with an exit code, or by a timeout. The child ends with its parent, is the
+first process that the kernel kills if memory runs out, and writes no core file.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class SandboxDied(Exception):
-    """The child died, or did not answer in time. The message says how; `after` is the time until then, in seconds."""
+    """The child died, or did not answer in time. The message has the cause; `after` is the time until then, in seconds."""
 
     def __init__(self, message: str, after: float = 0.0, *, in_time: bool = True) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class SandboxDied(Exception):
 
 
 class Sandbox:
-    """One child process. One thread at a time asks; any thread may call `kill`. After SandboxDied it is closed.
+    """One child process. One thread at a time calls `ask`; any thread may call `kill`. After SandboxDied it is closed.
 
     `target(pipe, *arguments)` runs in the child, which should call `confine` and then `serve`.
     """
@@ -59,17 +59,19 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """The process id of the child."""
         return int(self._process.pid)
 
     def ask(
         self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
     ) -> Any:
-        """The child's answer to one question, or the error that it answered with.
+        """Return the child's answer to a request, or raise the error that it answered with.
 
-        `waiting` is called every `poll` seconds; an error that it raises ends the wait but not the child. Raises SandboxDied
-        if the child dies, or does not answer within `seconds`: then it is killed. Time in which this machine was suspended
-        does not count.
+        `waiting` is called every `poll` seconds; an error that it raises ends the wait but not the child. Time in which this
+        machine was suspended does not count.
+
+        Raises:
+            SandboxDied: The child died, or did not answer within `seconds` and was killed.
         """
         began = time.monotonic()
         with contextlib.suppress(OSError):  # the child is dead: reported below
@@ -107,7 +109,7 @@ class Sandbox:
 
 
 def describe_end(code: int | None) -> str:
-    """How a process ended, by its exit code or the negated signal that killed it."""
+    """Describe how a process ended, by its exit code or the negated signal that killed it."""
     if code is None:
         return "closed its pipe"
     if code < 0:
@@ -116,7 +118,7 @@ def describe_end(code: int | None) -> str:
 
 
 def confine() -> None:
-    """Prepare this process, a child, for work that may kill it."""
+    """Prepare this child process for work that may kill it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
@@ -128,7 +130,7 @@ def confine() -> None:
 
 
 def serve(pipe: connection.Connection, answer: Callable[..., Any], known: tuple[type[Exception], ...]) -> None:
-    """Answer the parent's questions until it is gone. `known` errors are raised there as they are, others by their text."""
+    """Answer the parent's requests until it ends. `known` errors are raised there unchanged, others by their text."""
     while True:
         try:
             question = pipe.recv()
@@ -145,7 +147,7 @@ def serve(pipe: connection.Connection, answer: Callable[..., Any], known: tuple[
 
 
 def run_apart(work: Callable[..., T], *arguments: Any) -> T:
-    """What `work(*arguments)` returns, or raises of RegistryError and ImportError, in a child process.
+    """Run `work(*arguments)` in a child process; return its result, or raise its RegistryError or ImportError.
 
     For a function that loads a model. Raises Refused if the child dies.
     """

@@ -1,6 +1,6 @@
-"""A version's model in memory: loaded, its golden examples answered, warmed, its cost measured. It knows no role.
+"""A model in memory: loaded, with its golden examples answered, warmed up, and its cost measured. It has no role.
 
-On the thread that scores events runs `LoadedModel.score` alone.
+Only `LoadedModel.score` runs on the scoring thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +36,11 @@ FEW = 8  # golden examples that are scored together: a slow model, and one that 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
-    that. `runs` is None where a batch is one run. `control` is one row that it answered when it was made ready; `broken` makes
-    what is raised where it does not answer that any more."""
+    """One version, ready to score.
+
+    `cost` is the time of a batch from decoding to its commit, `inference` that of the model. `runs` is None if a batch is one
+    run. `control` is a row that it answered when it was loaded; `broken` creates the error if it no longer answers it.
+    """
 
     model: Model
     decoder: Decoder
@@ -49,11 +51,11 @@ class LoadedModel:
     control: Tensors = field(default_factory=dict)
 
     def run(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Tensors:
-        """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
+        """Return the outputs for good events. `alive` is called between runs. Raises InferenceFailed."""
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
     def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
-        """Scores of good events, as `run`."""
+        """Return the scores of good events, like `run`."""
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
@@ -61,7 +63,7 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def vouch(self) -> None:
-        """The model works: an event at which it fails is to blame. Raises ModelBroken and Away."""
+        """Check that the model works, so that a failing event is at fault. Raises ModelBroken, DependencyUnavailable."""
         try:
             self.run(self.control)
         except InferenceFailed as error:
@@ -69,10 +71,13 @@ class LoadedModel:
 
 
 def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
-    """Loads packages with the backend of the settings: checks golden examples, warms, measures. It raises ModelRefused with the
-    reason, and Away. Raises BackendMissing.
+    """Return a loader with the configured backend: it checks golden examples, warms up, and measures.
 
-    `probe`: check that no score depends on its batch; None: for models on servers, which no trial process probes.
+    The loader raises ModelRefused with the reason, and DependencyUnavailable. `probe`: check that no score depends on its
+    batch; None: only for models on servers, which have no trial process.
+
+    Raises:
+        BackendMissing: The backend or its device is missing.
     """
     backend = select.backend_for(settings.model)
     probed = settings.model.backend != "onnx-runtime" if probe is None else probe
@@ -84,7 +89,7 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
 
 
 def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
-    """A model, and what decodes the events for it. Raises ModelRefused and Away."""
+    """Return a model and the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
     model = backend.open(package)
     try:
         return model, decoder_factory.create_decoder(settings, model.signature())
@@ -102,8 +107,10 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """A model that answers its golden examples, warm and measured. A model that it raises over is closed. `broken`: see
-    LoadedModel. `probe`: see `loader`."""
+    """Return a model that answers its golden examples, warmed up and measured.
+
+    The model is closed if an error is raised. `broken`: see LoadedModel. `probe`: see `loader`.
+    """
     signature = model.signature()
     runs = LengthBucketedRuns(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
     loaded = LoadedModel(model, decoder, LatencyModel(), LatencyModel(), runs, broken)
@@ -126,7 +133,7 @@ def prepare_model(
 
 
 def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
-    """Every golden example must be answered as the package says. Raises ModelRefused."""
+    """Check the answer to every golden example. Raises ModelRefused."""
     if not golden:
         return
     signature = loaded.model.signature()
@@ -157,13 +164,13 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
 
 
 def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:
-    """Golden events, which are JSON objects whatever format the topics have."""
+    """Decode golden events, which are JSON objects whatever format the topics have."""
     values = [orjson.dumps(example.event) for example in golden]
     return JsonDecoder(field_sources.read_by_name(signature), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes of these rows and note what each costs; the scores of the last."""
+    """Run batches of several sizes of these rows and record their cost; return the scores of the last."""
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 
@@ -181,7 +188,7 @@ def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
 
 
 def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
-    """What a model gives must have a place in the records that are configured. Raises ModelRefused, with the way out."""
+    """Check that the configured record format can hold the model's scores. Raises ModelRefused with the remedy."""
     if settings.output.format == "json":
         return
     for one in signature.outputs:
@@ -193,7 +200,7 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
 
 
 def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
-    """`model.fallback` must look like the model's scores. Raises ModelRefused, with the way out."""
+    """Check that `model.fallback` has the form of the model's scores. Raises ModelRefused with the remedy."""
     if settings.model.fallback.score is None:
         return
     fixed = not any(-1 in (one.shape or ()) for one in signature.outputs)
@@ -202,7 +209,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 
 def _placeless(output: Output, scores: Scores) -> str:
-    """What an output gives that numbers row by row cannot say; nothing where they can."""
+    """Return the part of an output that rows of numbers cannot hold; empty if they can hold all of it."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

@@ -1,12 +1,13 @@
-"""Follows the model's tag: polls the registry, makes the aspired version ready beside the serving one, flips between batches.
+"""Follow the channel: poll the registry, load the aspired version beside the serving one, and swap between batches.
 
-Two threads: one of its own does everything slow; the thread that scores calls `flip`, which only exchanges references.
-The registry being down never stops scoring: the serving version goes on, and a start falls back on the last one known good.
+A separate thread does all slow work; the scoring thread calls `flip`, which only exchanges references. An unavailable registry
+never stops scoring: the serving version continues, and a start falls back to the last good one.
 
-Where the channel names a champion that is refused, or a move that the policy does not accept, a scorer serves the newest good
-revision of the channel's history, under that revision. A running scorer usually serves it already; one that starts loads it. A
-revision is good if its champion is good: a refused candidate is left out, and the champion answers its share (see `policy`). So
-all scorers write the same records, and no partition goes back to an older revision when it changes its owner.
+If the channel names a refused champion, or was moved in a way that the policy does not accept, a scorer serves the newest good
+revision of the channel's history, under that revision. A running scorer usually serves it already; a starting one loads it. A
+revision is good if its champion is good: a refused candidate is left out, and the champion answers its share (see
+`load_decision.py`). All scorers therefore write the same records, and no partition returns to an older revision when its owner
+changes.
 """
 
 import logging
@@ -45,7 +46,7 @@ JITTER = 0.2  # polls of many scorers spread by themselves
 
 @dataclass(slots=True)
 class VersionRefusal:
-    """Why a version is not served here. `revision` of the channel asked for it when it was refused."""
+    """The refusal of a version: its reason, and the `revision` of the channel that named it."""
 
     version: str
     reason: str
@@ -54,11 +55,11 @@ class VersionRefusal:
 
 @dataclass(slots=True)
 class _Shared:
-    """What both threads see; every change holds the lock.
+    """The state that both threads see; every change holds the lock.
 
-    `named` is the last seen state of the channel, `fault` the reason why that state itself is refused, and `accepted_revision`
-    the highest revision of which it was not. `aspired` is what is to
-    be served: `named`, or an earlier state of the channel where `named` is refused; empty where no state can be served.
+    `named` is the last seen state of the channel, `fault` the reason if that state itself is refused, and `accepted_revision`
+    the highest accepted revision. `aspired` is the state to serve: `named`, or an earlier state of the channel if `named` is
+    refused; empty if no state can be served.
     """
 
     named: Resolution | None = None
@@ -75,8 +76,10 @@ class _Shared:
 
 class VersionManager:
     """The versions of one scorer: the champion, and the `candidate` among the channel's roles, if there is one.
-    `on_refused(refusal)` tells the metrics, `outages` hear of what does not answer. `lethal(identity)` says why a candidate is
-    not loaded, if it is not. `guard` tries each version before it is loaded here."""
+
+    `on_refused(refusal)` updates the metrics, `outages` records unavailable dependencies. `lethal(identity)` returns why a
+    candidate is not loaded. `guard` tries each version before it is loaded here.
+    """
 
     def __init__(
         self,
@@ -114,10 +117,11 @@ class VersionManager:
         self._admission, self._moves = admission(policy_file, folder), move_admission(policy_file, folder)
 
     def start(self) -> None:
-        """Make the aspired version ready and serve it, else the last good one of the channel's history; then follow the tag.
+        """Load and serve the aspired version, else the last good one of the channel's history; then follow the channel.
 
-        Raises Away where no version can be served until something changes: then call it again. Raises Fatal for a configuration
-        that has to be corrected, and for a channel that does not exist.
+        Raises:
+            DependencyUnavailable: No version can be served until something changes; call it again.
+            Fatal: The configuration must be corrected, or the channel does not exist.
         """
         try:
             self._begin()
@@ -139,7 +143,7 @@ class VersionManager:
         self._thread.start()
 
     def _begin(self) -> None:
-        """Make ready what the channel names, or what it named before where that is refused or the registry does not answer."""
+        """Load the channel's target, or an earlier one if it is refused or the registry does not answer."""
         failed: RegistryError | None = None
         try:
             self._look()
@@ -167,7 +171,7 @@ class VersionManager:
 
     @property
     def champion(self) -> Servable:
-        """The version that answers the next batch."""
+        """The champion of the next batch."""
         return self._shared.serving[CHAMPION]
 
     @property
@@ -177,31 +181,30 @@ class VersionManager:
 
     @property
     def aspired_revision(self) -> int:
-        """The channel's revision that was seen last, whether it is served, refused or being loaded."""
+        """The channel's last seen revision, whether it is served, refused or being loaded."""
         named = self._shared.named
         return named.revision if named else 0
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision of the channel that a partition may be at: the highest that was seen with a signed move, where
-        the policy accepts signed moves alone; else any."""
+        """The highest acceptable revision: the highest seen signed one if the policy requires signed moves, else any."""
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
     @property
     def refuses_channel(self) -> bool:
-        """Whether the channel names a version, or was moved in a way, that is refused here."""
+        """Whether the channel's target or its move is refused here."""
         with self._lock:
             named = self._shared.named
             wanted = self._by_role(named).values() if named else ()
             return self._shared.fault is not None or any(one.digest in self._shared.refused for one in wanted)
 
     def refusals(self) -> list[VersionRefusal]:
-        """The versions refused so far that the tag still asked for when they were, and the refused state of the channel."""
+        """Return the refused versions that the channel still named then, and the refused state of the channel."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def flip(self) -> bool:
-        """Between two batches: serve the aspired versions if they are ready. Whether there was a flip."""
+        """Serve the aspired versions if they are ready; return whether they changed. Called between two batches."""
         shared = self._shared
         with self._lock:
             if not isinstance(load_decision.next_action(self._snapshot()), load_decision.Flip):
@@ -216,14 +219,14 @@ class VersionManager:
             return True
 
     def _serve(self, serving: dict[str, Servable]) -> None:
-        """Exchange what is served; the caller holds the lock."""
+        """Exchange the served versions; the caller holds the lock."""
         champion = serving[CHAMPION]
         role = self._candidate(champion.resolution.roles)
         self._shared.canary = None if role is None else CanaryArm.of(role, serving.get(role.role), champion)
         self._shared.serving = serving
 
     def move(self, load: LoadPackage) -> None:
-        """Load the versions that are served anew, by `load`, and every later one. What was open is closed already."""
+        """Load the served versions again with `load`, and every later one. The previous models are closed already."""
         with self._lock:
             self._load = load
             self._shared.moving = True
@@ -231,7 +234,7 @@ class VersionManager:
             self._wake.set()
 
     def _move(self) -> None:
-        """Serve the same versions from models loaded anew. What it raises is told, and it is tried again."""
+        """Serve the same versions from newly loaded models. Errors are logged and the load is retried."""
         for role, before in self._shared.serving.items():
             if (fresh := self._shared.ready.get(before.digest)) is None:
                 package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
@@ -246,12 +249,12 @@ class VersionManager:
             self._shared.moving = False
 
     def hurry(self) -> None:
-        """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
+        """Poll the registry now: the channel was reported to have moved, or a partition has a newer revision."""
         self._tag.forget()
         self._wake.set()
 
     def close(self) -> None:
-        """Stop following the tag."""
+        """Stop following the channel."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -278,9 +281,9 @@ class VersionManager:
                 log.exception("following the model's tag failed; %s goes on", self.champion.label)
 
     def _follow(self) -> None:
-        """Make ready what the channel names, or an earlier state where that is refused.
+        """Load the channel's target, or an earlier state if that is refused.
 
-        Raises RegistryError; for a tag that names no version once an earlier state was looked for.
+        Raises RegistryError; for a channel without a target after an earlier state was searched.
         """
         failed: RegistryError | None = None
         try:
@@ -295,8 +298,11 @@ class VersionManager:
             raise failed
 
     def _look(self) -> None:
-        """Aspire to what the tag names, if that may have changed and is accepted. Raises RegistryError for a tag that names no
-        version, and for a registry that does not answer."""
+        """Aspire to the target of the channel, if it may have changed and is accepted.
+
+        Raises:
+            RegistryError: The channel names no version, or the registry does not answer.
+        """
         try:
             if (found := self._tag.look()) is None:
                 return
@@ -322,7 +328,7 @@ class VersionManager:
             self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
-        """Aspire to what the channel names."""
+        """Aspire to the channel's target."""
         with self._lock:
             aspired = self._by_role(resolution)
             for one in aspired.values():
@@ -333,7 +339,7 @@ class VersionManager:
         self._earlier, self._before = None, resolution.revision
 
     def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
-        """Note a state of the channel that is not accepted. States before this revision may be served instead."""
+        """Record a state of the channel that is not accepted. States before this revision may be served instead."""
         with self._lock:
             if self._shared.fault == refusal:
                 return
@@ -358,7 +364,7 @@ class VersionManager:
         return by_role
 
     def _step_back(self) -> None:
-        """Aspire to earlier states of the channel, the newest first, while the aspired state is refused."""
+        """Aspire to earlier states of the channel, newest first, while the aspired state is refused."""
         while True:
             with self._lock:
                 if not load_decision.is_refused(self._snapshot()):
@@ -380,15 +386,19 @@ class VersionManager:
             self._work()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Try a version again that was refused before this revision promoted it, as a scorer that skipped no poll did. The
-        caller holds the lock."""
+        """Try a version again that was refused before this revision promoted it, like a scorer that skipped no poll.
+
+        The caller holds the lock.
+        """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
             del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
-        """The states of the channel before the named one, newest first, that are newer than what is served; with each, why the
-        channel was moved there. Where nothing is served, the last one known good is among them."""
+        """Yield the earlier states of the channel, newest first, that are newer than the served one, with their reasons.
+
+        If nothing is served, the last good one is among them.
+        """
         tag = self._settings.model.tag
         known = None if self._shared.serving else self._tag.known_good()
         try:
@@ -411,12 +421,12 @@ class VersionManager:
 
     @property
     def _served_revision(self) -> int:
-        """The revision that is served now, also if the walk through earlier states began before; -1 if nothing is served."""
+        """Return the revision that is served now; -1 if nothing is served."""
         serving = self._shared.serving
         return serving[CHAMPION].resolution.revision if serving else -1
 
     def _may_step_back_to(self, resolution: Resolution) -> bool:
-        """Whether the policy accepts the move to an earlier state. Raises RegistryError where that is not known."""
+        """Return whether the policy accepts the move to an earlier state. Raises RegistryError if that is unknown."""
         try:
             self._moves.check_earlier(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
         except RegistryError as error:
@@ -427,7 +437,7 @@ class VersionManager:
         return True
 
     def _work(self) -> None:
-        """Do what the policy asks for, until it asks for what only the scoring thread may do."""
+        """Execute the decided actions, until only the scoring thread can continue."""
         while not self._closing.is_set():
             with self._lock:
                 action = load_decision.next_action(self._snapshot())
@@ -475,15 +485,17 @@ class VersionManager:
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
 
     def _deadly(self, role: str, aspired: Resolution) -> str | None:
-        """Why a version is not loaded again, because of deaths. The version that was served last always is: it has been loaded
-        here before, so something else ended this process during its starts."""
+        """Return why a version is not loaded after deaths.
+
+        The version that was served last is always loaded: it was loaded here before, so another cause ended this process.
+        """
         if role != CHAMPION and (why := self._lethal(aspired.identity)):
             return why
         known = self._tag.known_good()
         return None if known and known.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Whether the version that is being tried is still to be served; polls the channel meanwhile."""
+        """Return whether the version in its trial is still to be served; poll the channel meanwhile."""
         if self._closing.is_set():
             return False
         now = time.monotonic()
