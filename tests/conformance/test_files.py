@@ -142,7 +142,7 @@ def test_a_decoder_of_files_is_not_tried_on_zeros(tmp_path: Path) -> None:
     said = "field 'image' is bytes of any length, such as a file, and zeros are no example of one"
     with pytest.raises(Refused, match=said):
         prepare(folder, op_domains=DOMAINS)
-    with pytest.raises(ModelRefused, match=f"{said}; give one event at least in golden.jsonl"):
+    with pytest.raises(ModelRefused, match=f"{said}; give at least one event in golden.jsonl"):
         made(folder, images.COLOUR)
 
 

@@ -21,7 +21,7 @@ from tests.support.environment import ROOT
 from tests.support.waiting import until
 
 STEPS: tuple[dict[str, Any], ...] = ({"canary": "50%", "approve": True}, {"promote": True})
-ACTS = "this controller acts"
+ACTS = "this controller is the leader"
 MOVES = 2
 BAR_SECONDS = SESSION_MS / 1_000 + 2.0
 LOOK_SECONDS = 0.01

@@ -241,7 +241,7 @@ def test_another_controller_takes_over_and_a_step_needs_none(rig: Rig, protocol:
     rig.configure(kafka={"group_protocol": protocol})
     rig.start("a").ready()
     first = Controller(rig, "one").ready()
-    until(lambda: "this controller acts" in first.said, "the first to act")
+    until(lambda: "this controller is the leader" in first.said, "the first to act")
     second = Controller(rig, "two").ready()
     begin(rig, "2.0.0", [{"canary": "30%"}, {"promote": True}])
     waits(rig, "no pairs")
@@ -271,7 +271,7 @@ def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig:
         producer.produce(rig.scores_topic, b"\x00 no score", b"k")
     producer.produce(f"{rig.name}.rollouts", b"\xff", b"\xff/0")
     assert producer.flush(10) == 0
-    waits(rig, "the judge cannot read")
+    waits(rig, "cannot read the answers")
     commands(rig, "abort")
     assert ended(rig)["outcome"] == "aborted"
     assert controller.stop() == 0

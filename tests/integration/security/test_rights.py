@@ -130,7 +130,7 @@ def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
         controller.ready()
         secured.broker.users({"starter": [*rights.operator(NAME).values(), rights.judge(NAME)["scores.shadow"]]})
         secured.as_user("starter").run("scorer", "rollout", "start", "scorer.yaml", str(path))
-        until(lambda: "moved: it begins" in controller.said, "the first move")
+        until(lambda: "moved: the rollout starts" in controller.said, "the first move")
         secured.as_user("operator").run("scorer", "rollout", "approve", "scorer.yaml")
         until(lambda: "ended: " in controller.said, "the end")
         assert controller.stop() == 0

@@ -26,7 +26,6 @@ KNOWN: set[str] = {
     "Place",
     "Plan",
     "Recipe",
-    "Refusals",
     "Refused",
     "Rows",
     "Rule",
@@ -42,7 +41,6 @@ KNOWN: set[str] = {
     "_Definition",
     "_Known",
     "_Provenance",
-    "_Search",
     "_Worker",
 }
 """Names that several files give to classes of theirs. An entry is removed once its name is unique; none is added."""
