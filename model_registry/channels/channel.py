@@ -21,7 +21,7 @@ from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.move_target import MoveTarget, canary_target, check_complete, require_complete, shadow_target
 from model_registry.channels.roles import Role
 from model_registry.channels.state import ChannelState, read_move, read_state
-from model_registry.errors import Conflict, Corrupt, Denied, NotFound, Refused, RegistryError
+from model_registry.errors import Conflict, Corrupt, Denied, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.signing import bundle
@@ -200,20 +200,37 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
                 raise
             continue  # the store may not show the version, or the last move, yet
         move, entry = _write_entry(store, channel, state, target, request)
-        tag = tags.history_tag(channel, move.revision)
-        try:
-            expect = {tag: None, channel: state.digest, **target.tags}
-            store.move_tags({tag: entry, channel: target.descriptor}, expect=expect)
-        except Conflict:
-            if not _names(store, tag, entry.digest):
-                next(pauses, None)
-                continue  # nothing was written: plan again from the channel's new state
-        except (Refused, Denied):
-            _withdraw(store, tag, entry)
-            raise
+        if not _write_tags(store, state, move, entry, target):
+            next(pauses, None)
+            continue  # plan again from the channel's new state
         _read_back(store, move, entry)
         return move
     raise Conflict(f"other processes move the channel {channel!r} all the time", "use one writer per channel, then repeat")
+
+
+def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Descriptor, target: MoveTarget) -> bool:
+    """Tag the history entry and move the channel; return False if another process's move came first.
+
+    Raises:
+        Refused, Denied: The store does not let the channel move; the entry is withdrawn.
+        Conflict: Another process moved the channel back at the same time.
+        Unreachable: The store does not answer, or does not show the move.
+    """
+    tag = tags.history_tag(move.channel, move.revision)
+    expect = {tag: None, move.channel: state.digest, **target.tags}
+    try:
+        store.move_tags({tag: entry, move.channel: target.descriptor}, expect=expect)
+    except Conflict:
+        return _names(store, tag, entry.digest)
+    except Unreachable as error:
+        if not _is_overtaken(store, move, entry.digest):
+            raise
+        message = f"another process moved the channel {move.channel!r} back while this move was written, and this move is lost"
+        raise Conflict(message, "use one writer per channel, then repeat") from error
+    except (Refused, Denied):
+        _withdraw(store, tag, entry)
+        raise
+    return True
 
 
 def _write_entry(
@@ -251,6 +268,17 @@ def _names(store: Store, tag: str, digest: str) -> bool:
         return store.resolve(tag).digest == digest
     except NotFound:
         return False
+
+
+def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
+    """Return whether the history shows another process's move instead of this one, or after it.
+
+    A channel that still names its old target after a move is either late or was moved back by such a process.
+    """
+    newest = next(iter(tags.revisions(store.tags(), move.channel)), 0)
+    if newest == move.revision:
+        return not _names(store, tags.history_tag(move.channel, newest), digest)
+    return newest > move.revision
 
 
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:

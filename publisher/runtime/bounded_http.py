@@ -93,8 +93,10 @@ class BoundedHttpServer:
     def close(self) -> None:
         """Close all connections and stop listening."""
         self._closing = True
-        self._wake.send(b"\0")
+        with contextlib.suppress(OSError):  # closed before
+            self._wake.send(b"\0")
         self._thread.join(CLOSE_SECONDS)
+        self._wake.close()  # here: the thread may end before the byte is sent
 
     def _serve(self) -> None:
         while not self._closing:
@@ -110,7 +112,7 @@ class BoundedHttpServer:
         for descriptor in self._reserve:
             os.close(descriptor)
         self._selector.close()
-        for each in (self._listener, self._wake, self._woken):
+        for each in (self._listener, self._woken):
             each.close()
 
     def _wait(self, now: float) -> float | None:

@@ -12,7 +12,7 @@ from model_registry.channels.history import EVIDENCE_TYPE, ChannelMove
 from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.retention import RetentionRules
 from model_registry.channels.signed_move import SignedMoveAdmission
-from model_registry.errors import Conflict, Refused
+from model_registry.errors import Conflict, Refused, Unreachable
 from model_registry.oci import manifest, tags
 from model_registry.oci.digests import from_bytes
 from model_registry.signing import referrers
@@ -123,7 +123,7 @@ def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote:
 @pytest.mark.usefixtures("digests")
 def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
     made: list[ChannelMove] = []
-    lost: list[Conflict] = []
+    lost: list[Conflict | Unreachable] = []
     together = threading.Barrier(2)
 
     def mover(version: str) -> None:
@@ -131,7 +131,7 @@ def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote
             together.wait(30)
             try:
                 made.append(promote(remote, version))
-            except Conflict as error:
+            except (Conflict, Unreachable) as error:  # the registry cannot tell a move that was undone from a late one
                 lost.append(error)
 
     movers = [threading.Thread(target=mover, args=(version,)) for version in VERSIONS[:2]]

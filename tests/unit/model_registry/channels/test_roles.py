@@ -9,7 +9,7 @@ from model_registry.channels.channel import Resolution
 from model_registry.channels.history import ChannelMove, rollback_target
 from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.roles import Role
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import an_index
@@ -151,6 +151,36 @@ def test_a_lost_race_is_said(store: LayoutStore, digests: dict[str, str]) -> Non
         promote(raced, "2.0.0")
     raced.meanwhile = lambda: store.move_tags({"_h.prod.000003": store.resolve("_h.prod.000001")}, expect={})
     with pytest.raises(Conflict, match="is lost"):
+        promote(raced, "2.0.0")
+    assert digests
+
+
+def test_a_move_that_another_process_undid_is_a_conflict_and_one_that_shows_late_is_unreachable(
+    store: LayoutStore, digests: dict[str, str]
+) -> None:
+    promote(store, "1.0.0")
+    raced = Raced(store._path)
+    late = Unreachable("the registry shows the old target")
+
+    def moved_back() -> None:
+        promote(store, "1.0.0")
+        raise late
+
+    def replaced_entry() -> None:
+        store.move_tags({"_h.prod.000005": store.resolve("_h.prod.000001"), "prod": store.resolve("1.0.0")}, expect={})
+        raise late
+
+    def delayed() -> None:
+        raise late
+
+    raced.meanwhile = moved_back
+    with pytest.raises(Conflict, match="another process moved the channel 'prod' back"):
+        promote(raced, "2.0.0")
+    raced.meanwhile = delayed
+    with pytest.raises(Unreachable, match="shows the old target"):
+        promote(raced, "2.0.0")
+    raced.meanwhile = replaced_entry
+    with pytest.raises(Conflict, match="another process moved the channel 'prod' back"):
         promote(raced, "2.0.0")
     assert digests
 

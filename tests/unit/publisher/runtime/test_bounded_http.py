@@ -193,3 +193,10 @@ def test_a_process_without_descriptors_answers_and_does_not_spin() -> None:
             used = sum(psutil.Process(process.pid).cpu_times()[:2]) - used
             assert used < 0.5 * (time.monotonic() - began)
         process.communicate("")
+
+
+def test_a_server_that_was_closed_can_be_closed_again(server: HealthServer) -> None:
+    server.close()
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        connected(server)
