@@ -33,7 +33,7 @@ from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchMetadata
 from scorer.models.registry_access import pull_version
 from scorer.models.servable import Servable, make
-from scorer.native.librdkafka import in_words
+from scorer.native.librdkafka import plugin_status
 from scorer.schema_export.example_records import ExampleRecord, create_example_record, example_event
 from scorer.settings import Settings, load
 from scorer.worker.encode import Target
@@ -171,7 +171,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         latency_target=target,
         batch=max((cost.size for cost in costs if cost.loop <= target), default=0),
         events_per_second=max(cost.events_per_second for cost in costs),
-        native=in_words(),
+        native=plugin_status(),
     )
 
 

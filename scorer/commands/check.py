@@ -34,7 +34,7 @@ from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Unusable
 from scorer.models.registry_access import open_cache, open_source, pull_version
 from scorer.models.servable import Servable, make
-from scorer.native.librdkafka import in_words
+from scorer.native.librdkafka import plugin_status
 from scorer.observability import foreign_members
 from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
@@ -81,7 +81,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         golden = f"passes its golden examples ({len(package.golden)})"
         result = golden if package.golden else "has no golden examples to compare with"
         yield Finding("model", True, f"{servable.label} loads and {result}")
-        yield Finding("native", True, f"native library: {in_words()}")
+        yield Finding("native", True, f"native library: {plugin_status()}")
         yield from _samples(settings, servable, described)
     if described and settings.labels.topic:
         yield _labels(settings, settings.labels.topic, described)

@@ -1,6 +1,6 @@
-"""Hatchling's hook: compile the native part into the wheel, or beside its source in an editable installation.
+"""Hatchling build hook: compile the native part into the wheel, or next to its source in an editable installation.
 
-It uses `cc`, else ziglang, which is a build requirement; without both the package is pure Python, with a warning.
+It uses `cc`, else ziglang, which is then a build requirement. Without both the package is pure Python, with a warning.
 `SCORESTREAM_NATIVE=0` disables it.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ZIG = "ziglang>=0.13,<0.17"
-ZIG_MACHINES = ("x86_64", "aarch64", "arm64")  # those for which ziglang has a wheel wherever pip finds one
+ZIG_MACHINES = ("x86_64", "aarch64", "arm64")  # ziglang has wheels for these
 
 
 def _compiler() -> Any:
-    """Import the module beside this file, which is not in a package during a build."""
+    """Import compiler.py, which is not part of a package during a build."""
     spec = importlib.util.spec_from_file_location("scorestream_compiler", Path(__file__).with_name("compiler.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -36,8 +36,8 @@ class ScannerHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Require ziglang if the system has no working C compiler and a wheel exists."""
-        known = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
-        return [ZIG] if known and not compiler.switched_off() and not compiler.cc_works() else []
+        has_wheel = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
+        return [ZIG] if has_wheel and not compiler.switched_off() and not compiler.cc_works() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and set the platform tag of the wheel."""
@@ -46,7 +46,7 @@ class ScannerHook(BuildHookInterface[Any]):
         target = compiler.OBJECT if editable else Path(self._folder.name, compiler.OBJECT.name)
         try:
             if compiler.switched_off():
-                raise compiler.NotCompiled(f"{compiler.SWITCH}=0 leaves it out")
+                raise compiler.NotCompiled(f"{compiler.SWITCH}=0 disables it")
             compiler.compile_to(target)
         except compiler.NotCompiled as error:
             target.unlink(missing_ok=True)

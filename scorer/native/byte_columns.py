@@ -1,4 +1,4 @@
-"""Columns of byte strings in one buffer: C reads and writes them at once, Python creates objects only on demand."""
+"""Columns of byte strings in one buffer, which C reads and writes. Python objects are created only on access."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ T = TypeVar("T")
 PADDING = bytes(32)
 """The zeros that must follow a scanned text: SCANNER_PADDING."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
-"""For each byte whether it is unescaped in a JSON string."""
+"""For each byte, whether a JSON string contains it unescaped."""
 Column = Sequence[bytes | None]
-"""A string per row, or None: a `ByteColumn` or a list."""
+"""A string or None per row, as a `ByteColumn` or a list."""
 
 
 class LazySequence(Sequence[T]):
@@ -68,10 +68,10 @@ class ByteColumn(LazySequence[bytes | None]):
 
     def _made(self) -> list[bytes | None]:
         text = self.text.tobytes()
-        found: list[bytes | None] = [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+        strings: list[bytes | None] = [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
         for row in [] if self.nulls is None else np.flatnonzero(self.nulls).tolist():
-            found[row] = None
-        return found
+            strings[row] = None
+        return strings
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
         """Return the strings of these rows, (n,), in the same text."""
@@ -81,10 +81,10 @@ class ByteColumn(LazySequence[bytes | None]):
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Return the strings of these rows, (n,), without creating the others."""
         text, bounds = self.text.data, zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
-        found: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
+        strings: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
         for at in [] if self.nulls is None else np.flatnonzero(self.nulls[rows]).tolist():
-            found[at] = None
-        return found
+            strings[at] = None
+        return strings
 
     def all_begin(self, prefix: bytes) -> bool:
         """Return whether every string starts with a prefix."""

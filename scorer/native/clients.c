@@ -1,11 +1,13 @@
-/* How the handles of Kafka clients come here: this object is a plugin of librdkafka too (`plugin.library.paths`), and is told
- * of each client that is made with it. The thread that makes a client asks for the handle right after it.
+/* The bound functions of librdkafka, and the handles of Kafka clients.
  *
- * A handle is valid for as long as its client lives and is not closed. Python keeps both together.
+ * This shared object is a librdkafka plugin (`plugin.library.paths`): librdkafka calls it for each client that is created with
+ * the plugin. The thread that created a client reads the client's handle right afterwards. A handle is valid until its client
+ * is closed or destroyed; Python keeps both together.
  *
- * Errors of a partition, such as that its topic is gone, come by its queue and are told by a callback to whoever takes from that
- * queue. confluent-kafka ends the process where its callback is called outside of its own calls. So each client gets ours, which
- * passes on what does not come while this thread takes messages; the rest Python hears from the group and from metadata. */
+ * Errors of a partition, such as a deleted topic, arrive in the partition's queue. librdkafka reports them by the error
+ * callback in the thread that reads the queue. confluent-kafka's error callback ends the process if it is called outside of
+ * confluent-kafka's own calls. So this plugin replaces the error callback of each client by one that drops errors while this
+ * thread fetches messages. The consumer learns of those errors from the group and from metadata. */
 #include "kafka.h"
 
 #include <stdlib.h>
@@ -19,61 +21,76 @@ Library kafka;
 
 static _Thread_local Client *newest;
 
-/* The sources that all of this was compiled from. */
+/* Return the digest of the sources that this object was compiled from. */
 const char *native_source(void)
 {
     return NATIVE_SOURCE;
 }
 
-/* The functions of librdkafka, once, before any client is made with this plugin. */
-void kafka_bind(const void *functions)
+/* Return the major version of librdkafka that this object was written for. */
+int kafka_major(void)
 {
-    memcpy(&kafka, functions, sizeof kafka);
+    return LIBRDKAFKA_MAJOR;
 }
 
-_Thread_local bool kafka_taking;
-
-static OnError *theirs; /* confluent-kafka's, the same for all its clients */
-
-static void on_error(Client *client, int error, const char *why, void *ours)
+/* Bind the functions of librdkafka, once, before any client is created with this plugin.
+ *
+ * Return 0, or the version of the library (0xMMmmrrxx) if its major version is another one; then nothing is bound. */
+int kafka_bind(const void *functions)
 {
-    if (!kafka_taking) {
-        theirs(client, error, why, ours);
+    Library library;
+    memcpy(&library, functions, sizeof library);
+    int version = library.version();
+    if (version >> 24 != LIBRDKAFKA_MAJOR) {
+        return version;
+    }
+    kafka = library;
+    return 0;
+}
+
+_Thread_local bool kafka_fetching;
+
+static OnError *original_on_error; /* confluent-kafka's, which is the same for all its clients */
+
+static void on_error(Client *client, int error, const char *reason, void *opaque)
+{
+    if (!kafka_fetching) {
+        original_on_error(client, error, reason, opaque);
     }
 }
 
-/* Put our callback in the place of the one that a client has: it is told as the address of a function. */
-static void watch_errors(void *settings)
+/* Replace the error callback of a client. librdkafka returns the current one as the text of its address. */
+static void replace_on_error(void *settings)
 {
     char text[32];
-    size_t room = sizeof text;
-    if (kafka.settings_get(settings, "error_cb", text, &room) != 0) {
+    size_t size = sizeof text;
+    if (kafka.settings_get(settings, "error_cb", text, &size) != 0) {
         return;
     }
-    OnError *found = (OnError *)(uintptr_t)strtoull(text, NULL, 16);
-    if (found && found != on_error) {
-        theirs = found;
+    OnError *current = (OnError *)(uintptr_t)strtoull(text, NULL, 16);
+    if (current && current != on_error) {
+        original_on_error = current;
         kafka.settings_on_error(settings, on_error);
     }
 }
 
-/* `settings` are the client's own by now, and nobody uses them yet. */
-static int on_new(Client *client, const void *settings, void *ours, char *said, size_t room)
+/* Called for each new client. `settings` are the client's own copy, and no other thread uses them yet. */
+static int on_new(Client *client, const void *settings, void *opaque, char *error_text, size_t error_size)
 {
-    (void)ours, (void)said, (void)room;
-    watch_errors((void *)settings);
+    (void)opaque, (void)error_text, (void)error_size;
+    replace_on_error((void *)settings);
     newest = client;
     return 0;
 }
 
-/* The name that librdkafka looks for in a plugin. */
-int conf_init(void *settings, void **ours, char *said, size_t room)
+/* Initialize the plugin for one client's settings. librdkafka requires this name. */
+int conf_init(void *settings, void **opaque, char *error_text, size_t error_size)
 {
-    (void)ours, (void)said, (void)room;
+    (void)opaque, (void)error_text, (void)error_size;
     return kafka.add_on_new(settings, "scorestream", on_new, NULL);
 }
 
-/* The client that this thread made last; NULL where it has been asked for already. */
+/* Return the client that this thread created last, once; NULL if it was returned already. */
 Client *kafka_newest(void)
 {
     Client *client = newest;

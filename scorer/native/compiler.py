@@ -23,7 +23,7 @@ FLAGS = (
     "-Wall",
     "-Wextra",
     "-ffp-contract=off",
-)  # no CPU is named: the object runs on the oldest of its kind
+)  # no CPU is named: the object runs on each CPU of the architecture
 SWITCH = "SCORESTREAM_NATIVE"
 SECONDS = 120
 
@@ -76,8 +76,8 @@ def _compile(command: Sequence[str], target: Path) -> None:
         unfinished.replace(target)
     except (OSError, subprocess.SubprocessError) as error:
         unfinished.unlink(missing_ok=True)
-        said = (getattr(error, "stderr", None) or str(error)).strip()
-        raise NotCompiled(f"{shlex.join(command)} failed: {said[:500]}") from error
+        output = (getattr(error, "stderr", None) or str(error)).strip()
+        raise NotCompiled(f"{shlex.join(command)} failed: {output[:500]}") from error
 
 
 def _cc() -> list[str]:

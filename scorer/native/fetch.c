@@ -1,20 +1,22 @@
-/* Events of a consumer as columns.
+/* Fetch the events of a consumer as columns.
  *
  * Ownership and lifetimes
  * -----------------------
- * A Taker has a queue of its own, to which the queues of partitions are forwarded, and the messages that were collected from it
- * and not yet copied. taker_new gives one, taker_free ends it, once, and before its consumer is closed: a consumer that closes
- * waits for queues that others hold. Nothing else outlives a call but the names of lanes.
+ * A Fetcher owns a queue, to which the queues of partitions are forwarded, and the messages that it collected and did not copy
+ * yet. fetcher_new creates it and fetcher_free frees it, once, before its consumer is closed: closing a consumer waits for
+ * queues that are still in use. Nothing else outlives a call except the topic names of lanes.
  *
- * taker_collect takes messages from the queue; taker_copy writes them into arrays that the caller has made by the sizes that
- * taker_collect told, and lets the messages go. So no array ever points into librdkafka's memory.
+ * fetcher_collect moves messages from the queue to the fetcher. fetcher_copy writes them into arrays of the caller, which have
+ * the sizes that fetcher_collect returned, and destroys the messages. So no array points into librdkafka's memory.
  *
- * A lane is a topic and a partition. Lanes are numbered as they come and are kept: there are as many as partitions were seen.
+ * A lane is a topic and a partition. Lanes are numbered in the order of their first message and are never removed: there are as
+ * many lanes as partitions were fetched.
  *
- * The end of a partition comes as a message without an event. It is not held: its offset, which is the next one to read, is kept
- * in its lane until taker_ends hands it over. It lies behind the markers of transactions and behind aborted records.
+ * librdkafka reports the end of a partition as a message without an event. The fetcher does not hold this message: it stores
+ * the offset, which is the next one to read, in the lane until fetcher_ends returns it. That offset is after the markers of
+ * transactions and after aborted records.
  *
- * One thread uses a Taker. Python's lock is not held meanwhile.
+ * One thread uses a Fetcher. It does not hold Python's lock.
  */
 #include "kafka.h"
 
@@ -24,7 +26,7 @@
 
 enum { PARTITION_END = -191 }; /* RD_KAFKA_RESP_ERR__PARTITION_EOF */
 
-/* `end` is the offset at the end of the partition where that was reached, else -1. */
+/* `end` is the offset of the end of the partition if it was reached and not yet returned; otherwise -1. */
 typedef struct {
     char *topic;
     int32_t partition;
@@ -35,19 +37,22 @@ typedef struct {
     Client *client;
     Queue *queue;
     Message **held;
-    int64_t count, room;
+    int64_t count, capacity;            /* of `held` */
     Lane *lanes;
-    int32_t known, lane_room;
-} Taker;
+    int32_t lane_count, lane_capacity;
+} Fetcher;
 
-/* What is held. `largest` is the most that one message has; errors count as messages. `ends` is the number of lanes that have an
- * end, and no message. */
+/* Sizes of the held messages, including errors. `largest` is the size of the largest value. `ends` is the number of lanes that
+ * have an end; ends are not counted as messages. */
 typedef struct {
     int64_t messages, errors, bytes, largest, key_bytes, headers, name_bytes, header_bytes, ends;
 } Sizes;
 
-/* Arrays of the caller, an entry a message. `codes`: 0, or why there is no event. `nulls`, `key_nulls` and `header_nulls`: 1
- * where there is none. Ends are those in the bytes that they belong to. `header_counts` may be NULL where there are none. */
+/* Arrays of the caller with one entry per message; `name_ends`, `header_ends` and `header_nulls` have one per header.
+ *
+ * `codes` is 0, or the error code of a message that is no event. `nulls`, `key_nulls` and `header_nulls` are 1 if the value is
+ * missing. `ends`, `key_ends`, `name_ends` and `header_ends` are offsets in `values`, `keys`, `names` and `header_values`.
+ * `header_counts` is NULL if no message has headers. */
 typedef struct {
     int64_t *offsets, *times;
     int32_t *lanes, *codes, *leader_epochs;
@@ -65,45 +70,45 @@ typedef struct {
     uint8_t *header_nulls;
 } Columns;
 
-/* A taker of a consumer's events; NULL where memory is short. */
-Taker *taker_new(Client *client)
+/* Create a fetcher for a consumer; NULL if memory is exhausted. */
+Fetcher *fetcher_new(Client *client)
 {
-    Taker *taker = calloc(1, sizeof *taker);
-    if (taker) {
-        taker->client = client;
-        taker->queue = kafka.queue_new(client);
+    Fetcher *fetcher = calloc(1, sizeof *fetcher);
+    if (fetcher) {
+        fetcher->client = client;
+        fetcher->queue = kafka.queue_new(client);
     }
-    return taker;
+    return fetcher;
 }
 
-/* Let go of what is held. */
-void taker_drop(Taker *taker)
+/* Destroy the held messages. */
+void fetcher_discard(Fetcher *fetcher)
 {
-    for (int64_t at = 0; at < taker->count; at++) {
-        kafka.message_destroy(taker->held[at]);
+    for (int64_t at = 0; at < fetcher->count; at++) {
+        kafka.message_destroy(fetcher->held[at]);
     }
-    taker->count = 0;
+    fetcher->count = 0;
 }
 
-void taker_free(Taker *taker)
+void fetcher_free(Fetcher *fetcher)
 {
-    taker_drop(taker);
-    kafka.queue_destroy(taker->queue);
-    for (int32_t at = 0; at < taker->known; at++) {
-        free(taker->lanes[at].topic);
+    fetcher_discard(fetcher);
+    kafka.queue_destroy(fetcher->queue);
+    for (int32_t at = 0; at < fetcher->lane_count; at++) {
+        free(fetcher->lanes[at].topic);
     }
-    free(taker->lanes);
-    free(taker->held);
-    free(taker);
+    free(fetcher->lanes);
+    free(fetcher->held);
+    free(fetcher);
 }
 
-/* From now on a partition's messages come to this taker. It has to be said before the partition is assigned: what the library
- * has fetched until then stays in the consumer's own queue. */
-void taker_forward(Taker *taker, const char *topic, int32_t partition)
+/* Forward a partition's messages to this fetcher. Call it before the partition is assigned: messages that librdkafka fetched
+ * before remain in the consumer's own queue. */
+void fetcher_forward(Fetcher *fetcher, const char *topic, int32_t partition)
 {
-    Queue *own = kafka.queue_of_partition(taker->client, topic, partition);
-    kafka.queue_forward(own, taker->queue);
-    kafka.queue_destroy(own); /* our hold on it; the partition keeps it */
+    Queue *source = kafka.queue_of_partition(fetcher->client, topic, partition);
+    kafka.queue_forward(source, fetcher->queue);
+    kafka.queue_destroy(source); /* only this reference: the partition keeps its queue */
 }
 
 static void add_headers(const Message *message, Sizes *sizes)
@@ -133,40 +138,40 @@ static void add_sizes(const Message *message, Sizes *sizes)
     add_headers(message, sizes);
 }
 
-static bool has_room(Taker *taker, int64_t more)
+static bool reserve(Fetcher *fetcher, int64_t more)
 {
-    if (taker->count + more > taker->room) {
-        Message **larger = realloc(taker->held, (size_t)(taker->count + more) * sizeof *larger);
+    if (fetcher->count + more > fetcher->capacity) {
+        Message **larger = realloc(fetcher->held, (size_t)(fetcher->count + more) * sizeof *larger);
         if (!larger) {
             return false;
         }
-        taker->held = larger;
-        taker->room = taker->count + more;
+        fetcher->held = larger;
+        fetcher->capacity = fetcher->count + more;
     }
     return true;
 }
 
-static bool is_lane(const Lane *lane, const char *topic, int32_t partition)
+static bool lane_matches(const Lane *lane, const char *topic, int32_t partition)
 {
     return lane->partition == partition && strcmp(lane->topic, topic) == 0;
 }
 
-/* The number of a lane, which is a new one if need be; -1 where memory is short. */
-static int32_t lane_of(Taker *taker, const char *topic, int32_t partition)
+/* Return the number of a lane, which is added if it is new; -1 if memory is exhausted. */
+static int32_t lane_of(Fetcher *fetcher, const char *topic, int32_t partition)
 {
-    for (int32_t at = 0; at < taker->known; at++) {
-        if (is_lane(&taker->lanes[at], topic, partition)) {
+    for (int32_t at = 0; at < fetcher->lane_count; at++) {
+        if (lane_matches(&fetcher->lanes[at], topic, partition)) {
             return at;
         }
     }
-    if (taker->known == taker->lane_room) {
-        int32_t room = 2 * taker->lane_room + 8;
-        Lane *larger = realloc(taker->lanes, (size_t)room * sizeof *larger);
+    if (fetcher->lane_count == fetcher->lane_capacity) {
+        int32_t capacity = 2 * fetcher->lane_capacity + 8;
+        Lane *larger = realloc(fetcher->lanes, (size_t)capacity * sizeof *larger);
         if (!larger) {
             return -1;
         }
-        taker->lanes = larger;
-        taker->lane_room = room;
+        fetcher->lanes = larger;
+        fetcher->lane_capacity = capacity;
     }
     size_t length = strlen(topic) + 1;
     char *copy = malloc(length);
@@ -174,79 +179,82 @@ static int32_t lane_of(Taker *taker, const char *topic, int32_t partition)
         return -1;
     }
     memcpy(copy, topic, length);
-    taker->lanes[taker->known] = (Lane){copy, partition, -1};
-    return taker->known++;
+    fetcher->lanes[fetcher->lane_count] = (Lane){copy, partition, -1};
+    return fetcher->lane_count++;
 }
 
-/* Keep the end of a partition in its lane; false where memory is short. */
-static bool note_end(Taker *taker, const Message *message, Sizes *sizes)
+/* Store the end of a partition in its lane; false if memory is exhausted. */
+static bool store_end(Fetcher *fetcher, const Message *message, Sizes *sizes)
 {
-    int32_t lane = lane_of(taker, message->topic ? kafka.topic_name(message->topic) : "", message->partition);
+    int32_t lane = lane_of(fetcher, message->topic ? kafka.topic_name(message->topic) : "", message->partition);
     if (lane < 0) {
         return false;
     }
-    sizes->ends += taker->lanes[lane].end < 0;
-    taker->lanes[lane].end = message->offset;
+    sizes->ends += fetcher->lanes[lane].end < 0;
+    fetcher->lanes[lane].end = message->offset;
     return true;
 }
 
-/* Collect up to `most` messages, the first within a time; how many are held more, which is 0 where only ends of partitions came,
- * and -1 where memory is short. `sizes` grow by them. */
-int64_t taker_collect(Taker *taker, int64_t most, int timeout_ms, Sizes *sizes)
+/* Collect up to `most` messages, waiting at most `timeout_ms` for the first, and add their sizes to `sizes`.
+ *
+ * Return the number of messages collected, which is 0 if only ends of partitions arrived; -1 if memory is exhausted. */
+int64_t fetcher_collect(Fetcher *fetcher, int64_t most, int timeout_ms, Sizes *sizes)
 {
-    if (!has_room(taker, most)) {
+    if (!reserve(fetcher, most)) {
         return -1;
     }
-    Message **came = taker->held + taker->count;
-    kafka_taking = true;
-    ptrdiff_t count = kafka.consume(taker->queue, timeout_ms, came, (size_t)most);
-    kafka_taking = false;
-    int64_t before = taker->count;
-    bool noted = true;
+    Message **received = fetcher->held + fetcher->count;
+    kafka_fetching = true;
+    ptrdiff_t count = kafka.consume(fetcher->queue, timeout_ms, received, (size_t)most);
+    kafka_fetching = false;
+    int64_t before = fetcher->count;
+    bool stored = true;
     for (ptrdiff_t at = 0; at < count; at++) {
-        Message *message = came[at];
+        Message *message = received[at];
         if (message->error == PARTITION_END) {
-            noted = note_end(taker, message, sizes) && noted;
+            stored = store_end(fetcher, message, sizes) && stored;
             kafka.message_destroy(message);
         } else {
             add_sizes(message, sizes);
-            taker->held[taker->count++] = message;
+            fetcher->held[fetcher->count++] = message;
         }
     }
-    return noted ? taker->count - before : -1;
+    return stored ? fetcher->count - before : -1;
 }
 
-/* Write the lanes that have an end, and the offsets of those ends, which are forgotten; how many lanes are known. */
-int32_t taker_ends(Taker *taker, int32_t *lanes, int64_t *offsets)
+/* Write the lanes that have an end, and the offsets of those ends, and clear the ends. Both arrays have `sizes.ends` entries.
+ * Return the number of lanes. */
+int32_t fetcher_ends(Fetcher *fetcher, int32_t *lanes, int64_t *offsets)
 {
     int64_t count = 0;
-    for (int32_t at = 0; at < taker->known; at++) {
-        if (taker->lanes[at].end >= 0) {
+    for (int32_t at = 0; at < fetcher->lane_count; at++) {
+        if (fetcher->lanes[at].end >= 0) {
             lanes[count] = at;
-            offsets[count++] = taker->lanes[at].end;
-            taker->lanes[at].end = -1;
+            offsets[count++] = fetcher->lanes[at].end;
+            fetcher->lanes[at].end = -1;
         }
     }
-    return taker->known;
+    return fetcher->lane_count;
 }
 
-/* The time of the first message that is held, in Unix ms; below 0 where the broker has none. */
-int64_t taker_first_time(const Taker *taker)
+/* Return the timestamp of the first held message in Unix ms; negative if it has none. */
+int64_t fetcher_first_time(const Fetcher *fetcher)
 {
     int kind;
-    return kafka.message_time(taker->held[0], &kind);
+    return kafka.message_time(fetcher->held[0], &kind);
 }
 
-/* The topic of a lane; its partition is written. NULL where there is no such lane. */
-const char *taker_lane(const Taker *taker, int32_t lane, int32_t *partition)
+/* Return the topic of a lane and write its partition; NULL if the lane does not exist. */
+const char *fetcher_lane(const Fetcher *fetcher, int32_t lane, int32_t *partition)
 {
-    if (lane >= taker->known) {
+    if (lane >= fetcher->lane_count) {
         return NULL;
     }
-    *partition = taker->lanes[lane].partition;
-    return taker->lanes[lane].topic;
+    *partition = fetcher->lanes[lane].partition;
+    return fetcher->lanes[lane].topic;
 }
 
+/* The bytes written so far, and in `headers` the number of headers written. */
 typedef struct {
     int64_t values, keys, headers, names, header_values;
 } Ends;
@@ -297,26 +305,26 @@ static void copy_message(const Message *message, const Columns *columns, int64_t
     }
 }
 
-/* Write what is held into columns and let it go; how many lanes are known by now, -1 where memory is short. */
-int32_t taker_copy(Taker *taker, const Columns *columns)
+/* Write the held messages into columns and destroy them. Return the number of lanes; -1 if memory is exhausted. */
+int32_t fetcher_copy(Fetcher *fetcher, const Columns *columns)
 {
     Ends ends = {0};
-    Topic *topic = NULL; /* of the message before, with its partition and lane: they come in runs */
+    Topic *topic = NULL; /* of the previous message, with its partition and lane: consecutive messages often share them */
     int32_t partition = -1, lane = -1;
-    for (int64_t at = 0; at < taker->count; at++) {
-        const Message *message = taker->held[at];
+    for (int64_t at = 0; at < fetcher->count; at++) {
+        const Message *message = fetcher->held[at];
         if (message->topic != topic || message->partition != partition || lane < 0) {
             topic = message->topic;
             partition = message->partition;
-            lane = lane_of(taker, topic ? kafka.topic_name(topic) : "", partition);
+            lane = lane_of(fetcher, topic ? kafka.topic_name(topic) : "", partition);
         }
         if (lane < 0) {
-            taker_drop(taker);
+            fetcher_discard(fetcher);
             return -1;
         }
         columns->lanes[at] = lane;
         copy_message(message, columns, at, &ends);
     }
-    taker_drop(taker);
-    return taker->known;
+    fetcher_discard(fetcher);
+    return fetcher->lane_count;
 }

@@ -63,7 +63,7 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of these messages, (n,), in the form of `publisher.kafka.headers.headers_of`."""
+        """Return the headers of these rows, (n,), in the form of `publisher.kafka.headers.headers_of`."""
         return [None] * len(rows) if self.headers is None else self.headers.some(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
@@ -72,40 +72,40 @@ class MessageColumns:
 
 
 class NativeFetcher:
-    """Fetches from one consumer, given by its handle. Close it before the consumer.
+    """Fetches from one consumer, which is identified by its handle. Close it before the consumer.
 
-    `sizes` are those of the collected messages. Raises MemoryError.
+    `sizes` are the sizes of the collected messages. Methods raise MemoryError if memory is exhausted.
     """
 
-    def __init__(self, bus: LibrdkafkaPlugin, handle: int) -> None:
-        self._library = bus.library
-        self._taker = self._library.taker_new(handle)
-        if not self._taker:
+    def __init__(self, plugin: LibrdkafkaPlugin, handle: int) -> None:
+        self._library = plugin.library
+        self._fetcher = self._library.fetcher_new(handle)
+        if not self._fetcher:
             raise MemoryError
         self._places: list[Place] = []
         self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions here. Call it before they are assigned."""
-        for partition in partitions if self._taker else ():
-            self._library.taker_forward(self._taker, partition.topic.encode(), partition.partition)
+        for partition in partitions if self._fetcher else ():
+            self._library.fetcher_forward(self._fetcher, partition.topic.encode(), partition.partition)
 
     def collect(self, most: int, seconds: float) -> int:
         """Collect up to `most` messages, the first within `seconds`, and return their number.
 
         Partition ends are not counted: see `ends`. After `close` no message arrives.
         """
-        if not self._taker:
+        if not self._fetcher:
             time.sleep(seconds)
             return 0
-        came: int = self._library.taker_collect(self._taker, most, int(seconds * 1_000), ctypes.addressof(self.sizes))
-        if came < 0:
+        count: int = self._library.fetcher_collect(self._fetcher, most, int(seconds * 1_000), ctypes.addressof(self.sizes))
+        if count < 0:
             raise MemoryError
-        return came
+        return count
 
     def drop(self) -> None:
         """Release the collected messages."""
-        self._library.taker_drop(self._taker)
+        self._library.fetcher_drop(self._fetcher)
         self.ends()
         self.sizes = CollectedSizes()
 
@@ -115,12 +115,12 @@ class NativeFetcher:
         if not count:
             return {}
         lanes, offsets = np.empty(count, np.int32), np.empty(count, np.int64)
-        self._learn(self._library.taker_ends(self._taker, address(lanes), address(offsets)))
+        self._read_lanes(self._library.fetcher_ends(self._fetcher, address(lanes), address(offsets)))
         return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
     def first_time(self) -> int:
         """Return the timestamp (Unix ms) of the first collected message; 0 if it has none. Requires a collected message."""
-        return max(0, int(self._library.taker_first_time(self._taker)))
+        return max(0, int(self._library.fetcher_first_time(self._fetcher)))
 
     def columns(self) -> MessageColumns:
         """Return the collected messages and release them."""
@@ -128,36 +128,38 @@ class NativeFetcher:
         count = sizes.messages
         offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
         lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))
-        values, keys = _Room(count, sizes.bytes), _Room(count, sizes.key_bytes)
+        values, keys = _StringArrays(count, sizes.bytes), _StringArrays(count, sizes.key_bytes)
         at = _Columns(
             *(address(column) for column in (offsets, times, lanes, codes, leader_epochs)),
             *values.addresses(),
             *keys.addresses(),
         )
-        headers = _HeaderRoom(count, sizes, at) if sizes.headers else None
-        self._learn(self._library.taker_copy(self._taker, ctypes.addressof(at)))
+        headers = _HeaderArrays(count, sizes, at) if sizes.headers else None
+        self._read_lanes(self._library.fetcher_copy(self._fetcher, ctypes.addressof(at)))
         np.maximum(times, 0, out=times)
-        found = headers.columns() if headers else None
-        return MessageColumns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), found)
+        header_columns = headers.columns() if headers else None
+        return MessageColumns(
+            self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), header_columns
+        )
 
     def close(self) -> None:
         """Release the collected messages and the queue."""
-        if self._taker:
-            self._library.taker_free(self._taker)
-            self._taker = None
+        if self._fetcher:
+            self._library.fetcher_free(self._fetcher)
+            self._fetcher = None
 
-    def _learn(self, known: int) -> None:
-        """Read the names of new lanes."""
-        if known < 0:
+    def _read_lanes(self, lane_count: int) -> None:
+        """Read the partitions of new lanes. A negative count means that memory is exhausted."""
+        if lane_count < 0:
             raise MemoryError
         partition = ctypes.c_int32()
-        for lane in range(len(self._places), known):
-            topic = self._library.taker_lane(self._taker, lane, ctypes.addressof(partition))
+        for lane in range(len(self._places), lane_count):
+            topic = self._library.fetcher_lane(self._fetcher, lane, ctypes.addressof(partition))
             self._places.append((topic.decode(), partition.value))
 
 
-class _Room:
-    """Arrays for `count` strings with this total size, followed by zeros for a scanner."""
+class _StringArrays:
+    """Arrays for `count` strings with a total of `size` bytes, followed by the padding of a scanner."""
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -172,12 +174,15 @@ class _Room:
         return ByteColumn(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
 
 
-class _HeaderRoom:
+class _HeaderArrays:
     """Arrays for the headers of `count` messages, and their addresses for C."""
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
-        self._names, self._values = _Room(sizes.headers, sizes.name_bytes), _Room(sizes.headers, sizes.header_bytes)
+        self._names, self._values = (
+            _StringArrays(sizes.headers, sizes.name_bytes),
+            _StringArrays(sizes.headers, sizes.header_bytes),
+        )
         at.header_counts = address(self._counts)
         at.names, at.name_ends, _ = self._names.addresses()
         at.header_values, at.header_ends, at.header_nulls = self._values.addresses()
@@ -223,30 +228,30 @@ class HeaderColumns:
 
     def listed(self) -> tuple[list[Headers], list[int]]:
         """Return the headers of each message like `headers_of`, and the rows with a name that is not UTF-8."""
-        found: list[Headers] = []
+        headers: list[Headers] = []
         unread: list[int] = []
         every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
         start = 0
         for row, count in enumerate(self._counts.tolist()):
             own, start = every[start : start + count], start + count
             try:
-                found.append([(name.decode(), value) for name, value in own] or None)
+                headers.append([(name.decode(), value) for name, value in own] or None)
             except UnicodeDecodeError:
                 unread.append(row)
-                found.append(None)
-        return found, unread
+                headers.append(None)
+        return headers, unread
 
     def some(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of these messages, (n,), None if a name is not UTF-8, without creating the others."""
-        found: list[Headers] = []
+        """Return the headers of these rows, (n,), without creating those of other rows; None if a name is not UTF-8."""
+        headers: list[Headers] = []
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
             own = np.arange(end - count, end)
             try:
                 names = [(name or b"").decode() for name in self._names.some(own)]
-                found.append(list(zip(names, self._values.some(own), strict=True)) or None)
+                headers.append(list(zip(names, self._values.some(own), strict=True)) or None)
             except UnicodeDecodeError:
-                found.append(None)
-        return found
+                headers.append(None)
+        return headers
 
     def unread(self) -> list[int]:
         """Return the rows with a name that is not UTF-8."""

@@ -1,5 +1,4 @@
-/* XXH64 of many strings: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. It reads nothing outside of a string and keeps nothing.
- */
+/* XXH64 of many strings: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. It reads only the strings and keeps no state. */
 #include "text.h"
 
 static const uint64_t P1 = 0x9E3779B185EBCA87u, P2 = 0xC2B2AE3D27D4EB4Fu, P3 = 0x165667B19E3779F9u;
@@ -17,7 +16,7 @@ static inline uint64_t mixed(uint64_t lane, uint64_t word)
     return left(lane + word * P2, 31) * P1;
 }
 
-/* The first stripes of a text of one or more; the text goes on where they end. */
+/* Hash the whole stripes of a text that has at least one, and advance the text behind them. */
 static uint64_t stripes(const char **text, const char *end, uint64_t seed)
 {
     uint64_t lanes[LANES] = {seed + P1 + P2, seed + P2, seed, seed - P1};
@@ -28,35 +27,35 @@ static uint64_t stripes(const char **text, const char *end, uint64_t seed)
         }
     }
     *text = at;
-    uint64_t found = left(lanes[0], 1) + left(lanes[1], 7) + left(lanes[2], 12) + left(lanes[3], 18);
+    uint64_t hash = left(lanes[0], 1) + left(lanes[1], 7) + left(lanes[2], 12) + left(lanes[3], 18);
     for (int lane = 0; lane < LANES; lane++) {
-        found = (found ^ mixed(0, lanes[lane])) * P1 + P4;
+        hash = (hash ^ mixed(0, lanes[lane])) * P1 + P4;
     }
-    return found;
+    return hash;
 }
 
 static uint64_t xxh64(const char *at, const char *end, uint64_t seed)
 {
     uint64_t size = (uint64_t)(end - at);
-    uint64_t found = (size >= STRIPE ? stripes(&at, end, seed) : seed + P5) + size;
+    uint64_t hash = (size >= STRIPE ? stripes(&at, end, seed) : seed + P5) + size;
     for (; end - at >= WORD; at += WORD) {
-        found = left(found ^ mixed(0, word_at(at)), 27) * P1 + P4;
+        hash = left(hash ^ mixed(0, word_at(at)), 27) * P1 + P4;
     }
     if (end - at >= HALF) {
         uint32_t half;
         memcpy(&half, at, HALF);
-        found = left(found ^ half * P1, 23) * P2 + P3;
+        hash = left(hash ^ half * P1, 23) * P2 + P3;
         at += HALF;
     }
     for (; at < end; at++) {
-        found = left(found ^ (uint8_t)*at * P5, 11) * P1;
+        hash = left(hash ^ (uint8_t)*at * P5, 11) * P1;
     }
-    found = (found ^ found >> 33) * P2;
-    found = (found ^ found >> 29) * P3;
-    return found ^ found >> 32;
+    hash = (hash ^ hash >> 33) * P2;
+    hash = (hash ^ hash >> 29) * P3;
+    return hash ^ hash >> 32;
 }
 
-/* The hashes of the strings from `starts` to `ends` in a text. */
+/* Write the hash of each string text[starts[i], ends[i]). */
 void texts_hash(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, uint64_t seed, uint64_t *hashes)
 {
     for (int64_t at = 0; at < count; at++) {

@@ -1,13 +1,17 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-librdkafka is the one that confluent-kafka has loaded, and the clients are confluent-kafka's: the shared object is a plugin of
-librdkafka,
-which calls a plugin for each new client.
+This librdkafka is the one that confluent-kafka has loaded, and the clients are confluent-kafka's: the shared object is a plugin
+of librdkafka, which calls a plugin for each new client. If the loaded librdkafka is not the one that the shared object was
+written for, the plugin is refused: events are then fetched and records produced through confluent-kafka.
 """
 
 import ctypes
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import cimpl
 
@@ -15,6 +19,7 @@ from scorer.native.compiler import OBJECT
 from scorer.native.load import native_library
 
 FUNCTIONS = (
+    "rd_kafka_version",
     "rd_kafka_conf_interceptor_add_on_new",
     "rd_kafka_conf_get",
     "rd_kafka_conf_set_error_cb",
@@ -33,8 +38,18 @@ FUNCTIONS = (
     "rd_kafka_topic_destroy",
     "rd_kafka_produceva",
     "rd_kafka_error_destroy",
+    "rd_kafka_conf_new",
+    "rd_kafka_conf_set",
+    "rd_kafka_conf_set_dr_msg_cb",
+    "rd_kafka_conf_destroy",
+    "rd_kafka_new",
+    "rd_kafka_destroy",
+    "rd_kafka_purge",
+    "rd_kafka_poll",
 )
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+log = logging.getLogger(__name__)
 
 
 class LibrdkafkaPlugin:
@@ -50,52 +65,105 @@ class LibrdkafkaPlugin:
         return self.library.kafka_newest() or 0
 
 
+class IncompatibleLibrdkafka(Exception):
+    """The loaded librdkafka is not the one that the native part was written for; the message has the reason and the remedy."""
+
+
 @dataclass(frozen=True)
-class _Found:
+class PluginStatus:
+    """The plugin or None. `text` describes the native part, and has the reason if the plugin is missing."""
+
     plugin: LibrdkafkaPlugin | None
-    why: str
+    text: str
 
 
 @cache
-def _found() -> _Found:
+def _process_status() -> PluginStatus:
     if native_library().library is None:
-        return _Found(None, native_library().why)
-    if ";" in LibrdkafkaPlugin.path:
-        return _Found(None, f"decodes only, because a plugin's path has no semicolon: {LibrdkafkaPlugin.path}")
+        return PluginStatus(None, native_library().status)
+    return load_plugin(LibrdkafkaPlugin.path, Path(cimpl.__file__))
+
+
+def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
+    """Load the shared object as a plugin.
+
+    Args:
+        path: The shared object.
+        clients: The library that exports librdkafka's functions, or the functions by name.
+    """
+    if ";" in path:
+        return PluginStatus(None, f"decodes only, because the path of a plugin must not contain ';': {path}")
     try:
-        clients = ctypes.CDLL(cimpl.__file__)
-        functions = [ctypes.cast(getattr(clients, name), POINTER).value for name in FUNCTIONS]
-        library = declared(ctypes.CDLL(LibrdkafkaPlugin.path))
+        library = declared(ctypes.CDLL(path))
+        bind(library, exported(clients) if isinstance(clients, Path) else clients)
     except (OSError, AttributeError) as error:
-        return _Found(None, f"decodes only, because confluent-kafka is built otherwise: {error}")
-    library.kafka_bind((POINTER * len(functions))(*functions))
-    return _Found(LibrdkafkaPlugin(library), native_library().why)
+        return PluginStatus(None, f"decodes only, because confluent-kafka does not export librdkafka's functions: {error}")
+    except IncompatibleLibrdkafka as error:
+        log.warning("events are fetched and records produced without the native part: %s", error)
+        return PluginStatus(None, f"decodes only, because {error}")
+    return PluginStatus(LibrdkafkaPlugin(library), native_library().status)
+
+
+def exported(clients: Path) -> dict[str, Any]:
+    """Return librdkafka's functions from the library that exports them. Raises AttributeError if one is missing."""
+    library = ctypes.CDLL(str(clients))
+    return {name: getattr(library, name) for name in FUNCTIONS}
 
 
 def librdkafka_plugin() -> LibrdkafkaPlugin | None:
     """Return the plugin of this process, or None."""
-    return _found().plugin
+    return _process_status().plugin
 
 
-def in_words() -> str:
+def plugin_status() -> str:
     """Describe the native part of this process, and the reason if it is missing."""
-    return _found().why
+    return _process_status().text
+
+
+def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
+    """Bind the functions of librdkafka and check its version and the layout of its structures.
+
+    Args:
+        library: The shared object, see `declared`.
+        functions: The functions named in FUNCTIONS.
+
+    Raises:
+        IncompatibleLibrdkafka: The major version or a structure differs from the one that the shared object was written for.
+    """
+    addresses = [ctypes.cast(functions[name], POINTER).value for name in FUNCTIONS]
+    major = library.kafka_major()
+    remedy = f"install a confluent-kafka release with librdkafka {major}, or a scorestream release for the installed one"
+    if version := library.kafka_bind((POINTER * len(addresses))(*addresses)):
+        raise IncompatibleLibrdkafka(
+            f"librdkafka {format_version(version)} is loaded and version {major}.x is required; {remedy}"
+        )
+    if mismatch := library.kafka_layout_mismatch():
+        raise IncompatibleLibrdkafka(
+            f"the structures of the loaded librdkafka are not those of version {major}.x (at {mismatch.decode()}); {remedy}"
+        )
+
+
+def format_version(version: int) -> str:
+    """Return the text of a librdkafka version number, whose bytes are major, minor, revision and pre-release."""
+    return ".".join(str(version >> bits & 0xFF) for bits in (24, 16, 8))
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     """Declare the types of the functions. Raises AttributeError if one is missing."""
     types: dict[str, tuple[object, list[object]]] = {
-        "kafka_bind": (None, [POINTER]),
+        "kafka_major": (ctypes.c_int, []),
+        "kafka_bind": (ctypes.c_int, [POINTER]),
+        "kafka_layout_mismatch": (ctypes.c_char_p, []),
         "kafka_newest": (POINTER, []),
-        "taker_new": (POINTER, [POINTER]),
-        "taker_free": (None, [POINTER]),
-        "taker_drop": (None, [POINTER]),
-        "taker_forward": (None, [POINTER, ctypes.c_char_p, ctypes.c_int32]),
-        "taker_collect": (NUMBER, [POINTER, NUMBER, ctypes.c_int, POINTER]),
-        "taker_ends": (ctypes.c_int32, [POINTER, POINTER, POINTER]),
-        "taker_first_time": (NUMBER, [POINTER]),
-        "taker_copy": (ctypes.c_int32, [POINTER, POINTER]),
-        "taker_lane": (ctypes.c_char_p, [POINTER, ctypes.c_int32, POINTER]),
+        "fetcher_new": (POINTER, [POINTER]),
+        "fetcher_free": (None, [POINTER]),
+        "fetcher_discard": (None, [POINTER]),
+        "fetcher_forward": (None, [POINTER, ctypes.c_char_p, ctypes.c_int32]),
+        "fetcher_collect": (NUMBER, [POINTER, NUMBER, ctypes.c_int, POINTER]),
+        "fetcher_ends": (ctypes.c_int32, [POINTER, POINTER, POINTER]),
+        "fetcher_first_time": (NUMBER, [POINTER]),
+        "fetcher_copy": (ctypes.c_int32, [POINTER, POINTER]),
+        "fetcher_lane": (ctypes.c_char_p, [POINTER, ctypes.c_int32, POINTER]),
         "records_values": (None, [POINTER, POINTER, POINTER]),
         "records_write": (NUMBER, [POINTER, POINTER, ctypes.c_char_p, NUMBER, POINTER]),
     }

@@ -11,25 +11,25 @@ POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The loaded object or None; `why` describes it or has the reason."""
+    """The loaded object or None. `status` describes it, or has the reason why it is not loaded."""
 
     library: ctypes.PyDLL | None
-    why: str
+    status: str
 
 
 @cache
 def native_library() -> NativeLibrary:
     """Return the library of this process. The environment is read at the first call."""
     if switched_off():
-        return NativeLibrary(None, f"{SWITCH}=0 switches it off")
+        return NativeLibrary(None, f"{SWITCH}=0 disables it")
     if not OBJECT.exists():
-        return NativeLibrary(None, "it was not built: there was no C compiler, or the build was switched off")
+        return NativeLibrary(None, "it was not built: there was no C compiler, or the build was disabled")
     try:
         library = declared(ctypes.PyDLL(str(OBJECT)))
     except (OSError, AttributeError) as error:
         return NativeLibrary(None, f"it does not load: {error}")
     if library.native_source().decode() != source_digest():
-        return NativeLibrary(None, "it was built from other sources: install the package again")
+        return NativeLibrary(None, "it was built from other sources: reinstall the package")
     return NativeLibrary(library, "built and in use")
 
 
@@ -47,6 +47,6 @@ def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.scanner_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER, POINTER]
     library.texts_hash.restype = None
     library.texts_hash.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_uint64, POINTER]
-    library.places_scan.restype = None
-    library.places_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
+    library.source_positions_scan.restype = None
+    library.source_positions_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
     return library

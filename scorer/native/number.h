@@ -1,4 +1,4 @@
-/* Numbers by JSON's grammar, and their float32: certain, or none. */
+/* Scan JSON numbers and convert them to float32 if the result is certain. */
 #ifndef SCORESTREAM_NUMBER_H
 #define SCORESTREAM_NUMBER_H
 
@@ -7,13 +7,13 @@
 #include <float.h>
 
 #if FLT_EVAL_METHOD != 0
-#error "float64 has to be computed as float64"
+#error "float64 must be evaluated as float64"
 #endif
 
 enum {
     POWER = 22,   /* 10^22 is the largest power of ten that is a float64 */
-    PLACES = 48,  /* digits in a row, with leading zeros */
-    USUAL = 17,   /* digits behind a point */
+    PLACES = 48,  /* most consecutive digits, with leading zeros */
+    USUAL = 17,   /* most decimal places in scan_usual */
 };
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
 static const double TENS[POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 static const uint64_t WHOLE_TENS[WORD + 1] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
-/* Below this a number has room for so many digits more, up to 18: they fit an int64_t. */
+/* A number below ROOM[n] can take n more digits without exceeding 18 digits, which fit an int64_t. */
 static const uint64_t ROOM[WORD + 1] = {1000000000000000000u, 100000000000000000u, 10000000000000000u,
                                         1000000000000000u,    100000000000000u,    10000000000000u,
                                         1000000000000u,       100000000000u,       10000000000u};
@@ -38,7 +38,7 @@ static inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The value of up to 8 digits that stand at a place, and how many there are. */
+/* Convert up to 8 digits at `at`, and return their number. */
 static inline unsigned digit_run(const char *at, uint64_t *value)
 {
     uint64_t word = word_at(at);
@@ -53,7 +53,7 @@ static inline unsigned digit_run(const char *at, uint64_t *value)
     return count;
 }
 
-/* Digits at `*at` are appended to a number; how many, or -1 where they are too many. */
+/* Append the digits at `*at` to a number. Return how many there are, or -1 if there are too many. */
 static inline int append_digits(const char **at, uint64_t *number)
 {
     int count = 0;
@@ -72,7 +72,7 @@ static inline int append_digits(const char **at, uint64_t *number)
     }
 }
 
-/* The rest of an exponent after its letter, added to a power. */
+/* Scan an exponent after its letter and add it to a power. */
 static inline bool scan_exponent(const char **at, int *power)
 {
     bool negative = **at == '-';
@@ -88,7 +88,7 @@ static inline bool scan_exponent(const char **at, int *power)
     return count > 0 && count < 4;
 }
 
-/* A number by JSON's grammar. What follows it is not looked at. */
+/* Scan a JSON number. The text after it is not checked. */
 static inline bool scan_number(Cursor *cursor, Number *number)
 {
     const char *at = cursor->at;
@@ -122,8 +122,8 @@ static inline bool scan_number(Cursor *cursor, Number *number)
     return number->power >= -POWER && number->power <= POWER;
 }
 
-/* Whether the float32 next to a float64 is the same for all float64 within 8 units in the last place. It has 29 bits less. No
- * branch: digits are random, and a branch on them is mispredicted every other time. */
+/* Return whether all float64 within 8 units in the last place round to the same float32, which has 29 bits less. There is no
+ * branch: digits are random, and a branch on them would be mispredicted half of the time. */
 static inline bool far_from_midpoint(double value)
 {
     uint64_t bits;
@@ -132,10 +132,10 @@ static inline bool far_from_midpoint(double value)
     return (value < 1e38) & (cut - (0x10000000u - 8) > 16);
 }
 
-/* The float32 of a number, as rounding its nearest float64 once more gives it.
+/* Convert a number to the float32 that results from rounding its nearest float64. Return false if the result is not certain.
  *
- * Up to 2^53 digits and power are float64 without an error, so that one multiplication or division is correctly rounded
- * (Clinger, 1990). Above, the digits are rounded too: the result is at most 3 units in the last place off. */
+ * Digits up to 2^53 and the power are exact float64, so one multiplication or division is correctly rounded (Clinger, 1990).
+ * More digits are rounded too: the result is then at most 3 units in the last place off. */
 static inline bool as_float32(const Number *number, float *out)
 {
     if (number->digits == 0 && number->negative && number->whole) {
@@ -147,8 +147,8 @@ static inline bool as_float32(const Number *number, float *out)
     return (number->digits <= (uint64_t)1 << 53) | far_from_midpoint(value);
 }
 
-/* What `scan_number` and `as_float32` make of a number with one digit before its point and up to 17 behind it, as most are
- * written. False where it is another one, or not certain: nothing is read then. */
+/* Do the work of scan_number and as_float32 for the most common form: one digit before the point and up to 17 after it. Return
+ * false, and read nothing, if the number has another form or is not certain. */
 static inline bool scan_usual(Cursor *cursor, float *out)
 {
     bool negative = *cursor->at == '-';

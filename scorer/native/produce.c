@@ -1,14 +1,15 @@
-/* Records that are put together from columns, and handed to a producer.
+/* Assemble records from columns and produce them.
  *
- * The value of a record is what its pieces are, one behind the other. Everything is borrowed for the time of a call and only
- * read, but `value`, which the caller has made large enough for any record of the call. librdkafka copies what it takes.
+ * The value of a record is the concatenation of its pieces. All arguments are borrowed for the time of a call and only read,
+ * except `value`: a buffer of the caller that is large enough for each record of the call. librdkafka copies the records that
+ * it accepts.
  */
 #include "kafka.h"
 
 #include <string.h>
 
-/* Where the piece of record i comes from: text[starts[i], ends[i]), with `which` text[starts[which[i]], ends[which[i]]), and
- * where there is no text the digits of numbers[i]. */
+/* The piece of record i is text[starts[i], ends[i]); with `which` it is text[starts[which[i]], ends[which[i]]). Without `text`
+ * it is the decimal digits of numbers[i]. */
 typedef struct {
     const char *text;
     const int64_t *starts, *ends;
@@ -30,14 +31,14 @@ static char *append_number(char *at, int64_t number)
 {
     char digits[20];
     int count = 0;
-    uint64_t left = number < 0 ? (uint64_t)0 - (uint64_t)number : (uint64_t)number;
+    uint64_t rest = number < 0 ? (uint64_t)0 - (uint64_t)number : (uint64_t)number;
     if (number < 0) {
         *at++ = '-';
     }
     do {
-        digits[count++] = (char)('0' + left % 10);
-        left /= 10;
-    } while (left);
+        digits[count++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
     while (count) {
         *at++ = digits[--count];
     }
@@ -60,7 +61,7 @@ static char *append_value(char *at, const Records *records, int64_t record)
     return at;
 }
 
-/* The values of all records, one behind the other, and where each ends. */
+/* Write the concatenated values of all records, and the offset of the end of each. */
 void records_values(const Records *records, char *values, int64_t *ends)
 {
     char *at = values;
@@ -70,7 +71,8 @@ void records_values(const Records *records, char *values, int64_t *ends)
     }
 }
 
-/* Hand the records from `first` on to a producer. The number of the first that it does not take; `count` where it takes all. */
+/* Produce the records from `first` on. Return the index of the first record that the producer rejects; `count` if it accepts
+ * all. */
 int64_t records_write(const Records *records, Client *client, const char *name, int64_t first, char *value)
 {
     Topic *topic = kafka.topic_new(client, name, NULL);

@@ -1,6 +1,6 @@
-"""Records assembled from columns and produced in one call; produce.c is the other half.
+"""Records that produce.c assembles from columns and produces in one call.
 
-They are also a sequence of plain records, which is created and cached on demand.
+They are also a sequence of plain records, which is created and cached on the first access.
 """
 
 import ctypes
@@ -15,15 +15,15 @@ from publisher.transactions.protocol import PackedRecordBatch, Record
 from scorer.native.byte_columns import ByteColumn, LazySequence, address
 from scorer.native.librdkafka import NUMBER, POINTER, LibrdkafkaPlugin
 
-DIGITS = 20  # of an int64, with its sign
+DIGITS = 20  # the most characters of an int64
 
 
 @dataclass(slots=True)
 class RecordPiece:
     """A part of each record's value.
 
-    It is the text of the record in `texts`, or the one selected by `which` (int32); without texts the digits of `numbers`
-    (int64).
+    It is the record's entry of `texts`, or the entry that `which` (int32) selects. If `texts` is None it is the digits of the
+    record's entry of `numbers` (int64).
     """
 
     texts: ByteColumn | None = None
@@ -80,12 +80,12 @@ def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
     return (_Piece * len(pieces))(*(_Piece(*piece.c()) for piece in pieces))
 
 
-def joined(bus: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
+def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
     """Concatenate the parts of each of `count` texts."""
-    size, kept = count * sum(piece.largest() for piece in pieces), _c(pieces)
+    size, c_pieces = count * sum(piece.largest() for piece in pieces), _c(pieces)
     text, bounds = np.empty(size + 1, np.uint8), np.zeros(count + 1, np.int64)
-    records = _Records(count, len(pieces), ctypes.addressof(kept))
-    bus.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
+    records = _Records(count, len(pieces), ctypes.addressof(c_pieces))
+    plugin.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
     return ByteColumn(text[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
@@ -94,20 +94,20 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
 
     def __init__(
         self,
-        bus: LibrdkafkaPlugin,
+        plugin: LibrdkafkaPlugin,
         topic: str,
         pieces: Sequence[RecordPiece],
         partitions: NDArray[np.int32],
         times: NDArray[np.int64],
         keys: ByteColumn,
     ) -> None:
-        self._bus = bus
+        self._plugin = plugin
         self._topic = topic
         self._pieces, self._partitions, self._times, self._keys = pieces, partitions, times, keys
         nulls = np.zeros(len(keys), np.uint8) if keys.nulls is None else keys.nulls
-        self._kept = nulls, _c(pieces)
+        self._borrowed = nulls, _c(pieces)  # C reads them while this object lives
         at = address(partitions), address(times), address(keys.text), address(keys.ends), address(nulls)
-        self._c = _Records(len(keys), len(pieces), ctypes.addressof(self._kept[1]), *at)
+        self._c = _Records(len(keys), len(pieces), ctypes.addressof(self._borrowed[1]), *at)
         self._largest = sum(piece.largest() for piece in pieces)
         self.largest_record = self._largest + keys.largest()
         """An upper bound of key plus value in bytes."""
@@ -116,13 +116,12 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         """Produce the records from `first` on with a producer that has a handle.
 
         Returns:
-            The index of the first record that the producer rejects, which must be produced separately to learn the reason; the
-            number of
-            records if it accepts all.
+            The index of the first record that the producer rejects, or the number of records if it accepts all. Produce a
+            rejected record separately to learn the reason.
         """
         value = np.empty(self._largest + 1, np.uint8)
         handle, topic = getattr(producer, "handle", 0), self._topic.encode()
-        reached: int = self._bus.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
+        reached: int = self._plugin.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
         return reached
 
     def mean_bytes(self) -> float:
@@ -138,6 +137,10 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
 
     def _made(self) -> list[Record]:
         rows = zip(
-            joined(self._bus, self._pieces, len(self)), self._keys, self._partitions.tolist(), self._times.tolist(), strict=True
+            joined(self._plugin, self._pieces, len(self)),
+            self._keys,
+            self._partitions.tolist(),
+            self._times.tolist(),
+            strict=True,
         )
         return [(self._topic, value, key, partition, time, None) for value, key, partition, time in rows]

@@ -1,40 +1,39 @@
-/* JSON objects of numbers, and of arrays of them, to rows of float32: certain, or left to Python.
+/* Scan JSON objects of numbers and arrays of numbers to rows of float32, if the result is certain.
  *
- * An event is *certain* where every JSON parser must read the same from it, and the float32 of each number has the very bits
- * that its float64 gives when it is rounded once more. Everything else is UNCERTAIN, which is no error: Python's decoder reads
- * that event and says what is wrong with it, if anything is. So this file has no error messages, and whenever it is in doubt
- * it stops. Uncertain are: escapes, control characters and bytes above 0x7e in strings; a known field that stands there
- * twice; values of another type; arrays of another length, or in arrays, or with anything but numbers; objects; a required
- * field that is null or missing; the integer -0; more than 18 significant digits; powers of ten beyond 22; numbers whose
- * float64 may lie on the wrong side of a float32 midpoint; the empty object; anything after the object.
+ * An event is *certain* if every JSON parser must read the same values from it, and the float32 of each number has the same
+ * bits as its rounded float64. Any other event is UNCERTAIN, which is not an error: Python's decoder reads that event and
+ * reports the error, if it has one. So this file has no error messages, and it stops at the first doubt. Uncertain are:
+ * escapes, control characters and bytes above 0x7e in strings; a repeated listed field; values of another type; arrays of another
+ * length, nested arrays, and arrays with other values than numbers; objects as values; a required field that is null or
+ * missing; the integer -0; more than 18 significant digits; powers of ten beyond 22; numbers whose float64 may be on the wrong
+ * side of a float32 midpoint; the empty object; text after the object.
  *
- * text.h has words and strings, number.h numbers, fields.h and fields.c what is asked for, this file values and events.
+ * text.h scans words and strings, number.h numbers; fields.h and fields.c define the fields; this file scans values and events.
  *
  * Ownership and lifetimes
  * -----------------------
- * scanner_new copies the names and the defaults that it is given and returns the one block of state that outlives a call.
- * The caller owns that block and ends it with scanner_free, once. It is NULL where memory was short. There are no globals,
- * and nothing is allocated while events are scanned.
+ * scanner_new copies its arguments and returns the only state that outlives a call, or NULL if memory is exhausted. The caller
+ * owns it and frees it with scanner_free, once. There are no globals, and scanning allocates no memory.
  *
- * scanner_scan borrows everything for the time of the call and keeps no pointer:
+ * scanner_scan borrows its arguments for the time of the call and keeps no pointer:
  *
- *   text     read only. The events without anything between them, then SCANNER_PADDING zero bytes.
+ *   text     read only. The concatenated events, then SCANNER_PADDING zero bytes.
  *   lengths  read only. The bytes of each event; their sum is the length of the text without its padding.
- *   rows     written: `events` rows of `width` floats. The row of an uncertain event holds anything.
+ *   rows     written: `events` rows of `width` floats. The row of an uncertain event is undefined.
  *   kinds    written: `events` bytes.
- *   ids      written: the id of each event and a newline, the newline alone where there is no id or no certainty. It needs
- *            room for the length of the text and one byte more an event. An id holds no newline: that is a control character.
+ *   ids      written: the id of each event and a newline; only the newline if there is no id or the event is uncertain. Its size
+ *            must be the length of the text plus one byte per event. An id contains no newline, which is a control character.
  *
- * A Scanner remembers from event to event in which order the keys came, so one Scanner must not be used by two threads at
- * once. Python calls it with the interpreter's lock held.
+ * A Scanner remembers the order of the keys of the previous event, so two threads must not use it at once. Python calls it with
+ * the interpreter's lock held.
  *
  * Why no read leaves the text
  * ---------------------------
- * Text is read in words of 8 bytes, which may reach past the end of an event into its neighbour, and past the last event into
- * the padding. A zero byte is no digit, no part of a name and no text, so every reader of words stops at the first one. A
- * member of an object, each element of an array, and each further word of a string, is begun within its own event only; one
- * value can therefore lead into the neighbour, but no further. An event is certain only where its closing bracket and the
- * white space behind it end exactly at its own end: what was read of a neighbour never counts.
+ * Text is read in words of 8 bytes, which may extend past the end of an event into the next one, and past the last event into
+ * the padding. A zero byte is not a digit, not part of a name and not text, so each function that reads words stops at the
+ * first zero. Each member of an object, element of an array and further word of a string starts within its own event. So one
+ * value can extend into the next event, but not beyond. An event is certain only if its closing bracket and the white space
+ * after it end exactly at its own end: bytes of the next event are never part of a result.
  */
 #include "scanner.h"
 
@@ -60,7 +59,7 @@ static bool scan_id(Cursor *cursor, Id *id)
         id->kind = TEXT_ID;
         return plain;
     }
-    if (take_word(cursor, "null", 4)) {
+    if (accept_word(cursor, "null", 4)) {
         return true;
     }
     bool whole = scan_number(cursor, &number) && number.whole && !(number.negative && number.digits == 0);
@@ -69,7 +68,7 @@ static bool scan_id(Cursor *cursor, Id *id)
     return whole;
 }
 
-/* The value of a field that nobody asked for. */
+/* Skip the value of a field that is not listed. */
 static bool scan_other(Cursor *cursor)
 {
     Number number;
@@ -77,18 +76,18 @@ static bool scan_other(Cursor *cursor)
         cursor->at++;
         return scan_string(cursor);
     }
-    return take_word(cursor, "null", 4) || take_word(cursor, "true", 4) || take_word(cursor, "false", 5) ||
+    return accept_word(cursor, "null", 4) || accept_word(cursor, "true", 4) || accept_word(cursor, "false", 5) ||
            scan_number(cursor, &number);
 }
 
-/* As many numbers as a field has. */
+/* Scan an array with the length of the field. */
 static bool scan_array(Cursor *cursor, const Field *field, float *out)
 {
-    if (!take(cursor, '[')) {
+    if (!accept(cursor, '[')) {
         return false;
     }
     for (uint32_t at = 0; at < field->numbers; at++) {
-        if (at > 0 && !take(cursor, ',')) {
+        if (at > 0 && !accept(cursor, ',')) {
             return false;
         }
         skip_space(cursor);
@@ -96,19 +95,19 @@ static bool scan_array(Cursor *cursor, const Field *field, float *out)
             return false;
         }
     }
-    return take(cursor, ']');
+    return accept(cursor, ']');
 }
 
 static void fill(const Field *field, float *row)
 {
     for (uint32_t at = 0; at < field->numbers; at++) {
-        row[field->place + at] = field->absent;
+        row[field->column + at] = field->absent;
     }
 }
 
 static inline bool scan_value(Scanner *scanner, Cursor *cursor, uint32_t which, float *row, Id *id)
 {
-    if (which == scanner->known) {
+    if (which == scanner->field_count) {
         return scan_other(cursor);
     }
     Field *field = &scanner->fields[which];
@@ -116,23 +115,23 @@ static inline bool scan_value(Scanner *scanner, Cursor *cursor, uint32_t which, 
         return false;
     }
     field->seen = scanner->event;
-    if (which == scanner->count) {
+    if (which == scanner->number_fields) {
         return scan_id(cursor, id);
     }
     if (*cursor->at == 'n') {
         fill(field, row);
-        return !field->required && take_word(cursor, "null", 4);
+        return !field->required && accept_word(cursor, "null", 4);
     }
-    float *out = row + field->place;
+    float *out = row + field->column;
     return field->array ? scan_array(cursor, field, out) : scan_float32(cursor, out);
 }
 
 /* ---- events ---- */
 
-/* What stands for the fields that an event lacks; false where one of them is required. */
+/* Write the defaults of the fields that are missing in an event; false if one of them is required. */
 static bool fill_absent(const Scanner *scanner, float *row)
 {
-    for (uint32_t which = 0; which < scanner->count; which++) {
+    for (uint32_t which = 0; which < scanner->number_fields; which++) {
         const Field *field = &scanner->fields[which];
         if (field->seen != scanner->event) {
             if (field->required) {
@@ -144,7 +143,7 @@ static bool fill_absent(const Scanner *scanner, float *row)
     return true;
 }
 
-/* An event that is an array. */
+/* Scan an event that is an array. */
 static bool scan_bare(const Scanner *scanner, Cursor *cursor, float *row)
 {
     if (!scan_array(cursor, &scanner->fields[0], row)) {
@@ -156,30 +155,30 @@ static bool scan_bare(const Scanner *scanner, Cursor *cursor, float *row)
 
 static bool scan_object(Scanner *scanner, Cursor *cursor, float *row, Id *id)
 {
-    uint32_t before = scanner->known, found = 0, numbers = 0;
+    uint32_t before = scanner->field_count, which = 0, numbers = 0;
     scanner->event++;
     skip_space(cursor);
-    if (!take(cursor, '{')) {
+    if (!accept(cursor, '{')) {
         return false;
     }
     do {
-        if (!take(cursor, '"') || !scan_key(scanner, cursor, &before, &found) || !take(cursor, ':')) {
+        if (!accept(cursor, '"') || !scan_key(scanner, cursor, &before, &which) || !accept(cursor, ':')) {
             return false;
         }
         skip_space(cursor);
-        if (cursor->at >= cursor->end || !scan_value(scanner, cursor, found, row, id)) {
+        if (cursor->at >= cursor->end || !scan_value(scanner, cursor, which, row, id)) {
             return false;
         }
-        numbers += found < scanner->count;
-    } while (take(cursor, ',') && cursor->at < cursor->end);
-    if (!take(cursor, '}')) {
+        numbers += which < scanner->number_fields;
+    } while (accept(cursor, ',') && cursor->at < cursor->end);
+    if (!accept(cursor, '}')) {
         return false;
     }
     skip_space(cursor);
-    return cursor->at == cursor->end && (numbers == scanner->count || fill_absent(scanner, row));
+    return cursor->at == cursor->end && (numbers == scanner->number_fields || fill_absent(scanner, row));
 }
 
-/* Scan events; how many bytes of `ids` were written. */
+/* Scan events. Return the number of bytes written to `ids`. */
 int64_t scanner_scan(Scanner *scanner, const char *text, const int64_t *lengths, int64_t events, float *rows,
                      uint8_t *kinds, char *ids)
 {

@@ -1,6 +1,6 @@
-"""The scanner of JSON objects and arrays: events to rows of float32, ids, and the uncertain events.
+"""Scan JSON objects and arrays with scanner.c, to rows of float32 and ids; some events remain uncertain.
 
-`scanner.c` documents certainty and ownership. Borrowed arrays are kept alive here until it returns.
+`scanner.c` documents certainty and ownership. This module keeps borrowed arrays alive until a call returns.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ from scorer.native.byte_columns import PADDING, ByteColumn, LazySequence, addres
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
 OBJECTS, OBJECTS_WITH_ID, ARRAYS = range(3)
 NEWLINE = 10
-TEXT_BYTES = 200_000  # of a slice: it stays in a core's cache, and so do the ids that come out of it
-PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byte by byte
+TEXT_BYTES = 200_000  # the size of a slice, which stays in the cache of a core together with its ids
+PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # names that equal their form in JSON byte by byte
 Id = str | int | None
 
 
@@ -30,13 +30,13 @@ class IdColumn(LazySequence[Id]):
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """The ids as text; None for an event without one."""
+        """Return the ids as text; None if an event has no id or is uncertain."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
 
     def absent(self) -> bool:
-        """Whether no event has an id."""
+        """Return whether no event has an id."""
         return self._kinds.count(NO_ID) == len(self._kinds)
 
     def _made(self) -> list[Id]:
@@ -74,16 +74,19 @@ class NumberField:
     array: int = 0
 
 
-class _Wanted(ctypes.Structure):
+class _FieldSpec(ctypes.Structure):
     _fields_ = [("array", ctypes.c_uint32), ("required", ctypes.c_uint32), ("absent", ctypes.c_float)]
 
 
 class Scanner:
     """Scans events for a list of fields, whose numbers form a row.
 
-    `id_name` None: there is no id. `bare`: an event is the array of the only field. Calls of several threads are serialized by
-    the interpreter's
-    lock. Raises ValueError for names that need escapes, MemoryError.
+    If `id_name` is None, events have no id. With `bare`, each event is the array of the only field. The interpreter's lock
+    serializes calls of several threads.
+
+    Raises:
+        ValueError: A name needs escapes in JSON, or is repeated.
+        MemoryError: Memory is exhausted.
     """
 
     def __init__(
@@ -94,18 +97,18 @@ class Scanner:
             raise ValueError(f"names that cannot be compared byte by byte: {every}")
         form = ARRAYS if bare else OBJECTS if id_name is None else OBJECTS_WITH_ID
         lengths = np.array([len(name) for name in every], np.uint32)
-        wanted = (_Wanted * len(fields))(*(_Wanted(one.array, one.absent is None, one.absent or 0.0) for one in fields))
+        specs = (_FieldSpec * len(fields))(*(_FieldSpec(one.array, one.absent is None, one.absent or 0.0) for one in fields))
         self._scan = library.scanner_scan
         self._width = sum(field.array or 1 for field in fields)
         self._state: int | None = library.scanner_new(
-            form, len(fields), "".join(every).encode(), address(lengths), ctypes.addressof(wanted)
+            form, len(fields), "".join(every).encode(), address(lengths), ctypes.addressof(specs)
         )
         if not self._state:
             raise MemoryError
         weakref.finalize(self, library.scanner_free, self._state)
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
-        """Scan a batch slice by slice. None is uncertain."""
+        """Scan a batch in slices. A value of None is uncertain."""
         count = len(values)
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
@@ -129,8 +132,8 @@ class Scanner:
                 self._state, text, address(lengths) + start * lengths.itemsize, some,
                 address(rows) + start * rows.strides[0], address(kinds) + start, address(ids) + written,
             )  # fmt: skip
-        told = kinds.tobytes()
-        return ScanResult(rows, told, IdColumn(ids[:written], told))
+        kind_bytes = kinds.tobytes()
+        return ScanResult(rows, kind_bytes, IdColumn(ids[:written], kind_bytes))
 
 
 def plain(name: str) -> bool:

@@ -1,15 +1,15 @@
-/* Where the events of score records stand: `source` of each, which has a topic, a partition and an offset.
+/* Scan the source positions of score records: the topic, partition and offset in the field `source` of each.
  *
- * A record is *certain* where every JSON parser must read the same place from it; it is read to its end. Any other is
- * UNCERTAIN_PLACE, which is no error: Python reads that record and says what is wrong with it, if anything is. Uncertain are
- * those that scanner.c names for strings and numbers, a second `source` or a second field in it, a field of another type, what
- * is nested deeper than DEPTH, and records of further places than the first LANES of a call.
+ * A record is *certain* if every JSON parser must read the same position from it; it is scanned to its end. Any other record is
+ * UNCERTAIN_PLACE, which is not an error: Python reads that record and reports the error, if it has one. Uncertain are: the
+ * strings and numbers that scanner.c lists; a repeated `source` or a repeated field in it; a field of another type; values
+ * nested deeper than DEPTH; and records of other partitions than the first LANES of a call.
  *
  * Ownership and lifetimes
  * -----------------------
- * places_scan borrows everything for the time of the call, keeps no pointer and allocates nothing. Text is read as in scanner.c,
- * which says why no read leaves it: SCANNER_PADDING zero bytes follow its last record, and a value is begun within its own
- * record only.
+ * source_positions_scan borrows its arguments for the time of the call, keeps no pointer and allocates no memory. Text is read
+ * as in scanner.c, which explains why no read leaves it: SCANNER_PADDING zero bytes follow the last record, and each value
+ * starts within its own record.
  */
 #include "number.h"
 #include "scanner.h"
@@ -21,31 +21,31 @@ typedef struct {
     const char *topic;
     size_t length;
     int64_t partition, offset;
-    unsigned seen; /* of TOPIC, PARTITION and OFFSET */
-} Place;
+    unsigned seen; /* the set of TOPIC, PARTITION and OFFSET */
+} SourcePosition;
 
-/* The places of a call, and the first row of each. */
+/* The partitions of a call, each with the position in its first record and the row of that record. */
 typedef struct {
-    Place places[LANES];
+    SourcePosition positions[LANES];
     int64_t rows[LANES];
     int count, last;
 } Lanes;
 
-/* The end of a certain record, from behind the member that follows `source`. Records that were written together have all the
- * same end, and what is the same in the same place is read the same. */
+/* The end of a certain record, after the member that follows `source`. Records of one batch usually have equal ends. An equal
+ * end is not scanned again. */
 typedef struct {
     const char *at;
-    ptrdiff_t length; /* 0: none is known */
+    ptrdiff_t length; /* 0: there is none yet */
 } Rest;
 
-/* ---- values that nobody asks for ---- */
+/* ---- skipped values ---- */
 
 static bool scan_any(Cursor *cursor, int depth);
 
-/* A key, and the colon behind it. */
+/* Scan a key and its colon. */
 static bool scan_name(Cursor *cursor, const char **name, size_t *length)
 {
-    if (!take(cursor, '"')) {
+    if (!accept(cursor, '"')) {
         return false;
     }
     *name = cursor->at;
@@ -53,10 +53,10 @@ static bool scan_name(Cursor *cursor, const char **name, size_t *length)
         return false;
     }
     *length = (size_t)(cursor->at - *name - 1);
-    return take(cursor, ':');
+    return accept(cursor, ':');
 }
 
-/* An object or an array, from its first bracket on. */
+/* Skip an object or an array, from its opening bracket. */
 static bool scan_nested(Cursor *cursor, int depth)
 {
     bool object = *cursor->at == '{';
@@ -64,15 +64,15 @@ static bool scan_nested(Cursor *cursor, int depth)
     const char *name;
     size_t length;
     cursor->at++;
-    if (take(cursor, closing)) {
+    if (accept(cursor, closing)) {
         return true;
     }
     do {
         if ((object && !scan_name(cursor, &name, &length)) || !scan_any(cursor, depth)) {
             return false;
         }
-    } while (take(cursor, ','));
-    return take(cursor, closing);
+    } while (accept(cursor, ','));
+    return accept(cursor, closing);
 }
 
 static bool scan_any(Cursor *cursor, int depth)
@@ -90,31 +90,31 @@ static bool scan_any(Cursor *cursor, int depth)
     case '[':
         return depth < DEPTH && scan_nested(cursor, depth + 1);
     case 'n':
-        return take_word(cursor, "null", 4);
+        return accept_word(cursor, "null", 4);
     case 't':
-        return take_word(cursor, "true", 4);
+        return accept_word(cursor, "true", 4);
     case 'f':
-        return take_word(cursor, "false", 5);
+        return accept_word(cursor, "false", 5);
     default:
         return scan_number(cursor, &number);
     }
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
-static inline bool is(const char *name, size_t length, const char *wanted, size_t wanted_length)
+static inline bool equals(const char *name, size_t length, const char *wanted, size_t wanted_length)
 {
     return length == wanted_length && memcmp(name, wanted, wanted_length) == 0;
 }
 
-static bool scan_topic(Cursor *cursor, Place *place)
+static bool scan_topic(Cursor *cursor, SourcePosition *position)
 {
-    if (!take(cursor, '"')) {
+    if (!accept(cursor, '"')) {
         return false;
     }
-    place->topic = cursor->at;
+    position->topic = cursor->at;
     bool plain = scan_string(cursor);
-    place->length = (size_t)(cursor->at - place->topic - 1);
+    position->length = (size_t)(cursor->at - position->topic - 1);
     return plain;
 }
 
@@ -129,42 +129,42 @@ static bool scan_whole(Cursor *cursor, int64_t *value)
     return number.whole && !(number.negative && number.digits == 0);
 }
 
-/* A field of `source`, by its name. */
-static bool scan_part(Cursor *cursor, const char *name, size_t length, Place *place)
+/* Scan a field of `source`. */
+static bool scan_part(Cursor *cursor, const char *name, size_t length, SourcePosition *position)
 {
-    unsigned part = is(name, length, "topic", 5)       ? TOPIC
-                    : is(name, length, "partition", 9) ? PARTITION
-                    : is(name, length, "offset", 6)    ? OFFSET
+    unsigned part = equals(name, length, "topic", 5)       ? TOPIC
+                    : equals(name, length, "partition", 9) ? PARTITION
+                    : equals(name, length, "offset", 6)    ? OFFSET
                                                        : 0;
-    if (place->seen & part) {
+    if (position->seen & part) {
         return false;
     }
-    place->seen |= part;
+    position->seen |= part;
     switch (part) {
     case TOPIC:
-        return scan_topic(cursor, place);
+        return scan_topic(cursor, position);
     case PARTITION:
-        return scan_whole(cursor, &place->partition);
+        return scan_whole(cursor, &position->partition);
     case OFFSET:
-        return scan_whole(cursor, &place->offset);
+        return scan_whole(cursor, &position->offset);
     default:
         return scan_any(cursor, 0);
     }
 }
 
-static bool scan_source(Cursor *cursor, Place *place)
+static bool scan_source(Cursor *cursor, SourcePosition *position)
 {
     const char *name;
     size_t length;
-    if (place->seen || !take(cursor, '{')) {
+    if (position->seen || !accept(cursor, '{')) {
         return false;
     }
     do {
-        if (!scan_name(cursor, &name, &length) || !scan_part(cursor, name, length, place)) {
+        if (!scan_name(cursor, &name, &length) || !scan_part(cursor, name, length, position)) {
             return false;
         }
-    } while (take(cursor, ','));
-    return take(cursor, '}') && place->seen == WHOLE;
+    } while (accept(cursor, ','));
+    return accept(cursor, '}') && position->seen == WHOLE;
 }
 
 static inline bool is_rest(const Rest *rest, const char *at, ptrdiff_t length)
@@ -172,53 +172,54 @@ static inline bool is_rest(const Rest *rest, const char *at, ptrdiff_t length)
     return rest->length && rest->length == length && memcmp(rest->at, at, (size_t)length) == 0;
 }
 
-/* A record; `rest` is that of the record before, and then its own. */
-static bool scan_place(Cursor *cursor, Place *place, Rest *rest)
+/* Scan a record. `rest` is the end of the last certain record, and is repositioned by the end of this one. */
+static bool scan_record(Cursor *cursor, SourcePosition *position, Rest *rest)
 {
-    const char *name, *behind = NULL;
+    const char *name, *tail = NULL;
     size_t length;
     skip_space(cursor);
-    if (cursor->at >= cursor->end || !take(cursor, '{')) {
+    if (cursor->at >= cursor->end || !accept(cursor, '{')) {
         return false;
     }
     do {
-        bool placed = place->seen == WHOLE;
+        bool positioned = position->seen == WHOLE;
         if (!scan_name(cursor, &name, &length) ||
-            !(is(name, length, "source", 6) ? scan_source(cursor, place) : scan_any(cursor, 0))) {
+            !(equals(name, length, "source", 6) ? scan_source(cursor, position) : scan_any(cursor, 0))) {
             return false;
         }
-        if (placed && !behind) {
-            behind = cursor->at;
-            if (is_rest(rest, behind, cursor->end - behind)) {
+        if (positioned && !tail) {
+            tail = cursor->at;
+            if (is_rest(rest, tail, cursor->end - tail)) {
                 return true;
             }
         }
-    } while (take(cursor, ','));
-    if (!take(cursor, '}')) {
+    } while (accept(cursor, ','));
+    if (!accept(cursor, '}')) {
         return false;
     }
     skip_space(cursor);
-    if (cursor->at != cursor->end || place->seen != WHOLE) {
+    if (cursor->at != cursor->end || position->seen != WHOLE) {
         return false;
     }
-    *rest = (Rest){behind, behind ? cursor->end - behind : 0};
+    *rest = (Rest){tail, tail ? cursor->end - tail : 0};
     return true;
 }
 
-static bool alike(const Place *one, const Place *other)
+static bool same_partition(const SourcePosition *one, const SourcePosition *other)
 {
     return one->partition == other->partition && one->length == other->length &&
            memcmp(one->topic, other->topic, one->length) == 0;
 }
 
-/* The first row of this topic and partition; records come in runs of one place. */
-static int64_t first_of(Lanes *lanes, const Place *place, int64_t row)
+/* Return the first row with this topic and partition; UNCERTAIN_PLACE if there are too many partitions. The partition of the
+ * previous record is compared first: consecutive records often share it. */
+static int64_t first_of(Lanes *lanes, const SourcePosition *position, int64_t row)
 {
-    if (lanes->count && alike(&lanes->places[lanes->last], place)) {
+    if (lanes->count && same_partition(&lanes->positions[lanes->last], position)) {
         return lanes->rows[lanes->last];
     }
     for (int at = 0; at < lanes->count; at++) {
-        if (alike(&lanes->places[at], place)) {
+        if (same_partition(&lanes->positions[at], position)) {
             lanes->last = at;
             return lanes->rows[at];
         }
@@ -227,22 +228,23 @@ static int64_t first_of(Lanes *lanes, const Place *place, int64_t row)
         return UNCERTAIN_PLACE;
     }
     lanes->last = lanes->count++;
-    lanes->places[lanes->last] = *place;
+    lanes->positions[lanes->last] = *position;
     lanes->rows[lanes->last] = row;
     return row;
 }
 
-/* For the records from `starts` to `ends` in a text: the offset of each event, and the first record whose event stands in the
- * same topic and partition, UNCERTAIN_PLACE where the record is not certain. */
-void places_scan(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, int64_t *firsts, int64_t *offsets)
+/* Scan the records text[starts[i], ends[i]). Write the offset of each event, and the index of the first record with the same
+ * topic and partition, or UNCERTAIN_PLACE if the record is not certain. */
+void source_positions_scan(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, int64_t *firsts,
+                           int64_t *offsets)
 {
     Lanes lanes = {.count = 0};
     Rest rest = {text, 0};
     for (int64_t row = 0; row < count; row++) {
         Cursor cursor = {text + starts[row], text + ends[row]};
-        Place place = {.topic = text};
-        bool certain = scan_place(&cursor, &place, &rest);
-        firsts[row] = certain ? first_of(&lanes, &place, row) : UNCERTAIN_PLACE;
-        offsets[row] = place.offset;
+        SourcePosition position = {.topic = text};
+        bool certain = scan_record(&cursor, &position, &rest);
+        firsts[row] = certain ? first_of(&lanes, &position, row) : UNCERTAIN_PLACE;
+        offsets[row] = position.offset;
     }
 }

@@ -1,4 +1,4 @@
-"""The source positions of score records, found for many records at once; source_positions.c documents certainty."""
+"""Scan the source positions of many score records in one call; source_positions.c documents certainty."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
     """Return the source positions of these rows, (n,).
 
     Returns:
-        For each row the index in `rows` of the first record with the same topic and partition, or UNCERTAIN_PLACE, and the
-        offset of
-        the event, undefined for uncertain records. PADDING must follow the text. None without the native part.
+        Two arrays (n,): the index in `rows` of the first record with the same topic and partition, or UNCERTAIN_PLACE; and the
+        offset of the event, which is undefined for an uncertain record. PADDING must follow the text. None without the native
+        part.
     """
     library = native_library().library
     if library is None:
@@ -28,6 +28,6 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
         np.empty(count, np.int64),
         np.empty(count, np.int64),
     )
-    where = (address(column) for column in (starts, ends))
-    library.places_scan(address(records.text), *where, count, address(firsts), address(offsets))
+    bounds = address(starts), address(ends)
+    library.source_positions_scan(address(records.text), *bounds, count, address(firsts), address(offsets))
     return firsts, offsets

@@ -1,4 +1,4 @@
-/* Text in words of 8 bytes, and the tokens that are no numbers. See scanner.c for why no read leaves the text. */
+/* Scan text in words of 8 bytes, and all tokens except numbers. scanner.c explains why no read leaves the text. */
 #ifndef SCORESTREAM_TEXT_H
 #define SCORESTREAM_TEXT_H
 
@@ -28,19 +28,20 @@ static inline uint64_t word_at(const char *at)
     return word;
 }
 
-/* The place of the lowest byte that has its high bit set; some byte has. */
+/* Return the index of the lowest byte with its high bit set. At least one byte must have it. */
 static inline unsigned lowest(uint64_t marks)
 {
     return (unsigned)__builtin_ctzll(marks) / 8;
 }
 
-/* Marks bytes that end a plain run of text: quotation mark, backslash, control character, DEL, above. The lowest is right. */
+/* Mark the bytes that end plain text: quotation mark, backslash, control character, and 0x7f and above. Only the lowest mark is
+ * exact. */
 static inline uint64_t text_marks(uint64_t word)
 {
     uint64_t quote = word ^ (EACH_BYTE * '"');
     uint64_t backslash = word ^ (EACH_BYTE * '\\');
-    uint64_t found = ((quote - EACH_BYTE) & ~quote) | ((backslash - EACH_BYTE) & ~backslash);
-    return (found | (word - EACH_BYTE * 0x20) | (word + EACH_BYTE) | word) & HIGH_BITS;
+    uint64_t marks = ((quote - EACH_BYTE) & ~quote) | ((backslash - EACH_BYTE) & ~backslash);
+    return (marks | (word - EACH_BYTE * 0x20) | (word + EACH_BYTE) | word) & HIGH_BITS;
 }
 
 static inline bool is_space(char c)
@@ -55,8 +56,8 @@ static inline void skip_space(Cursor *cursor)
     }
 }
 
-/* The byte after white space, passed over if it is this one. */
-static inline bool take(Cursor *cursor, char wanted)
+/* Skip white space and the byte `wanted`. Return false if another byte follows. */
+static inline bool accept(Cursor *cursor, char wanted)
 {
     if (*cursor->at != wanted) {
         skip_space(cursor);
@@ -68,7 +69,7 @@ static inline bool take(Cursor *cursor, char wanted)
     return true;
 }
 
-static inline bool take_word(Cursor *cursor, const char *wanted, size_t length)
+static inline bool accept_word(Cursor *cursor, const char *wanted, size_t length)
 {
     if (memcmp(cursor->at, wanted, length) != 0) {
         return false;
@@ -77,7 +78,7 @@ static inline bool take_word(Cursor *cursor, const char *wanted, size_t length)
     return true;
 }
 
-/* The rest of a string after its first quotation mark: the cursor goes past the last one. */
+/* Scan a string after its opening quotation mark, and move the cursor past the closing one. */
 static inline bool scan_string(Cursor *cursor)
 {
     const char *at = cursor->at;

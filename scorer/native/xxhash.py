@@ -1,4 +1,4 @@
-"""XXH64 of many strings: at once if they are in one buffer and the native part is loaded (hash.c), else one by one."""
+"""XXH64 of many strings, in one call of hash.c if they are in one buffer and the native part is loaded."""
 
 from collections.abc import Sequence
 
@@ -15,6 +15,6 @@ def xxh64(texts: Sequence[bytes | None], seed: int) -> NDArray[np.uint64]:
     library = native_library().library
     if library is None or not isinstance(texts, ByteColumn):
         return np.fromiter((xxh64_intdigest(text or b"", seed) for text in texts), np.uint64, len(texts))
-    found = np.empty(len(texts), np.uint64)
-    library.texts_hash(address(texts.text), address(texts.starts), address(texts.ends), len(texts), seed, address(found))
-    return found
+    hashes = np.empty(len(texts), np.uint64)
+    library.texts_hash(address(texts.text), address(texts.starts), address(texts.ends), len(texts), seed, address(hashes))
+    return hashes

@@ -21,7 +21,7 @@ SAY = (
     "from scorer.native.load import native_library;"
     's = parse_signature(\'{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}\');'
     'found = JsonDecoder(s, \'id\', 99).decode([b\'{"a": 1.5, "id": "e"}\'] * 9);'
-    "print(native_library().why, found.tensors['x'].sum(), found.ids[8])"
+    "print(native_library().status, found.tensors['x'].sum(), found.ids[8])"
 )
 
 

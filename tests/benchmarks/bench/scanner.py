@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args(arguments)
     if native_library().library is None:
-        print(f"there is no native scanner: {native_library().why}", file=sys.stderr)
+        print(f"there is no native scanner: {native_library().status}", file=sys.stderr)
         return 2
     rows = [row for content in CONTENTS for row in measured(content, options.batches, options.rounds)]
     if options.json:

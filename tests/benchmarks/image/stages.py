@@ -46,7 +46,7 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
     for command in commands:
         code, said = ended(image, folder, *command, "--help")
         found.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in said))
-    which = "from scorer.native.load import native_library; print(native_library().why)"
+    which = "from scorer.native.load import native_library; print(native_library().status)"
     said = ended(image, folder, "python3", "-c", which)[1].strip()
     found.append(Finding("native scanner", said, said == "built and in use"))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])

@@ -214,11 +214,11 @@ static void free_columns(Columns *columns)
     }
 }
 
-static void check_row(const Taker *taker, const Columns *columns, const Message *message, int64_t at)
+static void check_row(const Fetcher *fetcher, const Columns *columns, const Message *message, int64_t at)
 {
     int64_t start = at ? columns->ends[at - 1] : 0, key = at ? columns->key_ends[at - 1] : 0;
     int32_t partition = -9;
-    const char *topic = taker_lane(taker, columns->lanes[at], &partition);
+    const char *topic = fetcher_lane(fetcher, columns->lanes[at], &partition);
     check(columns->offsets[at] == message->offset && columns->codes[at] == message->error, "offset and code");
     check(partition == message->partition, "partition");
     check(strcmp(topic, message->topic ? topic_name(message->topic) : "") == 0, "topic");
@@ -240,50 +240,50 @@ static void check_row(const Taker *taker, const Columns *columns, const Message 
     }
 }
 
-/* What taker_collect says of messages and ends, whose offsets are made by `made`. */
-static void check_ends(Taker *taker, const Sizes *sizes)
+/* What fetcher_collect says of messages and ends, whose offsets are made by `made`. */
+static void check_ends(Fetcher *fetcher, const Sizes *sizes)
 {
     int32_t *lanes = exactly(sizes->ends, 4);
     int64_t *offsets = exactly(sizes->ends, 8);
-    int32_t known = taker_ends(taker, lanes, offsets);
+    int32_t known = fetcher_ends(fetcher, lanes, offsets);
     for (int64_t at = 0; at < sizes->ends; at++) {
         check(lanes[at] >= 0 && lanes[at] < known && (at == 0 || lanes[at - 1] < lanes[at]), "lanes of ends");
         check(offsets[at] >= 0 && offsets[at] < 1000, "offsets of ends");
     }
-    for (int32_t lane = 0; lane < taker->known; lane++) {
-        check(taker->lanes[lane].end < 0, "ends are handed over once");
+    for (int32_t lane = 0; lane < fetcher->lane_count; lane++) {
+        check(fetcher->lanes[lane].end < 0, "ends are handed over once");
     }
     free(lanes);
     free(offsets);
 }
 
-static void take_once(Taker *taker)
+static void take_once(Fetcher *fetcher)
 {
     Sizes sizes = {0};
     for (uint32_t more = drawn(4); more; more--) {
-        int64_t before = taker->count, came = taker_collect(taker, 1 + drawn(MOST / 4), 0, &sizes);
-        check(taker->count == before + came, "what came is held");
+        int64_t before = fetcher->count, came = fetcher_collect(fetcher, 1 + drawn(MOST / 4), 0, &sizes);
+        check(fetcher->count == before + came, "what came is held");
     }
-    check(sizes.messages == taker->count, "count");
-    check_ends(taker, &sizes);
-    for (int64_t at = 0; at < taker->count; at++) {
-        check(taker->held[at]->error != PARTITION_END, "ends are not held");
+    check(sizes.messages == fetcher->count, "count");
+    check_ends(fetcher, &sizes);
+    for (int64_t at = 0; at < fetcher->count; at++) {
+        check(fetcher->held[at]->error != PARTITION_END, "ends are not held");
     }
     if (drawn(20) == 0) {
-        taker_drop(taker);
+        fetcher_discard(fetcher);
         return;
     }
     Columns columns = columns_for(&sizes);
-    Made *copies = exactly(taker->count, sizeof *copies);
-    int64_t count = taker->count;
+    Made *copies = exactly(fetcher->count, sizeof *copies);
+    int64_t count = fetcher->count;
     for (int64_t at = 0; at < count; at++) {
-        copies[at] = *(Made *)taker->held[at];
+        copies[at] = *(Made *)fetcher->held[at];
         copies[at].message.payload = copies[at].message.payload ? copies[at].payload : NULL;
         copies[at].message.key = copies[at].message.key ? copies[at].key : NULL;
     }
-    check(taker_copy(taker, &columns) >= 0 && alive == 0, "every message is let go");
+    check(fetcher_copy(fetcher, &columns) >= 0 && alive == 0, "every message is let go");
     for (int64_t at = 0; at < count; at++) {
-        check_row(taker, &columns, &copies[at].message, at);
+        check_row(fetcher, &columns, &copies[at].message, at);
     }
     free(copies);
     free_columns(&columns);
@@ -351,14 +351,14 @@ int main(int count, char **words)
                       .error_destroy = error_destroy};
     state = strtoull(words[1], NULL, 10);
     time_t until = time(NULL) + atol(words[2]);
-    Taker *taker = taker_new(NULL);
+    Fetcher *fetcher = fetcher_new(NULL);
     do {
         for (int round = 0; round < ROUNDS_A_LOOK; round++) {
-            take_once(taker);
+            take_once(fetcher);
             write_once();
         }
     } while (time(NULL) < until);
-    taker_free(taker);
+    fetcher_free(fetcher);
     check(alive == 0, "every message is let go at the end");
     printf("{\"messages\": %lld, \"records\": %lld}\n", (long long)messages, (long long)written);
     return 0;

@@ -204,14 +204,14 @@ static Looked made(uint32_t form)
 {
     char names[256] = "";
     uint32_t lengths[KNOWN];
-    Wanted wanted[FIELDS] = {{ELEMENTS, 1, 0}};
+    FieldSpec wanted[FIELDS] = {{ELEMENTS, 1, 0}};
     Looked looked = {form, form == ARRAYS ? ELEMENTS : 0, NULL};
     for (uint32_t k = 0; k < KNOWN; k++) {
         lengths[k] = (uint32_t)strlen(NAMES[k]);
         strcat(names, NAMES[k]);
     }
     for (uint32_t k = 0; k < FIELDS && form != ARRAYS; k++) {
-        wanted[k] = (Wanted){elements_of(k), k % 3 == 0, (float)k};
+        wanted[k] = (FieldSpec){elements_of(k), k % 3 == 0, (float)k};
         looked.width += elements_of(k) ? ELEMENTS : 1;
     }
     looked.scanner = scanner_new(form, form == ARRAYS ? 1 : FIELDS, names, lengths, wanted);

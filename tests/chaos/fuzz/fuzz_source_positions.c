@@ -94,7 +94,7 @@ static void scan(char records[][LONGEST], const size_t *lengths, size_t count, i
         memcpy(text + starts[at], records[at], lengths[at]);
     }
     memset(text + length, 0, SCANNER_PADDING);
-    places_scan(text, starts, ends, (int64_t)count, firsts, offsets);
+    source_positions_scan(text, starts, ends, (int64_t)count, firsts, offsets);
     free(text);
     free(starts);
     free(ends);

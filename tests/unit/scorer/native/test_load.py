@@ -1,4 +1,4 @@
-"""Whether the native scanner is there is said in words, and an object that does not fit the sources is not used."""
+"""The status says whether the native part is loaded and why not; an object of other sources is not used."""
 
 import subprocess
 import sys
@@ -13,27 +13,27 @@ from tests.unit.scorer.decoding.formats import scanner_of
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> Iterator[None]:
+def _uncached() -> Iterator[None]:
     load.native_library.cache_clear()
     yield
     load.native_library.cache_clear()
 
 
-def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_disables_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiler.SWITCH, "0")
-    found = load.native_library()
-    assert found.library is None
-    assert "SCORESTREAM_NATIVE=0" in found.why
+    native = load.native_library()
+    assert native.library is None
+    assert "SCORESTREAM_NATIVE=0 disables it" in native.status
 
 
-@pytest.mark.parametrize(("content", "why"), [(None, "not built"), (b"no object", "does not load")])
-def test_an_object_that_is_none_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, why: str
+@pytest.mark.parametrize(("content", "status"), [(None, "not built"), (b"no object", "does not load")])
+def test_a_missing_or_broken_object_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, status: str
 ) -> None:
     if content is not None:
         (tmp_path / "scanner.so").write_bytes(content)
     monkeypatch.setattr(load, "OBJECT", tmp_path / "scanner.so")
-    assert why in load.native_library().why
+    assert status in load.native_library().status
 
 
 @pytest.mark.debian("cc")
@@ -41,7 +41,7 @@ def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(compiler, "source_digest", lambda: "older")
     compiler.compile_to(tmp_path / "other.so")
     monkeypatch.setattr(load, "OBJECT", tmp_path / "other.so")
-    assert "other sources" in load.native_library().why
+    assert "other sources" in load.native_library().status
 
 
 @pytest.mark.debian("cc")
@@ -115,7 +115,7 @@ def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -
         ),
     ],
 )
-def test_what_is_wrong_is_found(tmp_path: Path, program: str, right: str, wrong: str) -> None:
+def test_a_fault_in_the_sources_is_detected(tmp_path: Path, program: str, right: str, wrong: str) -> None:
     """A padding that is too short, a size that is not counted, a digit that is lost."""
     texts = {file.name: file.read_text() for file in compiler.HERE.glob("*.[ch]")}
     assert any(right in text for text in texts.values())
