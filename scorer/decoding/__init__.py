@@ -1,1 +1,1 @@
-"""Bytes of an input topic to the tensors that a signature names."""
+"""Decoding of the records of an input topic to the tensors of a signature."""

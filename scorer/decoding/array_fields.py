@@ -15,7 +15,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.integers import is_integral, packed
 
-SHOWN = 200  # characters of a fault
+SHOWN = 200  # characters of a fault that an error shows
 
 
 class ShapedArrays:
@@ -58,37 +58,40 @@ class VariableLengthArrays:
             return ragged(map(self._row, values), len(values))
 
     def _row(self, value: Any) -> NDArray[Any]:
-        """Return a list, or a buffer of float64, in its shape; an empty array for None."""
-        found = [] if value is None else value if isinstance(value, list) else np.frombuffer(value, "<f8")
-        length = length_in(found, self._shape)
+        """Convert a list or a float64 buffer to an array of the field's shape; None becomes an empty array."""
+        array = [] if value is None else value if isinstance(value, list) else np.frombuffer(value, "<f8")
+        length = length_in(array, self._shape)
         if length is None or length > self._longest:
             raise ValueError(f"no array of the shape {list(self._shape)}")
         exact = with_length(self._shape, length)
-        if isinstance(found, list):
-            nested = len(exact) > 1 and is_nested(found)
-            found = converted_list(found, array_type(exact, self._element) if nested else self._flat, len(exact))
-        return as_array(found, self._dtype).reshape(exact)
+        if isinstance(array, list):
+            nested = len(exact) > 1 and is_nested(array)
+            array = converted_list(array, array_type(exact, self._element) if nested else self._flat, len(exact))
+        return as_array(array, self._dtype).reshape(exact)
 
 
 def array_poison(field: InputField, value: Any) -> Poison | None:
-    """Return the fault of an array with the field, the position and the expectation; None if it has none, or is no list."""
+    """Return the Poison of an invalid array, with the field and the position; None if the array is valid or not a list."""
     if not isinstance(value, list):
         return None
     if field.dtype not in ("string", "bool"):
         value = decimals.plain(value, len(field.shape or (1,)))
-    found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
-    if found is None:
+    fault = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
+    if fault is None:
         return None
-    place, said, at_fault = found
+    position, error_text, at_fault = fault
     number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
     ranged = (is_integral(at_fault) and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
     hint = decimals.hint(at_fault) if field.dtype not in ("string", "bool") else ""
-    error = f"field {field.name!r}{place}: {said:.{SHOWN}}{hint}"
+    error = f"field {field.name!r}{position}: {error_text:.{SHOWN}}{hint}"
     return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, error)
 
 
 def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
-    """Convert a list of `levels` levels to a msgspec type. Its elements may be decimals with their scale. Raises ValueError."""
+    """Convert a list with `levels` levels of nesting to a msgspec type. Raises ValueError.
+
+    Elements may be decimals that contain their scale.
+    """
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
@@ -103,8 +106,8 @@ def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 def element_type(dtype: str) -> Any:
     """Return the msgspec type of a value of a dtype.
 
-    64-bit integers have no limits here, because msgspec takes none so large. An integer may be written as a float, such as 7.0:
-    `integers` decides.
+    64-bit integers have no limits here, because msgspec does not accept limits that large. Floats are accepted in place of
+    integers, because 7.0 counts as an integer; `integers` rejects other floats.
     """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
@@ -114,7 +117,7 @@ def element_type(dtype: str) -> Any:
 
 
 def array_type(shape: Any, element: Any) -> Any:
-    """Return the msgspec type of nested lists of exactly this shape, or of any length where it varies."""
+    """Return the msgspec type of nested lists of exactly this shape; a dimension that varies accepts any length."""
     for length in reversed(shape):
         limits = msgspec.Meta() if length == VARIES else msgspec.Meta(min_length=length, max_length=length)
         element = Annotated[list[element], limits]
@@ -122,7 +125,7 @@ def array_type(shape: Any, element: Any) -> Any:
 
 
 def _element_fault(value: object, dtype: str) -> str | None:
-    """Return why a value is no element, or None. Floats that are not finite are found later, in the tensor."""
+    """Return the reason why a value is not a valid element, or None. NaN and infinities are detected later, in the tensor."""
     if type(value) is float and dtype in FLOAT_LIMITS:
         return None
     if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):
@@ -135,7 +138,7 @@ def _element_fault(value: object, dtype: str) -> str | None:
 
 
 def not_finite_arrays(rows: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the rows of (B,) arrays of floats with an infinity or NaN."""
+    """Return the indices of the arrays that contain an infinity or NaN; `rows` is a (B,) array of float arrays."""
     if not len(rows) or np.isfinite(np.concatenate([row.reshape(-1) for row in rows])).all():
         return np.empty(0, np.intp)
     return np.flatnonzero([not np.isfinite(row).all() for row in rows])

@@ -1,4 +1,4 @@
-"""A batch of events as columns, which the consumer passes to the worker. Knows no Kafka client."""
+"""A batch of events as columns, which the consumer passes to the worker. Does not depend on a Kafka client."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,40 +11,41 @@ T = TypeVar("T")
 Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
 End = Literal["empty", "events", "bytes"]
-"""What a batch stopped at: nothing more was there, as many events as were asked for, or as many bytes as a batch may have."""
+"""Why a batch ended: no further event was available, or it reached the limit of events or of bytes."""
 
 
 class UnreadableRange(NamedTuple):
-    """Records that cannot be read, from the offset `first`, and the reason."""
+    """A range of records that cannot be read, which begins at the offset `first`, and the reason."""
 
     first: int
     why: str
 
 
 def position_text(place: Place, offset: int) -> bytes:
-    """Return `topic/partition/offset`."""
+    """Format the position `topic/partition/offset`."""
     return b"%b%d" % (partition_text(place), offset)
 
 
 def partition_text(place: Place) -> bytes:
-    """Return the prefix of the positions of a partition."""
+    """Format the prefix `topic/partition/`, which all positions of a partition share."""
     return b"%b/%d/" % (place[0].encode(), place[1])
 
 
 @dataclass(slots=True)
 class Batch:
-    """Parallel lists with one entry for each event, in the order of arrival (so in offset order within a partition).
+    """The events of a batch as parallel lists, one entry per event, in order of arrival (offset order within a partition).
 
     Attributes:
         timestamps: Unix ms, 0 without a timestamp.
         end: why the batch ended.
-        unread: the indices of events whose headers cannot be read; these headers are None.
-        unreadable: entries that represent a record batch that cannot be read; its last offset is the entry's.
-        leader_epochs: the leader epoch of each partition's last event.
-        carried: headers that each event passes on to its score, if any.
-        epochs: the assignment epoch of each partition when the batch was fetched. It may be published only while they are
+        unread: the indices of events whose headers cannot be read; the headers of these events are None.
+        unreadable: by index, entries that represent a range of unreadable records. The offset of the entry is the last one of
+            the range.
+        leader_epochs: the leader epoch of the last event of each partition.
+        carried: the headers that are copied from each event to its score, if any.
+        epochs: the assignment epoch of each partition at the time of the fetch. The batch may be published only while they are
             unchanged.
-        places: the topic-partition of each event.
+        places: the topic and partition of each event.
         last: the index of the last event of each partition.
         reached: the offset after the last event of each partition.
     """
@@ -69,7 +70,7 @@ class Batch:
     def __post_init__(self) -> None:
         self.places = list(zip(self.topics, self.partitions, strict=True))
         self.last = dict(zip(self.places, range(len(self.places)), strict=True))
-        self.reached = {place: self.offsets[at] + 1 for place, at in self.last.items()}
+        self.reached = {place: self.offsets[index] + 1 for place, index in self.last.items()}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -83,7 +84,7 @@ class Batch:
         return [row for row, value in enumerate(self.values) if value is None]
 
     def key_texts(self) -> Sequence[bytes | None]:
-        """Return the keys in the form in which the batch holds them."""
+        """Return the keys in the representation of the batch: a list or a native column."""
         return self.keys
 
     def keyless(self) -> NDArray[np.intp]:
@@ -91,7 +92,7 @@ class Batch:
         return np.flatnonzero([key is None for key in self.keys])
 
     def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
-        """Return the positions of these events, as `position_text` writes them."""
+        """Return the positions of these events in the format of `position_text`."""
         return [position_text(self.places[row], self.offsets[row]) for row in rows.tolist()]
 
     def first_offsets(self) -> dict[Place, int]:
@@ -100,5 +101,5 @@ class Batch:
 
 
 def select_rows(column: Sequence[T], rows: list[int]) -> Sequence[T]:
-    """Return the entries of these rows, which ascend: the column itself if they are all rows."""
+    """Return the entries at these ascending indices; the column itself if all rows are selected."""
     return column if len(rows) == len(column) else [column[row] for row in rows]

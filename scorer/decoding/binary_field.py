@@ -1,4 +1,4 @@
-"""Fields of bytes: their rows become a tensor by one copy, without a Python object for each number."""
+"""Conversion of binary fields to tensors by one copy, without a Python object for each number."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,23 +16,23 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class BinaryField:
-    """The values of one field of bytes."""
+    """Converter of the values of one binary field."""
 
     def __init__(self, field: InputField) -> None:
         self._field = field
         self._stored = np.dtype("O" if field.dtype == "string" else field.dtype).newbyteorder("<")
 
     def tensor(self, rows: Sequence[bytes | None]) -> NDArray[Any]:
-        """Return (B, n), (B, 1) for texts, or (B,) arrays where lengths vary.
+        """Return a tensor of shape (B, n); (B, 1) for texts, or (B,) arrays if lengths vary.
 
         Raises:
-            ValueError: a row does not have the bytes of the field.
+            ValueError: the bytes of a row do not match the field.
             TypeError: a row is absent and the field is required.
         """
         field = self._field
         filled = [self._absent if row is None else row for row in rows]
-        if found := next(filter(None, (binary_fields.find_fault(row, field) for row in filled)), None):
-            raise ValueError(found)
+        if fault := next(filter(None, (binary_fields.find_fault(row, field) for row in filled)), None):
+            raise ValueError(fault)
         if field.dtype == "string":
             texts = np.empty((len(filled), 1), object)
             texts[:, 0] = [row.decode() for row in filled]
@@ -51,14 +51,14 @@ class BinaryField:
         return self._rows(texts.text[: count * size], count)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the fault of a row, or None."""
-        found = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
+        """Return the Poison of a row whose bytes do not match the field, or None."""
+        fault = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
-        return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {found}") if found else None
+        return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {fault}") if fault else None
 
     def _rows(self, data: NDArray[np.uint8], count: int) -> NDArray[Any]:
-        found = data.view(self._stored).reshape(count, self._field.array or 1)
-        return found.astype(array_dtype(self._field.dtype), copy=False)
+        numbers = data.view(self._stored).reshape(count, self._field.array or 1)
+        return numbers.astype(array_dtype(self._field.dtype), copy=False)
 
     @cached_property
     def _absent(self) -> bytes:

@@ -14,9 +14,9 @@ from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
-    """A batch over native columns, which have at least one event and no errors.
+    """A batch of native columns with at least one event and no errors.
 
-    The lists of `Batch` are created at their first use.
+    The lists of `Batch` are created at first use.
     """
 
     def __init__(self, columns: MessageColumns, end: End) -> None:
@@ -30,8 +30,8 @@ class ColumnarBatch(Batch):
         last = np.full(len(columns.places), -1)
         last[columns.lanes] = np.arange(count)
         self.last = {columns.places[lane]: int(last[lane]) for lane in np.flatnonzero(last >= 0).tolist()}
-        self.reached = {place: int(columns.offsets[at]) + 1 for place, at in self.last.items()}
-        epochs = {place: int(columns.leader_epochs[at]) for place, at in self.last.items()}
+        self.reached = {place: int(columns.offsets[index]) + 1 for place, index in self.last.items()}
+        epochs = {place: int(columns.leader_epochs[index]) for place, index in self.last.items()}
         self.leader_epochs = {place: None if epoch < 0 else epoch for place, epoch in epochs.items()}
 
     def __len__(self) -> int:
@@ -41,9 +41,9 @@ class ColumnarBatch(Batch):
         """Create a list of `Batch` at its first use."""
         if name not in LISTS:
             raise AttributeError(name)
-        made = LISTS[name](self.columns)
-        setattr(self, name, made)
-        return made
+        column = LISTS[name](self.columns)
+        setattr(self, name, column)
+        return column
 
     def times(self) -> NDArray[np.int64]:
         return self.columns.times

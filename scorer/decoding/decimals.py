@@ -1,4 +1,4 @@
-"""Decimal numbers of change data capture (Debezium, Kafka Connect): an unscaled whole number in bytes, and a scale. Pure."""
+"""Decimals of change data capture (Debezium, Kafka Connect): the bytes of an unscaled integer, and a scale. Pure functions."""
 
 import base64
 import binascii
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_SCALE = 20_000
-"""Digits behind the point: PostgreSQL has up to 16,383."""
-MOST_BYTES = 8_192  # of an unscaled number; it is untrusted, and division takes time with the square of its length
+"""Limit of fractional digits: PostgreSQL allows up to 16,383."""
+MOST_BYTES = 8_192  # limit of an untrusted unscaled integer: the time of a division grows with the square of its length
 VARIABLE = frozenset({"scale", "value"})
 """The fields of Debezium's VariableScaleDecimal, whose scale is in each value."""
 DIGITS = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
@@ -21,14 +21,14 @@ HINT = (
 
 
 def number(unscaled: bytes, scale: int) -> int | float:
-    """Return a decimal as a number: a whole one as an int, another one as the nearest float.
+    """Return a decimal as a number: an int if it has no fraction, else the nearest float.
 
     Args:
-        unscaled: A whole number in two's complement, big-endian.
-        scale: The number of its digits that are behind the point; negative: zeros that follow.
+        unscaled: An integer in two's complement, big-endian.
+        scale: The number of fractional digits; a negative scale appends zeros.
 
     Returns:
-        An infinity for a number that no float holds, or whose size is beyond MOST_SCALE or MOST_BYTES.
+        The number; an infinity if it is beyond the range of a float, or exceeds MOST_SCALE or MOST_BYTES.
     """
     whole = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
     beyond = -math.inf if whole < 0 else math.inf
@@ -44,13 +44,13 @@ def number(unscaled: bytes, scale: int) -> int | float:
 
 
 def _in_range(whole: int) -> int:
-    """Return the number. Raises OverflowError if it is beyond all floats."""
+    """Return the integer. Raises OverflowError if it is beyond the range of a float."""
     float(whole)
     return whole
 
 
 def variable(value: Any) -> int | float | None:
-    """Return the number of a VariableScaleDecimal, whose bytes may be base64; None if the value is none."""
+    """Return the number of a VariableScaleDecimal, whose bytes may be base64; None for any other value."""
     if not isinstance(value, Mapping) or value.keys() != VARIABLE:
         return None
     scale, unscaled = value["scale"], value["value"]
@@ -65,18 +65,18 @@ def variable(value: Any) -> int | float | None:
 
 
 def plain(value: Any, levels: int = 0) -> Any:
-    """Return a VariableScaleDecimal as its number, lists of so many levels with such numbers, and any other value as it is."""
+    """Replace a VariableScaleDecimal, or those in lists down to `levels` levels, by numbers; other values are unchanged."""
     if levels and isinstance(value, list):
         plain_already = {dict, list}.isdisjoint(map(type, value))
-        return value if plain_already else [plain(one, levels - 1) for one in value]
-    return value if (found := variable(value)) is None else found
+        return value if plain_already else [plain(element, levels - 1) for element in value]
+    return value if (number_of_value := variable(value)) is None else number_of_value
 
 
 def hint(text: Any) -> str:
-    """Return how to write a value as a number, if it may be a decimal: bytes, or text of digits or in base64.
+    """Return a hint on how to write a value as a number if it may be a decimal: bytes, or text of digits or in base64.
 
     Returns:
-        The end of an error; an empty string for other values.
+        The end of an error message; an empty string for other values.
     """
     if not isinstance(text, str | bytes):
         return ""

@@ -1,4 +1,4 @@
-"""Creates the decoder and the id reader of the configured format. The libraries of a format are imported when it is chosen."""
+"""Factories of the decoder and the id reader of the configured format. Only the configured format's libraries are imported."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,32 +14,34 @@ from scorer.settings.input_formats import INPUT_FORMATS
 
 
 class IdReader(Protocol):
-    """Reads the id of an event, whose value may be invalid."""
+    """Reader of the id of an event, whose value may be invalid."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
         """Return the id, or None if the event has no readable one. `headers` may name the event's schema."""
 
 
 def create_decoder(settings: Settings, signature: Signature) -> Decoder:
-    """Return the decoder of `input.format` for one signature, with the fields of `output.carry`.
+    """Create the decoder of `input.format` for one signature, including the fields of `output.carry`.
 
     Raises:
         FormatMismatch: the format cannot hold the fields of the signature.
         Fatal: the format's library or its schema is missing.
     """
-    inside = field_sources.only_value_fields(signature)
+    value_signature = field_sources.only_value_fields(signature)
     _check_parsed(settings, signature)
-    plain = _decoder(settings, inside)
-    if inside is not signature:
-        plain = KeyHeaderDecoder(plain, signature)
+    decoder = _create_format_decoder(settings, value_signature)
+    if value_signature is not signature:
+        decoder = KeyHeaderDecoder(decoder, signature)
     if not settings.output.carry:
-        return plain
+        return decoder
     carry = settings.output.carry
-    return PassthroughDecoder(plain, create_path_reader(settings, [field.path for field in carry]), carry, _marks(settings))
+    return PassthroughDecoder(
+        decoder, create_path_reader(settings, [field.path for field in carry]), carry, _select_header_marks(settings)
+    )
 
 
-def _marks(settings: Settings) -> Sequence[bytes]:
-    """Return the parts of the names of headers that identify a schema; none for a format without schemas."""
+def _select_header_marks(settings: Settings) -> Sequence[bytes]:
+    """Return substrings of the names of headers that identify a schema; empty for a format without schemas."""
     if not INPUT_FORMATS[settings.input.format].has_schema:
         return ()
     from scorer.decoding.schema_formats.schema_id_headers import MARKS
@@ -48,7 +50,7 @@ def _marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Raise FormatMismatch if a field is the whole value as bytes, but the format parses values and rejects every event."""
+    """Raise FormatMismatch if a field is the whole value as bytes but the format parses values: it would reject every event."""
     whole = next(
         (
             f
@@ -58,16 +60,14 @@ def _check_parsed(settings: Settings, signature: Signature) -> None:
         None,
     )
     if whole and not INPUT_FORMATS[settings.input.format].is_binary:
-        told = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
-        raise FormatMismatch(f"{told}, and input.format {settings.input.format} parses values; use bytes")
+        field = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
+        raise FormatMismatch(f"{field}, and input.format {settings.input.format} parses values; use bytes")
 
 
-def _decoder(settings: Settings, signature: Signature) -> Decoder:
+def _create_format_decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
     if not signature.fields and INPUT_FORMATS[settings.input.format].fields == "positional":
-        raise FormatMismatch(
-            f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes"
-        )
+        raise FormatMismatch(f"no field is inside the value, and input.format {settings.input.format} reads fields; use bytes")
     match settings.input.format:
         case "json":
             from scorer.decoding.json.decoder import JsonDecoder
@@ -96,7 +96,7 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
-    """Return the reader of these paths in events of `input.format`, which has named fields. Raises Fatal."""
+    """Create the reader of these paths in events of `input.format`, a format with named fields. Raises Fatal."""
     if settings.input.format == "json":
         from scorer.decoding.json.passthrough import JsonPassthrough
 
@@ -107,7 +107,7 @@ def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
 
 
 def create_id_reader(settings: Settings) -> IdReader:
-    """Return the reader of `input.id` for the configured format."""
+    """Create the reader of the event field `input.id` for the configured format."""
     from scorer.decoding.json.decoder import JsonIdReader
 
     if INPUT_FORMATS[settings.input.format].has_schema and settings.input.id_field:

@@ -1,6 +1,6 @@
-"""Rows of little-endian float32: an event is its numbers in the order of the signature, and nothing else.
+"""The format `float32`: an event consists of its numbers as little-endian float32, in the order of the signature.
 
-NaN is a missing number if the signature allows one, and is rejected otherwise.
+NaN is a missing number if the signature allows missing numbers; otherwise the event is rejected.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ SIZE = 4  # bytes of a number
 
 
 class Float32Decoder:
-    """Decodes rows for one signature.
+    """Decoder of float32 rows for one signature.
 
     Raises:
-        FormatMismatch: a tensor is not of floats, there are several tensors and a length varies, or a field has a path.
+        FormatMismatch: a tensor does not hold floats, a length varies and there are several tensors, or a field has a path.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
@@ -33,11 +33,11 @@ class Float32Decoder:
         if signature.varies and (len(kinds) > 1 or not floats):
             names = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
             raise FormatMismatch(
-                f"input.format float32 carries a length that varies if one tensor of floats is all, not {names}"
+                f"input.format float32 supports a varying length only for a single tensor of floats, not {names}"
             )
         if not floats:
             others = ", ".join(f"{name} ({kind})" for name, kind in kinds.items() if kind not in FLOAT_LIMITS)
-            raise FormatMismatch(f"input.format float32 carries floats only, and the signature has {others}")
+            raise FormatMismatch(f"input.format float32 supports floats only, and the signature has {others}")
         self._columns = MatrixColumns(signature)
         self._bytes = self._columns.width * SIZE
         self._fields = RowSchema(require_no_paths(signature, "float32"), None, max_event_bytes)
@@ -45,21 +45,21 @@ class Float32Decoder:
 
     def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
         if self._varying is not None:
-            return self._fields.singly(values, self._row)
+            return self._fields.decode_singly(values, self._row)
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
         if isinstance(values, ByteColumn) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
             numbers = values.text[: values.ends[-1]].view("<f4").reshape(len(values), -1)
             return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
         if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]
-            rejected = {row: poison for row in rows if (poison := self._fault(values[row]))}
+            rejected = {row: poison for row in rows if (poison := self._find_fault(values[row]))}
             rows = [row for row in rows if row not in rejected]
             values = [values[row] for row in rows]
         numbers = to_matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
         return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
 
     def _row(self, value: bytes) -> Row:
-        """Return the numbers of an array whose length varies as a buffer of float64. Raises Poison."""
+        """Return a row with an array of varying length as a buffer of float64. Raises Poison."""
         assert self._varying is not None
         most, step = self._varying.array or 0, shapes.step_size(self._varying.shape or ())
         if len(value) % (SIZE * step) or len(value) > SIZE * most:
@@ -67,7 +67,7 @@ class Float32Decoder:
             raise Poison(Reason.MALFORMED, f"{len(value)} bytes; {expected}")
         return (np.frombuffer(value, "<f4").astype("<f8").data,)
 
-    def _fault(self, value: bytes | None) -> Poison | None:
+    def _find_fault(self, value: bytes | None) -> Poison | None:
         try:
             size = len(self._fields.sized(value))
         except Poison as poison:

@@ -1,4 +1,4 @@
-"""The values of an event's headers and the event's id. Scores and replayed dead letters use the same rule."""
+"""Values of an event's headers, and the event's id. Scores and replayed dead letters derive the id by the same rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """The values of one event's headers.
+    """Values of one event's headers.
 
     Attributes:
-        ce_id: None if the header is absent, null or empty: it identifies nothing.
-        origin: the header `x-origin`, None as `ce_id`.
-        deadline: Unix ms; a null header is absent.
-        bad_deadline: the text of a deadline that is not such a number.
-        copied_to: the partition to which a relay wrote the event.
-        bad_id: an error with the name and the value of an id header that is not UTF-8.
+        ce_id: the header `ce_id`; None if it is absent, null or empty.
+        origin: the header `x-origin`, which is read only without a `ce_id`; None if it is absent, null or empty.
+        deadline: Unix ms; None if the header is absent, null or invalid.
+        bad_deadline: the text of an invalid deadline.
+        copied_to: the partition to which a relay copied the event.
+        bad_id: an error with the name and value of an id header that is not UTF-8.
     """
 
     ce_id: str | None = None
@@ -34,7 +34,7 @@ class HeaderValues:
 
     @classmethod
     def from_headers(cls, headers: Headers) -> "HeaderValues":
-        """Read the facts of one event; if a header is repeated, the last one counts."""
+        """Read the headers of one event; the last value of a repeated header counts."""
         values = {name: value for name, value in headers or () if name in READ}
         deadline, bad_deadline = _deadline(values.get("deadline"))
         ce_id, bad_id = _identifier(CE_ID, values.get(CE_ID))
@@ -51,8 +51,8 @@ NO_HEADER_VALUES = HeaderValues()
 def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the id: header ce_id, else the configured field, else the position in x-origin, else the event's own position.
 
-    `source` is (topic, partition, offset). An empty field counts as absent. An `x-origin` that was forwarded from a copy in
-    another partition does not count: several events may carry it.
+    `source` is (topic, partition, offset). An empty field counts as absent. `x-origin` does not count if the event was
+    forwarded from a copy in another partition, because several events may then have the same value.
     """
     if facts.ce_id is not None:
         return facts.ce_id
@@ -64,18 +64,18 @@ def event_id(facts: HeaderValues, field: str | int | None, region: str, source: 
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
-    """Return the ids of events that each have one in the configured field, None if a field is absent or empty."""
+    """Return the configured field of each event as its id, or None if the field of any event is absent or empty."""
     return None if None in fields or "" in fields else list(map(str, fields))
 
 
 @lru_cache(maxsize=4_096)
 def partition_prefix(region: str, topic: str, partition: int) -> str:
-    """Return the position of an event without its offset."""
+    """Return the position of a partition's events, without an offset."""
     return str(Position(region, topic, partition, 0)).removesuffix("0")
 
 
 def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
-    """Return the deadline and the text of an invalid deadline, at most one of them."""
+    """Return the deadline, or the text of an invalid deadline; the other item is None, and both are None without a header."""
     if value is None:
         return None, None
     text = _text(value)
@@ -84,7 +84,7 @@ def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
 
 
 def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str | None]:
-    """Return the text of a header that identifies the event, or None, and the error of a value that is not UTF-8."""
+    """Return the text of a header that identifies the event, or the error if it is not UTF-8; the other item is None."""
     if isinstance(value, bytes):
         try:
             value = value.decode()

@@ -1,6 +1,6 @@
-"""Integers of events: a number without a fraction counts as one in every notation (`7`, `7.0`, `1e3`, `-0.0`).
+"""Integers of events: a number without a fraction counts as an integer in every notation (`7`, `7.0`, `1e3`, `-0.0`).
 
-Packing rejects floats without a check of each value, so batches of plain integers cost no more. Pure functions.
+`struct` rejects floats while it packs, so batches of plain integers need no check of each value. Pure functions.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from scorer.dead_letters.reasons import Reason
 PACK_CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"}
 """Codes of `struct` by dtype."""
 EXACT = 2.0**53
-"""Below it a float64 is the integer that was written."""
+"""Limit below which float64 represents every integer exactly."""
 
 
 def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as an array, nested lists as one of their shape.
+    """Convert numbers, or nested lists of numbers, to an integer array of the same shape.
 
     Raises:
-        ValueError, TypeError or OverflowError: A value is no number without a fraction, or does not fit the dtype.
+        ValueError, TypeError or OverflowError: A value is not a number without a fraction, or does not fit the dtype.
     """
     try:
         return np.frombuffer(struct.pack(f"<{len(values)}{PACK_CODES[dtype.name]}", *values), dtype)
@@ -33,7 +33,7 @@ def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as `packed`, for which a packer failed: all at once if they are small, else one by one."""
+    """Convert values that `struct` cannot pack, like `packed`: in one step if all are below EXACT, else value by value."""
     low, high = INTEGER_LIMITS[dtype.name]
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         floats = np.array(values, np.float64)
@@ -44,21 +44,21 @@ def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def integers(value: Any, dtype: str) -> Any:
-    """Return a number without a fraction as an int, and lists of them as lists. Raises ValueError, TypeError, OverflowError."""
+    """Convert a number without a fraction, or lists of them, to int. Raises ValueError, TypeError or OverflowError."""
     if isinstance(value, list | tuple):
-        return [integers(one, dtype) for one in value]
+        return [integers(element, dtype) for element in value]
     if event_fault(value, dtype):
         raise OverflowError(value) if is_integral(value) else ValueError(value)
     return int(value)
 
 
 def is_integral(value: object) -> bool:
-    """Whether a value is a number without a fraction."""
+    """Return whether a value is a number without a fraction."""
     return type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
 def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
-    """Return the reason and the error of a value that is no integer of a dtype, or None."""
+    """Return the reason and the error of a value that is not an integer of the integer type `dtype`, or None."""
     error = event_fault(value, dtype) if dtype in INTEGER_LIMITS else None
     if error is None:
         return None
@@ -68,5 +68,5 @@ def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
 
 
 def row_packer(dtype: str, count: int) -> struct.Struct:
-    """Return a packer of so many integers, which raises struct.error for any other values."""
+    """Create a packer of `count` integers, which raises struct.error for any other values."""
     return struct.Struct(f"<{count}{PACK_CODES[dtype]}")

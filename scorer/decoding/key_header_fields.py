@@ -1,7 +1,7 @@
 """Fields with a source (`from`) other than the event: key, header, timestamp or the whole value.
 
-Each is decoded as a column and added to the events that a format has decoded. The text of a key or a header is a number as in
-JSON, or the string itself; a field of bytes has its bytes.
+Each field is decoded as a column and added to the events that the format's decoder returns. The text of a key or header is
+parsed as a JSON number, or is the value of a string field; a binary field takes the bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 class KeyHeaderDecoder:
-    """Adds the fields with other sources to the events of another decoder."""
+    """Decoder that adds the fields with other sources to the events of another decoder."""
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
@@ -41,26 +41,29 @@ class KeyHeaderDecoder:
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values, parts)
-        beside = parts or ListedMetadata.empty(len(values))
-        found = {column.name: column.read(values, beside) for column in self._columns}
+        metadata = parts or ListedMetadata.empty(len(values))
+        fields = {column.name: column.read(values, metadata) for column in self._columns}
         bad: dict[int, Poison] = {}
-        for one in found.values():
-            bad = one.rejected | bad
+        for field_column in fields.values():
+            bad = field_column.rejected | bad
         bad = {row: poison for row, poison in bad.items() if row not in decoded.rejected}
         if bad:
-            decoded = select(decoded, [at for at, row in enumerate(decoded.rows) if row not in bad])
+            decoded = select(decoded, [index for index, row in enumerate(decoded.rows) if row not in bad])
             decoded.rejected |= bad
-        columns = {name: _at(one.tensors[name], one.rows, decoded.rows) for name, one in found.items()}
+        columns = {
+            name: _select_rows(field_column.tensors[name], field_column.rows, decoded.rows)
+            for name, field_column in fields.items()
+        }
         for tensor in self._mixed:
-            decoded.tensors[tensor.tensor] = _joined(tensor, decoded.tensors, columns)
+            decoded.tensors[tensor.tensor] = _assemble_tensor(tensor, decoded.tensors, columns)
         if self._lengths is None or not (unequal := self._lengths.mismatches(decoded.tensors)):
             return decoded
-        decoded.rejected |= {decoded.rows[at]: Poison(Reason.WRONG_TYPE, said) for at, said in unequal.items()}
-        return select(decoded, [at for at in range(len(decoded.rows)) if at not in unequal])
+        decoded.rejected |= {decoded.rows[index]: Poison(Reason.WRONG_TYPE, error) for index, error in unequal.items()}
+        return select(decoded, [index for index in range(len(decoded.rows)) if index not in unequal])
 
 
 class _Column:
-    """One field with another source."""
+    """Decoder of one field with another source."""
 
     def __init__(self, field: InputField) -> None:
         self.name = field.name
@@ -72,20 +75,24 @@ class _Column:
         self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
 
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
-        """Decode the field of a batch to a tensor of its name: (B, 1), (B, n) of bytes, or (B,) arrays where lengths vary."""
-        found = self._found(values, parts)
-        if self._raw is not None and isinstance(found, ByteColumn) and (view := self._raw.view(found)) is not None:
+        """Decode the field of a batch to a tensor of its name: (B, 1), (B, n) if binary, or (B,) arrays if lengths vary."""
+        source_values = self._read_source(values, parts)
+        if (
+            self._raw is not None
+            and isinstance(source_values, ByteColumn)
+            and (view := self._raw.view(source_values)) is not None
+        ):
             return self._fields.whole({self.name: view}, None)
         try:
-            column = self._column(found)
+            column = self._parse_all(source_values)
             if self._field.required and None in column:
                 raise ValueError
             return self._fields.decoded((value,) for value in column)
         except FAULTS:
-            return self._singly(found)
+            return self._parse_singly(source_values)
 
-    def _found(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
-        """Return the source's value of each record: bytes or a time, None if there is none."""
+    def _read_source(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
+        """Return the source's value for each record: bytes, or Unix ms for a timestamp; None if it is absent."""
         match self._field.source:
             case field_sources.VALUE:
                 return values
@@ -95,57 +102,60 @@ class _Column:
                 return [time or None for time in parts.times()]
         return parts.header(str(self._field.source).removeprefix(field_sources.HEADER))
 
-    def _column(self, found: Sequence[Any]) -> Sequence[Any]:
-        """Return the values, parsed in one call. Raises one of FAULTS if one is bad."""
+    def _parse_all(self, source_values: Sequence[Any]) -> Sequence[Any]:
+        """Parse all values in one call. Raises one of FAULTS if a value is invalid."""
         if self._field.raw or self._field.source == field_sources.TIME:
-            return found
+            return source_values
         if self._field.dtype == "string":
-            return [one if one is None else one.decode() for one in found]
-        text = b",".join([b"null" if one is None else one for one in found])
+            return [None if value is None else value.decode() for value in source_values]
+        text = b",".join([b"null" if value is None else value for value in source_values])
         numbers: list[Any] = self._numbers(b"[" + text + b"]")
-        if len(numbers) != len(found) or text.count(b",") >= max(1, len(found)):  # no text is empty, or several numbers
+        count = len(source_values)
+        if len(numbers) != count or text.count(b",") >= max(1, count):  # a text was empty or held several numbers
             raise ValueError
         return numbers
 
-    def _singly(self, found: Sequence[Any]) -> Decoded:
-        """Parse one record at a time, so that each bad one has its reason."""
-        return self._fields.each(found, lambda one: self._fields.checked({self.name: self._value(one)}))
+    def _parse_singly(self, source_values: Sequence[Any]) -> Decoded:
+        """Parse one value at a time, so that each invalid value gets its own reason."""
+        return self._fields.decode_each(
+            source_values, lambda value: self._fields.checked({self.name: self._parse_value(value)})
+        )
 
-    def _value(self, one: Any) -> Any:
-        """Return one value. Raises Poison if the text is not a value of the field."""
-        if not isinstance(one, bytes) or self._field.raw:
-            return one
-        field, called = self._field, field_sources.qualified_name(self._field)
+    def _parse_value(self, source_value: Any) -> Any:
+        """Parse one value. Raises Poison if the text is not a value of the field."""
+        if not isinstance(source_value, bytes) or self._field.raw:
+            return source_value
+        field, name = self._field, field_sources.qualified_name(self._field)
         try:
-            text = one.decode()
+            text = source_value.decode()
             value = text if field.dtype == "string" else lenient.loads(text)
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, f"field {called}: {error}") from None
+            raise Poison(Reason.NOT_UTF8, f"field {name}: {error}") from None
         except (ValueError, RecursionError):
             value = text
         if field.dtype != "string" and isinstance(value, str | list | dict):
-            raise Poison(Reason.WRONG_TYPE, f"field {called}: {text!r:.60} is no {field.dtype}")
+            raise Poison(Reason.WRONG_TYPE, f"field {name}: {text!r:.60} is no {field.dtype}")
         if is_integral(value) and field.dtype in INTEGER_LIMITS and event_fault(value, field.dtype):
             low, high = INTEGER_LIMITS[field.dtype]
-            raise Poison(Reason.OUT_OF_RANGE, f"field {called}: {text:.60} is no {field.dtype} ({low} to {high})")
+            raise Poison(Reason.OUT_OF_RANGE, f"field {name}: {text:.60} is no {field.dtype} ({low} to {high})")
         return value
 
 
-def _at(tensor: NDArray[Any], rows: Sequence[int], wanted: Sequence[int]) -> NDArray[Any]:
-    """Return the rows of a tensor, which belong to ascending `rows`, for the rows that are wanted."""
-    return tensor if len(rows) == len(wanted) else tensor[np.searchsorted(rows, wanted)]
+def _select_rows(tensor: NDArray[Any], rows: Sequence[int], selected: Sequence[int]) -> NDArray[Any]:
+    """Select the tensor rows of the events `selected`; `rows` has the ascending events of the whole tensor."""
+    return tensor if len(rows) == len(selected) else tensor[np.searchsorted(rows, selected)]
 
 
-def _joined(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
-    """Return a tensor of columns with other sources and of columns that were decoded from the event."""
+def _assemble_tensor(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
+    """Assemble a tensor from columns with other sources and from columns that were decoded from the event."""
     first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
     if len(tensor.fields) == 1:
         return first
-    found = np.empty((len(first), len(tensor.fields)), array_dtype(tensor.dtype))
-    read = [at for at, field in enumerate(tensor.fields) if not field.source]
-    if read:
-        found[:, read] = inside[tensor.tensor]
-    for at, field in enumerate(tensor.fields):
+    assembled = np.empty((len(first), len(tensor.fields)), array_dtype(tensor.dtype))
+    decoded_columns = [column for column, field in enumerate(tensor.fields) if not field.source]
+    if decoded_columns:
+        assembled[:, decoded_columns] = inside[tensor.tensor]
+    for column, field in enumerate(tensor.fields):
         if field.source:
-            found[:, at] = columns[field.name][:, 0]
-    return found
+            assembled[:, column] = columns[field.name][:, 0]
+    return assembled

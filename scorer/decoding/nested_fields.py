@@ -1,4 +1,4 @@
-"""Fields below the top of an event: one compiled type for whole batches, whose events become rows."""
+"""Nested fields of an event: one compiled msgspec type for whole batches, and the conversion of its events to rows."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -10,7 +10,7 @@ from model_registry.package.event_tree import Tree, is_array, length
 from scorer.decoding.tensors import Row
 
 Leaf = tuple[Any, ...]
-"""The msgspec type of a field, and what stands for it where it is absent; nothing where it is required."""
+"""The msgspec type of a field and the default for an absent field; without a default if the field is required."""
 OPTIONS: dict[str, Any] = {"kw_only": True, "gc": False}
 
 
@@ -21,32 +21,34 @@ class NestedRows:
     """
 
     def __init__(self, tree: Tree, leaves: Mapping[str, Leaf]) -> None:
-        self._ways: dict[str, str] = {}
-        self.type, _ = self._part(tree, leaves, "")
-        ways = [self._ways[name] for name in leaves]
-        self._row = attrgetter(*ways)
-        self._single = len(ways) == 1
-        self._each = [(way.split("."), (*leaf, None, None)[1]) for way, leaf in zip(ways, leaves.values(), strict=True)]
+        self._attribute_paths: dict[str, str] = {}
+        self.type, _ = self._build_type(tree, leaves, "")
+        attribute_paths = [self._attribute_paths[name] for name in leaves]
+        self._row = attrgetter(*attribute_paths)
+        self._single = len(attribute_paths) == 1
+        self._each = [
+            (path.split("."), (*leaf, None, None)[1]) for path, leaf in zip(attribute_paths, leaves.values(), strict=True)
+        ]
 
     def row(self, event: Any) -> Row:
-        """Return the row of an event of the type."""
+        """Convert an event of the type to a row."""
         try:
-            found = self._row(event)
-        except AttributeError:  # a part is absent, with all that is in it
-            return [_value(event, way, absent) for way, absent in self._each]
-        return (found,) if self._single else found
+            values = self._row(event)
+        except AttributeError:  # an object or array is absent, with all its fields
+            return [_get_value(event, path, absent) for path, absent in self._each]
+        return (values,) if self._single else values
 
-    def _part(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
+    def _build_type(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
         """Return the type of an object or an array, and whether it has a required field."""
         fields: dict[str, Leaf] = {}
         array, required = is_array(part), False
         for number, (step, below) in enumerate(part.items()):
             own = f"f{step if array else number}"
             if isinstance(below, str):
-                self._ways[below] = above + own
+                self._attribute_paths[below] = above + own
                 fields[own] = leaves[below]
             else:
-                type_, needed = self._part(below, leaves, f"{above}{own}.")
+                type_, needed = self._build_type(below, leaves, f"{above}{own}.")
                 fields[own] = (type_,) if needed else (type_ | None, None)
             required |= len(fields[own]) == 1
         if array:
@@ -57,9 +59,9 @@ class NestedRows:
         return msgspec.defstruct("Object", named, rename=rename, **OPTIONS), required
 
 
-def _value(event: Any, way: list[str], absent: Any) -> Any:
-    for own in way:
+def _get_value(event: Any, path: list[str], absent: Any) -> Any:
+    for attribute in path:
         if event is None:
             return absent
-        event = getattr(event, own)
+        event = getattr(event, attribute)
     return event

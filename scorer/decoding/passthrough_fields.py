@@ -15,19 +15,19 @@ Path = Sequence[Step]
 
 
 class PathReader(Protocol):
-    """Reads the values at some paths of an event."""
+    """Reader of the values at given paths of an event."""
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
-        """Return one value for each path, None if there is none. `headers` may name the event's schema.
+        """Return one value for each path, None for a missing value. `headers` may name the event's schema.
 
-        Never raises for what a producer writes.
+        Invalid events raise no error.
         """
 
 
 class PassthroughDecoder:
-    """Adds the carried fields to the good events of another decoder.
+    """Decoder that adds the carried fields to the valid events of another decoder.
 
-    `marks` are parts of the names of headers that identify a schema.
+    `marks` are substrings of the names of headers that identify a schema.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class PassthroughDecoder:
         return decoded
 
     def _row(self, event: bytes, headers: Headers) -> Row:
-        found = self._reader.values(event, headers)
+        values = self._reader.values(event, headers)
         return [
             field.fitted(decimals.variable(value) if isinstance(value, dict) else value)
-            for field, value in zip(self._fields, found, strict=True)
+            for field, value in zip(self._fields, values, strict=True)
         ]
 
 
 def follow_path(value: Any, path: Path) -> Any:
-    """Return the value at a path below a value; None if there is none."""
+    """Return the value at a path below a value, or None if the path does not exist."""
     try:
         return look_up(value, path)
     except WrongStep:

@@ -9,17 +9,18 @@ from scorer.decoding.types import Decoded, FormatMismatch
 
 
 class BytesDecoder:
-    """Decodes no fields and rejects values that are absent or too large.
+    """Decoder without fields, which rejects values that are absent or too large.
 
     Raises:
-        FormatMismatch: `signature`, the fields that are read from values, has a field.
+        FormatMismatch: a field of `signature` has to be read from the value.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         if signature.fields:
-            told = f"field {signature.fields[0].name!r} stands in it"
+            name = signature.fields[0].name
             raise FormatMismatch(
-                f'input.format bytes parses no value, and {told}; say where it comes from ("from"), or use json'
+                f'input.format bytes parses no value, and field {name!r} is inside the value; state its source ("from"), '
+                "or use json"
             )
         self._fields = RowSchema(signature, None, max_event_bytes)
 

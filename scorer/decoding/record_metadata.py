@@ -17,27 +17,27 @@ Text = bytes | None
 
 
 class RecordMetadata(Protocol):
-    """The metadata of B records, one entry each, None where a record has none."""
+    """The metadata of B records: each method returns one entry per record, None for a missing key or header."""
 
     def keys(self) -> Sequence[Text]:
         """Return the keys."""
 
     def times(self) -> Sequence[int]:
-        """Return Unix ms, 0 for a record without a timestamp."""
+        """Return the timestamps in Unix ms, 0 for a record without one."""
 
     def header(self, name: str) -> Sequence[Text]:
-        """Return the values of a header; the last one of a repeated header."""
+        """Return the value of a header in each record; the last value of a repeated header counts."""
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of these strings may be part of a header's name. Takes a few microseconds if none is."""
+        """Return whether a header's name may contain one of these strings. The check takes a few microseconds if none does."""
 
     def listed(self) -> "ListedMetadata":
-        """Return the metadata as lists, which another process can receive."""
+        """Return the metadata as lists, which can be sent to another process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedMetadata:
-    """Metadata as lists. `every_header` has the headers of each record."""
+    """Metadata as lists. `every_header` has all headers of each record."""
 
     every_key: Sequence[Text]
     every_time: Sequence[int]
@@ -51,7 +51,7 @@ class ListedMetadata:
 
     @classmethod
     def empty(cls, count: int) -> "ListedMetadata":
-        """Return the metadata of records that have only a value."""
+        """Create the metadata of `count` records that have only a value."""
         return cls([None] * count, [0] * count, [None] * count)
 
     def keys(self) -> Sequence[Text]:
@@ -61,57 +61,57 @@ class ListedMetadata:
         return self.every_time
 
     def header(self, name: str) -> Sequence[Text]:
-        return [_last(headers, name) for headers in self.every_header]
+        return [_last_value(headers, name) for headers in self.every_header]
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        return _mention(self.every_header, marks)
+        return _any_mentions(self.every_header, marks)
 
     def listed(self) -> "ListedMetadata":
         return self
 
 
 class BatchMetadata:
-    """The metadata of some rows of a batch, read from the batch at the first use."""
+    """The metadata of some rows of a batch, read from the batch at first use."""
 
     def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
         self._batch = batch
         self._rows = rows
 
     def keys(self) -> Sequence[Text]:
-        return self._picked(self._batch.keys)
+        return self._select(self._batch.keys)
 
     def times(self) -> Sequence[int]:
-        return self._picked(self._batch.timestamps)
+        return self._select(self._batch.timestamps)
 
     def header(self, name: str) -> Sequence[Text]:
         if self._columns is None:
-            return [_last(headers, name) for headers in self._picked(self._batch.headers)]
+            return [_last_value(headers, name) for headers in self._select(self._batch.headers)]
         column = self._columns.get(name)
-        return [None] * len(self._rows) if column is None else self._picked(column)
+        return [None] * len(self._rows) if column is None else self._select(column)
 
     def mention(self, marks: Sequence[bytes]) -> bool:
         if isinstance(self._batch, ColumnarBatch):
             headers = self._batch.columns.headers
             return headers is not None and headers.mention(marks)
-        return _mention(self._batch.headers, marks)
+        return _any_mentions(self._batch.headers, marks)
 
     def listed(self) -> ListedMetadata:
-        return ListedMetadata(list(self.keys()), list(self.times()), list(self._picked(self._batch.headers)))
+        return ListedMetadata(list(self.keys()), list(self.times()), list(self._select(self._batch.headers)))
 
     @cached_property
     def _columns(self) -> dict[str, ByteColumn] | None:
         """The headers by name, if all events have the same headers."""
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
-    def _picked(self, column: Sequence[T]) -> Sequence[T]:
+    def _select(self, column: Sequence[T]) -> Sequence[T]:
         return column if len(self._rows) == len(self._batch) else [column[row] for row in self._rows]
 
 
-def _mention(every_header: Sequence[Headers], marks: Sequence[bytes]) -> bool:
+def _any_mentions(every_header: Sequence[Headers], marks: Sequence[bytes]) -> bool:
     names = {name for headers in every_header if headers for name, _ in headers}
     return any(mark in name.encode() for name in names for mark in marks)
 
 
-def _last(headers: Headers, name: str) -> Text:
-    found = next((value for one, value in reversed(headers or ()) if one == name), None)
-    return found.encode() if isinstance(found, str) else found
+def _last_value(headers: Headers, name: str) -> Text:
+    last_value = next((value for other, value in reversed(headers or ()) if other == name), None)
+    return last_value.encode() if isinstance(last_value, str) else last_value

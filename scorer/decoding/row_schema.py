@@ -1,7 +1,7 @@
-"""The fields of a signature as msgspec types: one compiled type for whole batches, and checks of single events for the reason.
+"""The fields of a signature as msgspec types: one compiled type for whole batches, and checks of single events for the error.
 
-Absent and null are the same. Unknown fields are ignored. NaN counts as null if the signature allows a missing number, and is
-rejected otherwise. Every format uses this room once it has an event as names and values.
+Absent and null are the same. Unknown fields are ignored. NaN counts as null if the signature allows missing numbers; otherwise
+the event is rejected. Every format uses this module after it has parsed an event.
 """
 
 import math
@@ -26,7 +26,7 @@ from scorer.decoding.types import BeyondFloat, Decoded, FormatMismatch
 from scorer.native.byte_columns import ByteColumn
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
-SLICE_VALUES = 8_192  # values of rows that are made before they are packed: a few hundred kB of Python's floats
+SLICE_VALUES = 8_192  # values of rows that are decoded before they are packed: a few hundred kB of Python floats
 FEWEST_ROWS = 32
 NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 
@@ -34,16 +34,17 @@ NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 class RowSchema:
     """The fields of one signature, as a msgspec type for whole batches and as checks of single events.
 
-    A row holds one value for each field, and the id at its end unless there is no id or a field of the signature has its path.
+    A row holds one value for each field. The id follows at the end, unless no id is configured or a field of the signature has
+    the same path.
 
     Attributes:
         names: the names of the values of a row, in their order.
         types: the msgspec type of each field.
-        nested: whether a field is not at the top of the event under its own name.
+        nested: whether any field is not at the top of the event under its own name.
         id_name: the id's name at the top of the event, or its path.
         tree: the paths of the fields.
         struct: the msgspec type of an event.
-        row: makes a row from an event of the type `struct`.
+        row: converts an event of the type `struct` to a row.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
@@ -51,13 +52,13 @@ class RowSchema:
 
         Args:
             signature: the model's signature.
-            id_field: the path of the event field that holds the id; None without one.
-            max_event_bytes: the largest event.
-            id_apart: the id is outside of the fields: the caller appends it to a row, and `names`, `struct` and `checked`
-                do not contain it.
+            id_field: the path of the event field that holds the id, or None.
+            max_event_bytes: the limit of an event's size.
+            id_apart: whether the id is outside of the fields. The caller then appends it to a row, and `names`, `struct` and
+                `checked` do not contain it.
 
         Raises:
-            FormatMismatch: the path of the id contradicts that of a field.
+            FormatMismatch: the path of the id conflicts with the path of a field.
         """
         self.signature = signature
         self.tensors = TensorBuilder(signature)
@@ -71,7 +72,7 @@ class RowSchema:
         id_steps = json_path.parse_object_path(id_field) if id_field else ()
         self.id_name = str(id_steps[0]) if len(id_steps) == 1 else id_field
         self.nested = any(field.path for field in signature.fields) or (len(id_steps) > 1 and not id_apart)
-        self._id_at = -1 if id_field and id_apart else self._id_place(id_steps) if id_steps else None
+        self._id_column = -1 if id_field and id_apart else self._find_id_column(id_steps) if id_steps else None
         self.types = {name: json_type(self.by_name.get(name)) for name in self.names}
         self._flat = self.struct = self.struct_of(self.names)
         self.row = as_tuple
@@ -79,11 +80,11 @@ class RowSchema:
         if self.nested:
             self._nest(id_field)
 
-    def _id_place(self, steps: tuple[json_path.Step, ...]) -> int:
-        """Return the index of the id in a row; add it if no field has its path, without a name if it may be below the top."""
-        found = next((at for at, one in enumerate(self._steps.values()) if one == steps), None)
-        if found is not None:
-            return found
+    def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
+        """Return the index of the id in a row; append the id if no field has its path, without a name if fields are nested."""
+        column = next((index for index, other in enumerate(self._steps.values()) if other == steps), None)
+        if column is not None:
+            return column
         name = "" if self.nested else str(steps[0])
         self.names.append(name)
         self._steps[name] = steps
@@ -93,7 +94,7 @@ class RowSchema:
         try:
             self.tree = build_tree(self._steps.items())
         except ValueError as error:
-            raise FormatMismatch(f"input.id {id_field!r} does not go with the signature: {error}") from None
+            raise FormatMismatch(f"input.id {id_field!r} conflicts with the signature: {error}") from None
         rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
         self.struct, self.row = rows.type, rows.row
 
@@ -110,7 +111,7 @@ class RowSchema:
         )
 
     def _absent(self, name: str) -> tuple[Any, ...]:
-        """Return the default of an absent field: nothing if it is required, its default if that is a number, else None."""
+        """Return a tuple of the default of an absent field, empty if the field is required, (None,) unless it is a float."""
         field = self.by_name.get(name)
         if field is None:
             return (None,)
@@ -119,7 +120,7 @@ class RowSchema:
         return (field.default if field.array is None and isinstance(field.default, float) else None,)
 
     def decoded(self, rows: Iterable[Row]) -> Decoded:
-        """Decode a batch of good rows, a slice at a time so that a slice stays in the core's cache until it is packed.
+        """Build a batch from valid rows, a slice at a time so that a slice stays in the CPU's cache until it is packed.
 
         Raises OverflowError, ValueError or TypeError if a value does not fit its dtype.
         """
@@ -132,20 +133,20 @@ class RowSchema:
         return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
-        """Return a batch of good events whose tensors exist already. `ids` is None if they have none."""
+        """Build a batch of valid events from complete tensors. `ids` is None if the events have no ids."""
         count = len(next(iter(tensors.values())))
         return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
 
     def _ids(self, rows: Sequence[Row]) -> Sequence[Any]:
-        return [None] * len(rows) if self._id_at is None else list(map(itemgetter(self._id_at), rows))
+        return [None] * len(rows) if self._id_column is None else list(map(itemgetter(self._id_column), rows))
 
-    def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
-        """Decode a batch one event at a time, so that each bad event has its reason. `read` raises Poison."""
-        return self.each(values, lambda value: read(self.sized(value)))
+    def decode_singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
+        """Decode a batch one event at a time, so that each invalid event gets its own reason. `read` raises Poison."""
+        return self.decode_each(values, lambda value: read(self.sized(value)))
 
-    def each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values as `singly` does, without a check of their size."""
-        kept: list[int] = []
+    def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
+        """Decode values as `decode_singly` does, without a check of their size."""
+        accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
         for i, value in enumerate(values):
@@ -155,12 +156,12 @@ class RowSchema:
             except Poison as poison:
                 rejected[i] = poison.without_traceback()
             else:
-                kept.append(i)
+                accepted.append(i)
                 rows.append(row)
-        return self.tensors.finished(Decoded(kept, self._ids(rows), self.tensors.build(rows), rejected))
+        return self.tensors.finished(Decoded(accepted, self._ids(rows), self.tensors.build(rows), rejected))
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
-        """Return whether no event is absent or too large."""
+        """Return whether all events are present and within the size limit."""
         if isinstance(values, ByteColumn):
             return values.nulls is None and values.largest() <= self._max_bytes
         try:
@@ -169,7 +170,7 @@ class RowSchema:
             return False
 
     def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
-        """Return the reasons of events that are absent or too large, by their indices."""
+        """Return the Poison of each event that is absent or too large, by index."""
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(() if self.fits(values) else values):
             try:
@@ -187,58 +188,60 @@ class RowSchema:
         return value
 
     def converted(self, event: Mapping[str, Any]) -> Row:
-        """Return the row of one event that a format's library has parsed. Raises Poison."""
+        """Convert one event that a format's library has parsed to a row. Raises Poison."""
         try:
             return self.row(msgspec.convert(event, self.struct))
         except (msgspec.ValidationError, ValueError):
             return self.checked(event)
 
     def checked(self, event: Mapping[str, Any]) -> Row:
-        """Return the row of one event, checked field by field. Raises Poison, which names the field."""
-        values = {name: self._checked(name, self._looked_up(event, name)) for name in self.names}
+        """Convert one event to a row and check each field. Raises Poison, which names the field."""
+        values = {name: self._check_value(name, self._look_up_field(event, name)) for name in self.names}
         try:
             return as_tuple(msgspec.convert(values, self._flat))
         except msgspec.ValidationError as error:
             raise Poison(Reason.WRONG_TYPE, str(error)) from None
 
-    def _looked_up(self, event: Mapping[str, Any], name: str) -> Any:
+    def _look_up_field(self, event: Mapping[str, Any], name: str) -> Any:
         try:
             return look_up(event, self._steps[name])
         except WrongStep as error:
-            raise Poison(Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
+            raise Poison(Reason.WRONG_TYPE, f"field {self._display_name(name)}: {error}") from None
 
-    def _called(self, name: str) -> str:
+    def _display_name(self, name: str) -> str:
         """Return the name of a field for errors."""
         if name in self.by_name:
             return field_sources.qualified_name(self.by_name[name])
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
-    def _checked(self, name: str, value: Any) -> Any:
-        """Return one value of an event. Raises Poison, which names the field."""
+    def _check_value(self, name: str, value: Any) -> Any:
+        """Check one value of an event and return it. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.plain(value, levels=int(field is not None and field.array is not None))
         if isinstance(value, BeyondFloat):
-            raise Poison(Reason.OUT_OF_RANGE, f"field {self._called(name)}: the number is beyond all floats")
+            raise Poison(Reason.OUT_OF_RANGE, f"field {self._display_name(name)}: the number is beyond all floats")
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
-            raise NotFinite(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
+            raise NotFinite(Reason.NOT_FINITE, f"field {self._display_name(name)} is {value}")
         if value is None and field is not None and field.required:
-            raise Poison(Reason.MISSING_FIELD, f"required field {self._called(name)} is missing or null")
+            raise Poison(Reason.MISSING_FIELD, f"required field {self._display_name(name)} is missing or null")
         if field is None and is_integral(value):
             value = int(value)
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
-            number = isinstance(value, int) and not isinstance(value, bool)
-            ranged = number and field is not None and field.array is None and field.dtype not in ("string", "bool")
-            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            out_of_range = is_number and field is not None and field.array is None and field.dtype not in ("string", "bool")
+            error_text = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
             if field is not None and _is_numeric(field):
-                said += decimals.hint(_first_of_no_number(value))
-            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
+                error_text += decimals.hint(_first_of_no_number(value))
+            raise Poison(
+                Reason.OUT_OF_RANGE if out_of_range else Reason.WRONG_TYPE, f"field {self._display_name(name)}: {error_text}"
+            ) from None
         if (field is None or field.dtype == "string") and not _is_text(value):
-            raise Poison(Reason.MALFORMED, f"field {self._called(name)}: half of a surrogate pair is no text")
+            raise Poison(Reason.MALFORMED, f"field {self._display_name(name)}: half of a surrogate pair is not valid text")
         return value
 
 
@@ -248,8 +251,8 @@ def _is_numeric(field: InputField | None) -> bool:
 
 
 def _first_of_no_number(value: Any) -> Any:
-    """Return the value, or the first element of a list that is text or bytes."""
-    return next((one for one in value if isinstance(one, str | bytes)), None) if isinstance(value, list) else value
+    """Return the first text or bytes in a list, or None; any other value is returned unchanged."""
+    return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
@@ -257,42 +260,42 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether all text in a value can be encoded."""
+    """Return whether all text in a value can be encoded as UTF-8."""
     waiting = [value]  # no recursion: arrays may be 1,000 levels deep
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting.extend(one)
-        elif isinstance(one, str):
+        element = waiting.pop()
+        if isinstance(element, list):
+            waiting.extend(element)
+        elif isinstance(element, str):
             try:
-                one.encode()
+                element.encode()
             except UnicodeEncodeError:
                 return False
     return True
 
 
 def require_no_paths(signature: Signature, format_: str) -> Signature:
-    """Return the signature. Raises FormatMismatch if a field has a path, because the format has no names."""
+    """Return the signature. Raises FormatMismatch if a field has a path, because the format has no field names."""
     for field in signature.fields:
         if field.path:
-            told = f"the path {json_path.format_path(field.path)} of field {field.name!r} leads"
-            raise FormatMismatch(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
+            path = f"field {field.name!r} has the path {json_path.format_path(field.path)}"
+            raise FormatMismatch(f"input.format {format_} has no field names, but {path}; use json, avro or protobuf")
     return signature
 
 
 def json_type(field: InputField | None) -> Any:
-    """Return the msgspec type of a field; that of the id, a string or an integer, for None."""
+    """Return the msgspec type of a field, or of the id (a string or an integer) for None."""
     if field is None:
         return str | int | None
     type_: Any = element_type(field.dtype)
     if field.raw:
         type_ = bytes
     elif field.shape is not None:
-        type_ = list  # flat or nested: `tensors` looks into it
+        type_ = list  # flat or nested: `tensors` checks the elements
     elif field.array is not None:
         type_ = array_type((field.array,), type_)
     return type_ if field.required else type_ | None
 
 
 FAULTS = (*BUILD_ERRORS, RecursionError)
-"""What the whole-batch paths may raise for what producers wrote; then every event is looked at singly."""
+"""Errors that the decoding of a whole batch may raise for an invalid event; each event is then decoded singly."""

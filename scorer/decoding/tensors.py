@@ -1,4 +1,4 @@
-"""Rows of values to the tensors of a signature: packed as a whole if no value is absent, else with the defaults filled in."""
+"""Conversion of rows to the tensors of a signature: packed in one step, or with defaults filled in if a value is absent."""
 
 import contextlib
 import struct
@@ -23,15 +23,15 @@ BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
 
 Row = Sequence[Any]
-"""The values of one event: one a field of the signature, in the order of `Signature.fields`; None where there is none."""
+"""The values of one event, one for each field in the order of `Signature.fields`; None for an absent value."""
 
 
 class TensorBuilder:
-    """Builds the tensors of a signature from rows."""
+    """Builder of the tensors of a signature from rows."""
 
     def __init__(self, signature: Signature) -> None:
-        at = {field.name: i for i, field in enumerate(signature.fields)}
-        self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
+        columns = {field.name: i for i, field in enumerate(signature.fields)}
+        self._builders = {t.tensor: _Builder(t, [columns[field.name] for field in t.fields]) for t in signature.fed}
         self._lengths = LengthPlan(signature) if signature.varies else None
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
@@ -49,17 +49,17 @@ class TensorBuilder:
         try:
             self.build([row])
         except BUILD_ERRORS as error:
-            raise self._fault(row, str(error)) from None
+            raise self._find_poison(row, str(error)) from None
 
-    def _fault(self, row: Row, said: str) -> Poison:
-        found = filter(None, (builder.poison(row) for builder in self._builders.values()))
-        return next(found, Poison(Reason.OUT_OF_RANGE, said))
+    def _find_poison(self, row: Row, error: str) -> Poison:
+        poisons = filter(None, (builder.poison(row) for builder in self._builders.values()))
+        return next(poisons, Poison(Reason.OUT_OF_RANGE, error))
 
     def finished(self, decoded: Decoded) -> Decoded:
-        """Reject the rows with an infinity, with NaN where it is not allowed, or with arrays of unequal lengths."""
+        """Reject the rows with an infinity, with NaN that is not allowed, or with arrays of unequal lengths."""
         bad: dict[int, Poison] = {}
         if self._lengths is not None:
-            bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.mismatches(decoded.tensors).items()}
+            bad |= {row: Poison(Reason.WRONG_TYPE, error) for row, error in self._lengths.mismatches(decoded.tensors).items()}
         for name, build in self._builders.items():
             tensor = decoded.tensors[name]
             bad |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
@@ -70,7 +70,7 @@ class TensorBuilder:
 
 
 class MatrixColumns:
-    """Cuts the tensors out of one matrix, whose columns are the numbers of an event in the order of `Signature.fields`."""
+    """Extractor of tensors from one matrix, whose columns are the numbers of an event in the order of `Signature.fields`."""
 
     def __init__(self, signature: Signature) -> None:
         starts, self.width = {}, 0
@@ -84,42 +84,42 @@ class MatrixColumns:
             cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
             self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
 
-    def tensors(self, to_matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return contiguous tensors of (B, width) floats."""
+    def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return contiguous tensors from a matrix of (B, width) floats."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return {name: np.ascontiguousarray(to_matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
+            return {name: np.ascontiguousarray(matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
 
 
 def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
-    """Return only these of the good events, by their indices in `rows`, in this order."""
+    """Return the valid events at the indices `keep` of `rows`, in this order."""
     return Decoded(
-        [decoded.rows[at] for at in keep],
-        [decoded.ids[at] for at in keep],
+        [decoded.rows[index] for index in keep],
+        [decoded.ids[index] for index in keep],
         {name: tensor[list(keep)] for name, tensor in decoded.tensors.items()},
         decoded.rejected,
     )
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
-    """Merge parts of a batch that were decoded separately, each with the indices of its events in the batch."""
-    rows = [at[row] for at, part in parts for row in part.rows]
+    """Merge separately decoded parts of a batch, each with the indices of its events in the batch."""
+    rows = [indices[row] for indices, part in parts for row in part.rows]
     order = sorted(range(len(rows)), key=rows.__getitem__)
-    ids = [one for _, part in parts for one in part.ids]
+    ids = [event_id for _, part in parts for event_id in part.ids]
     names = parts[0][1].tensors if parts else ()
     tensors = {name: np.concatenate([part.tensors[name] for _, part in parts]) for name in names}
-    rejected = {at[row]: poison for at, part in parts for row, poison in part.rejected.items()}
+    rejected = {indices[row]: poison for indices, part in parts for row, poison in part.rejected.items()}
     return select(Decoded(rows, ids, tensors, rejected), order)
 
 
 def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
-    """Return rows of `width` little-endian numbers each as one (B, width) array."""
+    """Join rows of `width` little-endian numbers to one (B, width) array."""
     return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
 
 
 class _Builder:
-    """Builds one tensor from rows of decoded values.
+    """Builder of one tensor from rows of decoded values.
 
-    The value of an array field is a list of numbers, nested if the field has a shape; the value of a field of bytes is bytes.
+    The value of an array field is a list of numbers, nested if the field has a shape; the value of a binary field is bytes.
     """
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
@@ -139,10 +139,10 @@ class _Builder:
         self._array_packer: struct.Struct | None = None  # twice as quick as np.array() over lists of floats
         if self._dtype.kind == "f" and self._array and self._raw is None and self._varying is None:
             self._array_packer = struct.Struct(f"<{tensor.fields[0].array}d")
-        self._integer_packer: struct.Struct | None = None  # of the integers of an event, a row or an array
+        self._integer_packer: struct.Struct | None = None  # packs the integers of an event: a row or an array
         if self._dtype.kind in "iu" and self._raw is None and self._varying is None:
             self._integer_packer = row_packer(tensor.dtype, tensor.fields[0].array or len(columns))
-        self._nan_allowed: NDArray[np.bool_] | None = None  # a boolean a column; None where the dtype is no float
+        self._nan_allowed: NDArray[np.bool_] | None = None  # one boolean per column; None if the dtype is not a float
         self._defaults: list[tuple[int, Any]] = []
         if self._dtype.kind == "f":
             self._nan_allowed = np.array([field.allows_nan for field in tensor.fields])
@@ -177,14 +177,14 @@ class _Builder:
         return tensor
 
     def not_finite(self, tensor: NDArray[Any]) -> Sequence[int]:
-        """Return the rows of the tensor with an infinity, or NaN where it is not allowed."""
+        """Return the rows of the tensor with an infinity, or with NaN that is not allowed."""
         if self._nan_allowed is None:
             return ()
-        found = not_finite_arrays(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
-        return list(map(int, found))
+        rows = not_finite_arrays(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
+        return list(map(int, rows))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """Return the Poison of a row that `not_finite` returned: it names the first field and the position in its array."""
+        """Return the Poison of a row that `not_finite` returned, with the first invalid field and the position in its array."""
         flat, field, place = row.reshape(-1), self._fields[0], ""
         allowed = False if self._varying is not None else self._nan_allowed
         at = int(np.argmax(~np.isfinite(flat) & ~(np.isnan(flat) & allowed)))
@@ -200,15 +200,17 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """Return the fault of a row's array, bytes or integers, or None."""
+        """Return the Poison of a row with an invalid array, bytes or integers, or None."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)
         if self._array:
             return array_poison(self._fields[0], picked)
         for field, value in zip(self._fields, picked, strict=True):
-            if value is not None and (found := fault(value, field.dtype)):
-                return Poison(found[0], f"field {field_sources.qualified_name(field)}: {found[1]:.{SHOWN}}")
+            if value is not None and (reason_and_error := fault(value, field.dtype)):
+                return Poison(
+                    reason_and_error[0], f"field {field_sources.qualified_name(field)}: {reason_and_error[1]:.{SHOWN}}"
+                )
         return None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The protocol of decoders: values of records in, the tensors of a signature and the rejected events out."""
+"""The protocol of decoders, which convert the values of records to the tensors of a signature and reject invalid events."""
 
 import math
 import time
@@ -16,7 +16,7 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """An infinity in place of a number that has more digits, or a larger exponent, than any float."""
+    """An infinity that replaces a number beyond the range of a float."""
 
 
 class FormatMismatch(Exception):
@@ -24,7 +24,7 @@ class FormatMismatch(Exception):
 
 
 class LookUpsPending(DependencyUnavailable):
-    """Look-ups of schemas are still running. Decode the same batch again: the look-ups continue meanwhile."""
+    """Look-ups of schemas are still running. Decode the same batch again: the look-ups continue in the background."""
 
     def __init__(self, message: str) -> None:
         super().__init__(SCHEMA_REGISTRY, message, retry_seconds=0.0)
@@ -57,14 +57,14 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes one format for one signature."""
+    """A decoder of one format for one signature."""
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
-        """Decode a batch; no value that a producer writes raises an error.
+        """Decode a batch; invalid values are rejected and raise no error.
 
         Args:
             values: the values of the records, None for a tombstone.
-            parts: keys, headers and times of the records; None without any.
+            parts: keys, headers and times of the records; None if the records have none.
 
         Raises:
             LookUpsPending: schemas are being looked up; decode the batch again.
@@ -80,7 +80,7 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch, waiting for look-ups of schemas; `alive` is called at least once a second meanwhile.
+    """Decode a batch after its schemas are looked up; during the wait, call `alive` at least once a second.
 
     Raises:
         LookUpsPending: the look-ups take longer than `seconds`.

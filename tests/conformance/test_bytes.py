@@ -206,11 +206,11 @@ def test_damaged_base64_is_the_bytes_that_it_says_or_a_dead_letter(known: Mappin
 @pytest.mark.parametrize(
     ("format_", "source", "message"),
     [
-        ("bytes", None, "input.format bytes parses no value, and field 'v' stands in it; say where it comes from"),
-        ("float32", None, "input.format float32 carries floats only, and the signature has x (bytes of float32)"),
-        ("float32", "key", "every field comes from elsewhere, and input.format float32 reads fields; use bytes"),
+        ("bytes", None, "input.format bytes parses no value, and field 'v' is inside the value; state its source"),
+        ("float32", None, "input.format float32 supports floats only, and the signature has x (bytes of float32)"),
+        ("float32", "key", "no field is inside the value, and input.format float32 reads fields; use bytes"),
         ("json", "value", "field 'v' is the whole value, as bytes of float32, and input.format json parses values; use bytes"),
-        ("json-array", "key", "every field comes from elsewhere, and input.format json-array reads fields; use bytes"),
+        ("json-array", "key", "no field is inside the value, and input.format json-array reads fields; use bytes"),
     ],
 )
 def test_formats_without_a_place_for_it_refuse(format_: str, source: str | None, message: str) -> None:

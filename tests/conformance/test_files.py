@@ -90,7 +90,7 @@ def test_absent_bytes_may_be_none() -> None:
 
 
 def test_rows_of_float32_have_no_place_for_them() -> None:
-    said = r"carries a length that varies if one tensor of floats is all, not x \(bytes of float32\)"
+    said = r"supports a varying length only for a single tensor of floats, not x \(bytes of float32\)"
     with pytest.raises(FormatMismatch, match=said):
         decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
 

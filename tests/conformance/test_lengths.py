@@ -223,5 +223,5 @@ def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
     with pytest.raises((ModelRefused, BackendMissing), match="tensorrt"):
         loaded(tmp_path, device="tensorrt")
     signature = parse_signature(json.dumps(TEXT))
-    with pytest.raises(FormatMismatch, match="carries a length that varies if one tensor of floats is all, not input_ids"):
+    with pytest.raises(FormatMismatch, match="supports a varying length only for a single tensor of floats, not input_ids"):
         decoder_factory.create_decoder(settings_of("float32", id="header:ce_id"), signature)

@@ -1,8 +1,8 @@
 """JSON arrays, bare or in an envelope with the id: one element for each field, in the order of the signature.
 
-If the only field of the signature is an array, its numbers are the elements. An envelope is an object whose `features` are the
-array; the id is another field of it. The native scanner reads plain arrays of float32 straight into the tensors. msgspec reads
-all other events.
+If the only field of the signature is an array, its numbers are the elements. An envelope is an object with the array in
+`features` and the id in another field. The native scanner reads plain arrays of float32 straight into the tensors. msgspec
+reads all other events.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ ID_TYPES = (str, int, type(None))
 
 
 class _Elements:
-    """The msgspec type of an array of one signature, and how such an array becomes a row."""
+    """The msgspec type of one signature's array, and the conversion of such arrays to rows."""
 
     def __init__(self, fields: RowSchema) -> None:
         self._fields = fields
@@ -33,25 +33,25 @@ class _Elements:
             fields.types[names[0]] if self.bare else fields.struct_of(names, array_like=True, forbid_unknown_fields=True)
         )
 
-    def row(self, found: Any) -> Row:
-        """Return an array that msgspec has decoded as a row."""
-        return (found,) if self.bare else as_tuple(found)
+    def row(self, array: Any) -> Row:
+        """Convert an array that msgspec has decoded to a row."""
+        return (array,) if self.bare else as_tuple(array)
 
-    def checked(self, found: Any) -> Row:
-        """Return an array that any JSON parser has decoded as a row. Raises Poison."""
-        if not isinstance(found, list):
-            named = f"a JSON {type(found).__name__} stands where an array has to be"
-            raise Poison(Reason.WRONG_TYPE, named + error_hints.in_text(found))
+    def checked(self, array: Any) -> Row:
+        """Convert an array that any JSON parser has decoded to a row. Raises Poison."""
+        if not isinstance(array, list):
+            error = f"expected a JSON array, got a JSON {type(array).__name__}"
+            raise Poison(Reason.WRONG_TYPE, error + error_hints.in_text(array))
         names = list(self._fields.by_name)
         if self.bare:
-            return self._fields.checked({names[0]: found})
-        if len(found) > len(names):
-            raise Poison(Reason.WRONG_TYPE, f"{len(found)} elements; the signature has {len(names)} fields")
-        return self._fields.checked(dict(zip(names, found, strict=False)))
+            return self._fields.checked({names[0]: array})
+        if len(array) > len(names):
+            raise Poison(Reason.WRONG_TYPE, f"{len(array)} elements; the signature has {len(names)} fields")
+        return self._fields.checked(dict(zip(names, array, strict=False)))
 
 
 class JsonArrayDecoder(MsgspecRows):
-    """Decodes `[f0, f1, ...]` for one signature. Raises FormatMismatch if a field has a path."""
+    """Decoder of `[f0, f1, ...]` for one signature. Raises FormatMismatch if a field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         fields = RowSchema(require_no_paths(signature, "json-array"), None, max_event_bytes)
@@ -61,7 +61,7 @@ class JsonArrayDecoder(MsgspecRows):
 
 
 class JsonEnvelopeDecoder(MsgspecRows):
-    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature.
+    """Decoder of `{"id": ..., "features": [f0, f1, ...]}` for one signature.
 
     `id_field` is the name of the id in the envelope, or None. Raises FormatMismatch if a field has a path.
     """
@@ -70,10 +70,10 @@ class JsonEnvelopeDecoder(MsgspecRows):
         fields = RowSchema(require_no_paths(signature, "json-envelope"), id_field, max_event_bytes, id_apart=True)
         self._elements = _Elements(fields)
         self._id_field = fields.id_name
-        super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
+        super().__init__(fields, self._envelope_type(self._elements.type), self._row_of, self._checked_row)
         self.scanned = NativeRows.of_envelopes(signature, FEATURES, fields.id_name)
 
-    def _envelope(self, features: Any) -> type[msgspec.Struct]:
+    def _envelope_type(self, features: Any) -> type[msgspec.Struct]:
         """Return the msgspec type of an envelope with features of this type."""
         ids = [("id", str | int | None, None)] if self._id_field else []
         rename = {"id": self._id_field} if self._id_field else None
@@ -84,13 +84,13 @@ class JsonEnvelopeDecoder(MsgspecRows):
         return (*row, event.id) if self._id_field else row
 
     def _checked_row(self, event: Any) -> Row:
-        found = an_object(event)
-        if found.get(FEATURES) is None:
+        envelope = an_object(event)
+        if envelope.get(FEATURES) is None:
             raise Poison(Reason.MISSING_FIELD, f"required field {FEATURES!r} is missing or null")
-        row = self._elements.checked(found[FEATURES])
+        row = self._elements.checked(envelope[FEATURES])
         if not self._id_field:
             return row
-        id_ = found.get(self._id_field)
+        id_ = envelope.get(self._id_field)
         if type(id_) not in ID_TYPES:
             raise Poison(Reason.WRONG_TYPE, f"field {self._id_field!r}: an id is a string or an integer, not {id_!r:.100}")
         return (*row, id_)

@@ -15,10 +15,14 @@ from scorer.decoding.row_schema import RowSchema
 
 
 class JsonDecoder(MsgspecRows):
-    """Decodes JSON objects for one signature.
+    """Decoder of JSON objects for one signature.
 
-    `id_field` is the path of the event field that holds the id, or None. The native scanner reads batches of at least `fewest`
-    events, and batches in one buffer; None disables it. The results are the same.
+    Args:
+        signature: the model's signature.
+        id_field: the path of the event field that holds the id, or None.
+        max_event_bytes: the limit of an event's size.
+        fewest: the smallest batch that the native scanner reads, unless the batch is in one buffer; None disables the scanner.
+            The results are the same.
     """
 
     def __init__(
@@ -31,7 +35,7 @@ class JsonDecoder(MsgspecRows):
 
 
 class JsonIdReader:
-    """Reads the id at the configured path (None: without one) of events that may be invalid."""
+    """Reader of the id at the configured path, in events that may be invalid. Without a path no event has an id."""
 
     def __init__(self, path: str | None) -> None:
         fields = RowSchema(Signature((), ()), path, 0)
@@ -45,15 +49,15 @@ class JsonIdReader:
         if not self._named or value is None:
             return None
         try:
-            found: str | int | None = self._row(self._decode(without_prefix(value)))[0]
+            id_: str | int | None = self._row(self._decode(without_prefix(value)))[0]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._leniently(value)
-        return found
+            return self._read_leniently(value)
+        return id_
 
-    def _leniently(self, value: bytes) -> str | int | None:
-        """Return the id of an event that msgspec rejects, read as `JsonDecoder` reads it."""
+    def _read_leniently(self, value: bytes) -> str | int | None:
+        """Return the id of an event that msgspec rejects, parsed by the rules of `JsonDecoder`; None if it cannot be read."""
         try:
-            found: str | int | None = self._read(value)[0]
+            id_: str | int | None = self._read(value)[0]
         except Poison:
             return None
-        return found
+        return id_

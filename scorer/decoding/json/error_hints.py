@@ -11,7 +11,7 @@ NO_NAN = (
     'field that is not required ("required": false, "default": "nan" in the signature if the model takes NaN)'
 )
 PYTHON = ("'", "None", "True", "False", "nan", "inf", "-inf", "np.", "array(", "datetime.", "Decimal(")
-"""How Python's str() writes what is no JSON."""
+"""Beginnings of text that Python's str() writes and that is not JSON."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PAR1": "Parquet", b"Obj\x01": "an Avro file"}
 SCHEMA_ID_BYTES = 5
 
@@ -21,7 +21,7 @@ def binary(value: bytes) -> str:
     for head, name in COMPRESSED.items():
         if value.startswith(head):
             return f": the value is {name}; write JSON, and leave compression to the producer (compression.type)"
-    return _with_schema(value)
+    return _explain_schema_prefix(value)
 
 
 def text(value: bytes, error: Exception) -> str:
@@ -31,17 +31,17 @@ def text(value: bytes, error: Exception) -> str:
             return ": Python's str() does not write JSON; write json.dumps(event)"
         if error.msg == "Extra data":
             return ": a record is one event; write the others as records of their own"
-    return _with_schema(value)
+    return _explain_schema_prefix(value)
 
 
 def in_text(event: Any) -> str:
     """Explain a JSON string in place of the event."""
     if isinstance(event, str) and event.lstrip().startswith(("{", "[")):
-        return ": the string holds JSON, which was encoded twice; give the serializer the object, or write its JSON as it is"
+        return ": the string holds JSON, which was encoded twice; give the serializer the object, or write its JSON unchanged"
     return ""
 
 
-def _with_schema(value: bytes) -> str:
+def _explain_schema_prefix(value: bytes) -> str:
     if value.startswith(b"\0") and len(value) > SCHEMA_ID_BYTES:
         return ": the value begins with a schema's id, and no JSON follows; input.format: avro or protobuf reads such records"
     return ""

@@ -1,7 +1,7 @@
-"""A lenient JSON parser for events that msgspec rejects because of a field that may not even be read.
+"""A lenient JSON parser for events that msgspec rejects, possibly because of a field that the model does not read.
 
-It accepts NaN, half of a surrogate pair, deep arrays and numbers of any length. A number beyond all floats becomes BeyondFloat,
-so that the error names its field.
+It accepts NaN, half of a surrogate pair, deep arrays and numbers of any length. A number beyond the range of a float becomes
+BeyondFloat, so that the error names its field.
 """
 
 import json
@@ -13,45 +13,45 @@ import numpy as np
 
 from scorer.decoding.types import BeyondFloat
 
-MOST_DIGITS = 4_300  # of an int that Python converts
+MOST_DIGITS = 4_300  # the longest integer that Python converts from text
 MOST_LEVELS = 400
-"""Levels of arrays and objects that are parsed. Python's parser has some 900, less those of the calls around it."""
+"""Levels of arrays and objects that are parsed. Python's parser allows about 900 levels, minus the depth of its caller."""
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
-"""By byte, the change of the level as an int8."""
+"""By byte, the change of the nesting level that it causes, as an int8."""
 
 
 def loads(value: bytes | str) -> Any:
-    """Parse JSON in UTF-8 by the standard library, except for values below MOST_LEVELS.
+    """Parse JSON in UTF-8 by the standard library; if the nesting is too deep, values deeper than MOST_LEVELS become 0.
 
     Raises ValueError or RecursionError.
     """
     data = value.encode() if isinstance(value, str) else value
     try:
-        return _parsed(data)
+        return _parse(data)
     except RecursionError:
-        return _parsed(_shallow(data))
+        return _parse(_cut_depth(data))
 
 
-def _parsed(data: bytes) -> Any:
-    return json.loads(data.decode("utf-8-sig"), parse_float=_float, parse_int=_int)
+def _parse(data: bytes) -> Any:
+    return json.loads(data.decode("utf-8-sig"), parse_float=_parse_float, parse_int=_parse_int)
 
 
-def _shallow(data: bytes) -> bytes:
-    """Return JSON with 0 in place of each array and object below MOST_LEVELS, which no field reaches."""
+def _cut_depth(data: bytes) -> bytes:
+    """Replace each array and object deeper than MOST_LEVELS by 0; no field is that deep."""
     outline = _STRINGS.sub(lambda string: b" " * len(string[0]), data)
     steps = np.frombuffer(outline.translate(_STEPS), np.int8)
-    after = np.cumsum(steps, dtype=np.int32)  # the level behind each byte
+    after = np.cumsum(steps, dtype=np.int32)  # the level after each byte
     before = after - steps
     begins = (before == MOST_LEVELS) & (after > MOST_LEVELS)
     shallow = np.where(begins, ord("0"), np.frombuffer(data, np.uint8)).astype(np.uint8)
     return bytes(shallow[begins | (np.maximum(before, after) <= MOST_LEVELS)])
 
 
-def _float(text: str) -> float:
-    found = float(text)
-    return BeyondFloat(found) if math.isinf(found) else found
+def _parse_float(text: str) -> float:
+    number = float(text)
+    return BeyondFloat(number) if math.isinf(number) else number
 
 
-def _int(text: str) -> int | float:
+def _parse_int(text: str) -> int | float:
     return int(text) if len(text) <= MOST_DIGITS else BeyondFloat(math.copysign(math.inf, -1 if text[0] == "-" else 1))

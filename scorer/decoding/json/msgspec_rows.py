@@ -1,4 +1,4 @@
-"""The common part of the JSON formats: a batch goes through one compiled msgspec decoder, or event by event if one is bad."""
+"""Base of the JSON decoders: one compiled msgspec decoder reads a batch, or each event is read singly if one is invalid."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,9 +17,10 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class MsgspecRows:
-    """Decodes events of one JSON format.
+    """Decoder of one JSON format.
 
-    Subclasses may set `scanned`, the native scanner, which reads batches of at least `fewest` events and batches in one buffer.
+    Subclasses may set `scanned`, the native scanner, which reads batches of at least `fewest` events and batches in one
+    buffer.
     """
 
     scanned: NativeRows | None = None
@@ -31,8 +32,8 @@ class MsgspecRows:
         Args:
             fields: the fields of the signature.
             type_: the msgspec type of an event.
-            row: makes a row of an event that msgspec has decoded.
-            checked: makes a row of an event that was parsed leniently; raises Poison.
+            row: converts an event that msgspec has decoded to a row.
+            checked: converts an event that was parsed leniently to a row; raises Poison.
         """
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode
@@ -43,34 +44,34 @@ class MsgspecRows:
         """Decode a batch; see `Decoder`."""
         if self._fields.fits(values):
             good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
-            return self._scan(good) or self._otherwise(good)
-        return self._singly(values)
+            return self._scan(good) or self._decode_by_msgspec(good)
+        return self._decode_singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode a batch by the native scanner, and its uncertain events by msgspec; None if msgspec must decode all of it."""
         few = len(values) < self.fewest and not isinstance(values, ByteColumn)
-        return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
+        return None if self.scanned is None or few else self.scanned.decoded(values, self._decode_by_msgspec)
 
-    def _otherwise(self, values: Sequence[bytes]) -> Decoded:
-        """Decode by the compiled decoder, or one by one if an event is bad."""
+    def _decode_by_msgspec(self, values: Sequence[bytes]) -> Decoded:
+        """Decode a batch by the compiled decoder, or one event at a time if an event is invalid."""
         try:
             check_utf8(values)
             return self._fields.decoded(map(self._row, map(self._decode, values)))
         except FAULTS:
-            return self._singly(values)
+            return self._decode_singly(values)
 
-    def _singly(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode one event at a time. An error about NaN or an infinity names the remedy."""
-        decoded = self._fields.singly(values, self.row)
+    def _decode_singly(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode one event at a time; an error about NaN or an infinity names the remedy."""
+        decoded = self._fields.decode_singly(values, self.row)
         for row, poison in decoded.rejected.items():
             if isinstance(poison, NotFinite):
                 decoded.rejected[row] = NotFinite(poison.reason, f"{poison}; {error_hints.NO_NAN}")
         return decoded
 
     def row(self, value: bytes) -> Row:
-        """Read one event by msgspec, or leniently if msgspec rejects it: `checked` rejects invalid fields that are read.
+        """Read one event by msgspec, or by the lenient parser if msgspec rejects it. Raises Poison.
 
-        Raises Poison.
+        After the lenient parser, `checked` rejects invalid values of the fields that the model reads.
         """
         original, value = value, without_prefix(value)
         try:
@@ -89,7 +90,7 @@ class MsgspecRows:
 
 
 def check_utf8(values: Sequence[bytes]) -> None:
-    """Check a whole batch at once, because msgspec does not check strings that it skips."""
+    """Check that a batch is valid UTF-8, because msgspec does not check strings that it skips. Raises UnicodeDecodeError."""
     text = b"\n".join(values)
     if not text.isascii():
         text.decode("utf-8")
@@ -98,6 +99,6 @@ def check_utf8(values: Sequence[bytes]) -> None:
 def an_object(event: Any) -> dict[str, Any]:
     """Return the event if it is a JSON object. Raises Poison otherwise."""
     if not isinstance(event, dict):
-        named = f"the event is a JSON {type(event).__name__}, not an object"
-        raise Poison(Reason.WRONG_TYPE, named + error_hints.in_text(event))
+        error = f"the event is a JSON {type(event).__name__}, not an object"
+        raise Poison(Reason.WRONG_TYPE, error + error_hints.in_text(event))
     return event

@@ -1,6 +1,7 @@
-"""Plain JSON of float32 by the native scanner. Events that it is not certain about are decoded by msgspec.
+"""Decoding of plain float32 JSON by the native scanner. msgspec decodes the events that the scanner reports as uncertain.
 
-The scanner serves signatures with only float32 fields, scalars or arrays of one length, and ids that are strings or integers.
+The scanner supports signatures with only float32 fields, scalars or arrays of a fixed length, and ids that are strings or
+integers.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +14,13 @@ from scorer.native.load import native_library
 from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
 FEWEST = 8
-"""Events of a batch. A call costs what the scanner saves on about 5 events of 30 numbers (`tests.benchmarks.bench.scanner`)."""
+"""Smallest batch to scan. A call costs the time it saves on 5 events of 30 numbers (`tests.benchmarks.bench.scanner`)."""
 REST = 15
-"""Batches that go without the scanner after one that was mostly uncertain: producers write all events in one manner."""
+"""Batches that skip the scanner after a mostly uncertain batch, because a producer writes all its events in one style."""
 
 
 class NativeRows:
-    """Decodes batches of one signature by the native scanner."""
+    """Decoder of one signature's batches by the native scanner."""
 
     def __init__(self, signature: Signature, scanner: Scanner) -> None:
         self._columns = MatrixColumns(signature)
@@ -28,21 +29,21 @@ class NativeRows:
 
     @classmethod
     def of_objects(cls, signature: Signature, id_field: str | None) -> Self | None:
-        """Return a decoder of objects; None if a field cannot be scanned or there is no native scanner."""
-        return cls._made(signature, [_wanted(field) for field in signature.fields], id_field)
+        """Create a decoder of objects, or return None if a field cannot be scanned or the native scanner is missing."""
+        return cls._create(signature, [_number_field(field) for field in signature.fields], id_field)
 
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
-        """Return a decoder of arrays with all numbers of an event, or None."""
-        return cls._made(signature, [NumberField("", array=_numbers(signature))], None, bare=True)
+        """Create a decoder of arrays that hold all numbers of an event, or return None."""
+        return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, bare=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
-        """Return a decoder of objects whose field of this name is such an array, or None."""
-        return cls._made(signature, [NumberField(name, array=_numbers(signature))], id_field)
+        """Create a decoder of objects with such an array in the field `name`, or return None."""
+        return cls._create(signature, [NumberField(name, array=_count_numbers(signature))], id_field)
 
     @classmethod
-    def _made(
+    def _create(
         cls, signature: Signature, fields: Sequence[NumberField], id_field: str | None, *, bare: bool = False
     ) -> Self | None:
         names = [field.name for field in fields]
@@ -54,7 +55,7 @@ class NativeRows:
         return cls(signature, Scanner(library, fields, id_field, bare=bare))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
-        """Decode a batch, its uncertain events by `otherwise`. Returns None if `otherwise` must decode all of it."""
+        """Decode a batch, and its uncertain events by `otherwise`; return None if `otherwise` must decode the whole batch."""
         if self._resting:
             self._resting -= 1
             return None
@@ -63,33 +64,33 @@ class NativeRows:
         if uncertain * 2 > len(values):
             self._resting = REST
             return None
-        found = Decoded(list(range(len(values))), scanned.ids, self._columns.tensors(scanned.rows), {})
-        return self._completed(found, scanned, values, otherwise) if uncertain else found
+        batch = Decoded(list(range(len(values))), scanned.ids, self._columns.tensors(scanned.rows), {})
+        return self._complete(batch, scanned, values, otherwise) if uncertain else batch
 
-    def _completed(
-        self, found: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
+    def _complete(
+        self, batch: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
     ) -> Decoded:
-        """Add the uncertain events, decoded by `otherwise`, to the batch."""
-        at = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
-        rest = otherwise([values[row] for row in at])
-        good = [at[row] for row in rest.rows]
+        """Decode the uncertain events by `otherwise` and add them to the batch."""
+        uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
+        rest = otherwise([values[row] for row in uncertain])
+        good = [uncertain[row] for row in rest.rows]
         ids = list(scanned.ids)
         for row, id_ in zip(good, rest.ids, strict=True):
             ids[row] = id_
-        found.ids = ids
+        batch.ids = ids
         for name, tensor in rest.tensors.items():
-            found.tensors[name][good] = tensor
+            batch.tensors[name][good] = tensor
         if not rest.rejected:
-            return found
-        found.rejected = {at[row]: poison for row, poison in rest.rejected.items()}
-        return select(found, [row for row in found.rows if row not in found.rejected])
+            return batch
+        batch.rejected = {uncertain[row]: poison for row, poison in rest.rejected.items()}
+        return select(batch, [row for row in batch.rows if row not in batch.rejected])
 
 
-def _wanted(field: InputField) -> NumberField:
+def _number_field(field: InputField) -> NumberField:
     absent = None if field.required or isinstance(field.default, str) else float(field.default or 0.0)
     return NumberField(field.name, absent, field.array or 0)
 
 
-def _numbers(signature: Signature) -> int:
-    """Return the count of numbers of an event."""
+def _count_numbers(signature: Signature) -> int:
+    """Return the number of numbers in an event."""
     return sum(field.array or 1 for field in signature.fields)

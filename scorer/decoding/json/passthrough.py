@@ -1,4 +1,4 @@
-"""Values at some paths of JSON objects: msgspec reads the top fields of the paths and skips the others."""
+"""Values at given paths of JSON objects: msgspec reads only the top-level fields of the paths."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from scorer.decoding.passthrough_fields import Path, follow_path
 
 
 class JsonPassthrough:
-    """Reads the values at paths of JSON objects; see `PathReader`. Each path begins with a name."""
+    """Reader of the values at paths of JSON objects; see `PathReader`. The first step of each path is a name."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         names = list(dict.fromkeys(str(path[0]) for path in paths))
@@ -26,15 +26,15 @@ class JsonPassthrough:
         """Return one value for each path; see `PathReader`."""
         event = without_prefix(event)
         try:
-            found = msgspec.structs.astuple(self._decode(event))
+            columns = msgspec.structs.astuple(self._decode(event))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._leniently(event)
-        return [follow_path(found[column], path) for column, path in self._below]
+            return self._read_leniently(event)
+        return [follow_path(columns[column], path) for column, path in self._below]
 
-    def _leniently(self, event: bytes) -> Sequence[Any]:
-        """Read an event that msgspec rejects, for NaN or a number beyond all floats."""
+    def _read_leniently(self, event: bytes) -> Sequence[Any]:
+        """Read an event that msgspec rejects, for example because of NaN or a number beyond the range of a float."""
         try:
-            found = lenient.loads(event)
+            document = lenient.loads(event)
         except (ValueError, RecursionError):
-            found = None
-        return [follow_path(found, path) for path in self._paths]
+            document = None
+        return [follow_path(document, path) for path in self._paths]

@@ -1,7 +1,7 @@
 """The prefix of serialisers for JSON Schema: a zero byte and the schema's id, before the JSON.
 
-Confluent's ids have 4 bytes and begin with 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a zero
-byte, so the prefix is recognised without a setting. The schema is not looked up.
+Confluent's ids have 4 bytes, and the lowest id is 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a
+zero byte, so the prefix is recognised without a setting. The schema is not looked up.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,17 @@ PREFIX_BYTES, LONG_PREFIX_BYTES = 5, 9
 
 
 def without_prefix(value: bytes) -> bytes:
-    """Return the JSON of one event."""
+    """Return the JSON of one event, without a prefix."""
     if value[:1] != b"\0":
         return value
     return value[PREFIX_BYTES if any(value[:PREFIX_BYTES]) else LONG_PREFIX_BYTES :]
 
 
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the JSON of a batch if its first event has a prefix, else the batch unchanged: `without_prefix` handles the rest.
+    """Return a batch without prefixes if its first event has one, else the batch unchanged.
 
-    Only one event is checked, so that batches without prefixes, the usual ones, take no longer.
+    Only the first event is checked, so batches without prefixes, the usual case, take no longer. If another event has a
+    prefix, the batch decoder fails and each event is decoded singly, with `without_prefix`.
     """
     if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0

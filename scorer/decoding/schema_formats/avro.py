@@ -1,6 +1,7 @@
-"""Avro records to rows of values: fastavro reads them by their writer's schema, whose fixed layout is found where it has one.
+"""Avro records to rows of values, by their writer's schema: fastavro reads them singly, a fixed layout reads them in batches.
 
-Logical types are read as the types under them, but for decimals: these are numbers. A field that the schema lacks is absent.
+Logical types are read as their underlying types, except decimals, which become numbers. A field that is not in the schema is
+absent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,44 +32,46 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 from scorer.decoding.tensors import Row
 
 DECIMAL = "scorestream-decimal"
-"""A logical type of ours: numbers, where fastavro's would make decimals, rounded to the schema's precision."""
+"""Our logical type for decimals, which become numbers. fastavro's makes Decimal objects, rounded to the schema's precision."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 NAMED = {"record", "error", "enum", "fixed"}
 TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 PARTS = ("type", "fields", "items", "values")
-"""The keys of a schema with schemas below."""
+"""The keys of a schema whose values are schemas."""
 READ = (*PARTS, "name", "namespace", "symbols", "size", "scale")
 """The keys of a schema that matter to a reader."""
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
-"""A record around each event, which adds no byte to it: fastavro finds the types of references only below a record."""
+"""A record that wraps each event and adds no byte: fastavro resolves referenced types only inside a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 
 
 class AvroReader:
-    """Reads records of one writer's schema. Raises BadSchema."""
+    """Reader of records of one writer's schema. Raises BadSchema if the schema is invalid."""
 
     def __init__(self, schema: Schema, fields: RowSchema, id_field: str | None) -> None:
         try:
-            document = _document(schema.text)
-            references = _named(map(_document, dict.fromkeys(text for _, text in schema.references)))
-            self._schema, named = _parsed(EVENT | {"fields": [{"name": VALUE, "type": document}]}, references)
-            self._read = python_reader if _nests_in_itself(self._schema, named, frozenset(), set()) else schemaless_reader
+            document = _parse_document(schema.text)
+            references = _parse_references(map(_parse_document, dict.fromkeys(text for _, text in schema.references)))
+            self._schema, named = _parse_schema(EVENT | {"fields": [{"name": VALUE, "type": document}]}, references)
+            self._read = python_reader if _is_recursive(self._schema, named, frozenset(), set()) else schemaless_reader
             lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
             self.layout: FixedLayout | None = create_layout(items, fields, id_field)
         except UnknownType as error:
-            raise BadSchema(f"no Avro schema: the type {error.name!r} is neither in it nor in its references") from error
+            raise BadSchema(
+                f"invalid Avro schema: neither the schema nor its references define the type {error.name!r}"
+            ) from error
         except (ValueError, TypeError, KeyError, SchemaParseException, RecursionError) as error:
-            raise BadSchema(f"no Avro schema: {error!r}") from error
+            raise BadSchema(f"invalid Avro schema: {error!r}") from error
         self._fields = fields
 
     def row(self, value: bytes, start: int) -> Row:
-        """The values of the record behind the header of `start` bytes. Raises Poison."""
+        """Return the values of the record after a header of `start` bytes. Raises Poison."""
         return self._fields.converted(self._record(value, start))
 
-    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+    def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
         def values(value: bytes, start: int) -> list[Any]:
             event = self._record(value, start)
             return [follow_path(event, path) for path in paths]
@@ -81,26 +84,26 @@ class AvroReader:
         try:
             event = self._read(stream, self._schema, None)[VALUE]  # type: ignore[call-overload, index]
         except EOFError:
-            raise Poison(Reason.MALFORMED, f"{len(value)} bytes are no whole record of its Avro schema") from None
+            raise Poison(Reason.MALFORMED, f"the {len(value)} bytes are not a complete record of the Avro schema") from None
         except READ_FAULTS as error:
-            raise Poison(Reason.MALFORMED, f"not of its Avro schema: {error!r}") from None
+            raise Poison(Reason.MALFORMED, f"the value does not match its Avro schema: {error!r}") from None
         if left := len(value) - stream.tell():
-            raise Poison(Reason.MALFORMED, f"{left} bytes are left behind the Avro record")
+            raise Poison(Reason.MALFORMED, f"{left} bytes follow the Avro record")
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
         return event
 
 
-def _document(text: str | bytes) -> Any:
-    """Return the schema that a text holds as fastavro takes it. Raises ValueError."""
+def _parse_document(text: str | bytes) -> Any:
+    """Parse the text of a schema to the form that fastavro accepts. Raises ValueError."""
     return defined_once(readable(documents.ANY.decode(text)), "", {})
 
 
 def readable(schema: Any) -> Any:
-    """Return the schema with what a reader needs: without logical types, but with ours where a decimal stands.
+    """Reduce a schema to the keys that a reader needs, without logical types other than DECIMAL.
 
-    A name as `{"type": "n.Part"}`, which Java's library takes too, becomes `"n.Part"`. Defaults are left out: no event needs
-    them, and fastavro rejects a schema for one that registries take.
+    A type name in the form `{"type": "n.Part"}`, which Java's library accepts, becomes `"n.Part"`. Defaults are left out: no
+    event needs them, and fastavro rejects some defaults that registries accept.
     """
     if isinstance(schema, list):
         return list(map(readable, schema))
@@ -114,9 +117,9 @@ def readable(schema: Any) -> Any:
 
 
 def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
-    """Return the schema with a name in place of each type that is defined again in the same way, which fastavro rejects.
+    """Replace repeated, identical definitions of a type by its name, because fastavro rejects them.
 
-    `namespace` is that around the schema, `defined` are the types before it.
+    `namespace` is the enclosing namespace, `defined` has the definitions so far by name and is updated.
     """
     if isinstance(schema, list):
         return [defined_once(one, namespace, defined) for one in schema]
@@ -135,7 +138,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
-    """Whether values of a type are decimals, with a scale in the schema or, as Debezium has it, beside each."""
+    """Return whether values of a type are decimals, with the scale in the schema or, as Debezium writes it, in each value."""
     if schema.get("type") == "record":
         return VARIABLE in (schema.get("connect.name"), schema.get("name"), f"{schema.get('namespace')}.{schema.get('name')}")
     scale = schema.get("scale", 0)
@@ -148,7 +151,7 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any, schema: Any = None, _: Any = None) -> Any:
-    """Return the number of a decimal that fastavro has read as bytes, or as a record of bytes and their scale."""
+    """Convert a decimal that fastavro has read as bytes, or as a record of bytes and scale, to a number."""
     if isinstance(value, bytes):
         return decimals.number(value, schema.get("scale", 0))
     return value if (number := decimals.variable(value)) is None else number
@@ -157,10 +160,10 @@ def _number(value: Any, schema: Any = None, _: Any = None) -> Any:
 LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed", "record")}
 
 
-def _named(references: Iterable[Any]) -> dict[str, Any]:
-    """Parse schemas that are referred to, in any order: one may need the types of another.
+def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
+    """Parse referenced schemas, which may need each other's types, and return their named types.
 
-    A reference that cannot be parsed is left out: perhaps no event needs it, and otherwise the missing type is reported.
+    A reference that cannot be parsed is left out: either no event needs it, or the missing type is reported.
     """
     named: dict[str, Any] = {}
     waiting = list(references)
@@ -168,7 +171,7 @@ def _named(references: Iterable[Any]) -> dict[str, Any]:
         missing: list[Any] = []
         for reference in waiting:
             try:
-                _, named = _parsed(reference, named)
+                _, named = _parse_schema(reference, named)
             except UnknownType:
                 missing.append(reference)
         if len(missing) == len(waiting):
@@ -177,67 +180,67 @@ def _named(references: Iterable[Any]) -> dict[str, Any]:
     return named
 
 
-def _parsed(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Parse a schema that may use named types, and return it with all named types.
+def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Parse a schema that may use the types `named`, and return it with all named types.
 
-    As in Java's library a type without a namespace is found by its name from within another namespace.
+    As in Java's library, the simple name of a type without a namespace also refers to it from inside a namespace.
 
     Raises:
         UnknownType: A type is missing.
-        SchemaParseException: It is no schema.
+        SchemaParseException: The schema is invalid.
     """
     while True:
         attempt = dict(named)
         try:
             return parse_schema(schema, attempt), attempt
         except UnknownType as error:
-            alone = error.name.rpartition(".")[2]
-            if alone == error.name or alone not in attempt:
+            simple_name = error.name.rpartition(".")[2]
+            if simple_name == error.name or simple_name not in attempt:
                 raise
-            named = {**named, error.name: attempt[alone]}
+            named = {**named, error.name: attempt[simple_name]}
 
 
-def _nests_in_itself(schema: Any, named: Mapping[str, Any], within: frozenset[str], known: set[str]) -> bool:
-    """Tell whether records of a parsed schema may be of any depth, because a type has a part of its own type.
+def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
+    """Return whether records of a parsed schema may nest to any depth, because a type contains itself.
 
-    fastavro's compiled reader has no limit of depth: a record of 5,000 levels, 45 kB, overflows the stack and kills the process
-    (1.13.1). Its reader in Python raises RecursionError. `within` are the named types around this part, `known` those that are
-    already known to end.
+    fastavro's compiled reader has no limit of depth: a record of 5,000 levels, 45 kB, overflows the stack and kills the
+    process (1.13.1). Its reader in Python raises RecursionError. `within` has the named types around this part; `finite` has
+    the types that do not contain themselves, and is updated.
     """
     if isinstance(schema, list):
-        return any(_nests_in_itself(one, named, within, known) for one in schema)
+        return any(_is_recursive(part_schema, named, within, finite) for part_schema in schema)
     if isinstance(schema, str):
-        if schema in within or schema in known or schema not in named:
+        if schema in within or schema in finite or schema not in named:
             return schema in within
         schema = named[schema]
     name = schema.get("name", "")
-    if name in known:
+    if name in finite:
         return False
     kind = schema["type"]
     parts = [kind] if isinstance(kind, dict | list) else [field["type"] for field in schema.get("fields", ())]
     parts += [schema[part] for part in ("items", "values") if part in schema]
-    found = _nests_in_itself(parts, named, within | ({name} - {""}), known)
-    known |= {name} - {""}
-    return found
+    recursive = _is_recursive(parts, named, within | ({name} - {""}), finite)
+    finite |= {name} - {""}
+    return recursive
 
 
 def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The parts of most events, in their order; of a union with null, the other type. None: the layout differs by event.
+    """Yield the parts of a record, in order; of a union with null, the other type. None means that the layout varies.
 
-    `wanted` are the signature's fields, with the length of those that are arrays.
+    `lengths` has the fields of the signature, with the length of each array of fixed length.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None
         return
     for one in schema["fields"]:
-        yield from _items(one["type"], one["name"], wanted)
+        yield from _type_items(one["type"], one["name"], wanted)
 
 
-def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+def _type_items(type_: Any, name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
     if isinstance(type_, list):
-        yield from _chosen(type_, name, wanted)
+        yield from _union_items(type_, name, lengths)
     elif isinstance(type_, dict):
-        yield from _compound(type_, name, wanted)
+        yield from _compound_items(type_, name, lengths)
     elif type_ in NUMBERS:
         yield FixedNumbers(name, NUMBERS[type_])
     elif type_ in ("string", "bytes"):
@@ -248,25 +251,25 @@ def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[
         yield None
 
 
-def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The parts of a union: the type that is not null."""
-    values = [(at, one) for at, one in enumerate(union) if one != "null"]
+def _union_items(union: list[Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """Yield the parts of a union of null and one other type."""
+    values = [(branch, branch_type) for branch, branch_type in enumerate(union) if branch_type != "null"]
     if len(values) != 1:
         yield None
         return
-    at, value = values[0]
-    yield ConstantBytes(encode_varint(2 * at))
-    yield from _items(value, name, wanted)
+    branch, value = values[0]
+    yield ConstantBytes(encode_varint(2 * branch))
+    yield from _type_items(value, name, lengths)
 
 
-def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The parts of a type that the schema writes as an object."""
-    kind, length = type_["type"], wanted.get(name)
+def _compound_items(type_: Mapping[str, Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """Yield the parts of a type that the schema writes as an object."""
+    kind, length = type_["type"], lengths.get(name)
     if kind == "fixed":
         yield FixedNumbers(None, "u1", type_["size"])
     elif kind == "record":
-        for one in type_["fields"]:
-            yield from _items(one["type"], "", {})
+        for field in type_["fields"]:
+            yield from _type_items(field["type"], "", {})
     elif kind == "array" and length and type_["items"] in ("float", "double"):
         yield ConstantBytes(encode_varint(2 * length))
         yield FixedNumbers(name, NUMBERS[type_["items"]], length)
@@ -274,4 +277,4 @@ def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | No
     elif kind in ("array", "enum", "map"):
         yield None
     else:
-        yield from _items(kind, name, wanted)
+        yield from _type_items(kind, name, lengths)

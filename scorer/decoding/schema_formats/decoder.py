@@ -1,7 +1,7 @@
-"""Avro and Protobuf to tensors: each event by the schema it was written with, so that schemas may change while events flow.
+"""Avro and Protobuf events to tensors, each event by its writer's schema, so that schemas may change while events flow.
 
-What the signature names is picked from each by name. Events of one schema are decoded together: those of its fixed layout by
-numpy, the others by the format's own reader, with the same results.
+The fields of the signature are read by their names. Events of one schema are decoded together: numpy decodes the events that
+have the schema's fixed layout, and the format's own reader decodes the others with the same results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,15 @@ from scorer.native.byte_columns import ByteColumn
 from scorer.settings import Settings
 
 FEWEST_PREFIX, MOST_PREFIX = 1, 1 << 20
-"""Ids in prefixes that registries give. A value without a prefix may begin with five such bytes, but rarely."""
+"""Range of the ids that registries assign. A value without a prefix rarely begins with the five bytes of such an id."""
 
 
 class SchemaDecoder:
-    """Decodes events of one signature, each by its own schema, from `schemas` or else the configured source.
+    """Decoder of events of one signature, each by its own schema, from `schemas` or else the configured source.
 
     Raises:
         Fatal: the schema file is invalid, or the format's library is missing.
-        FormatMismatch: the path of the id contradicts that of a field.
+        FormatMismatch: the path of the id conflicts with the path of a field.
     """
 
     def __init__(self, signature: Signature, settings: Settings, schemas: SchemaSource | None = None) -> None:
@@ -45,26 +45,26 @@ class SchemaDecoder:
         self._source = schemas or create_schema_source(settings)
         self._readers: dict[Key, EventReader] = {}
         self._last: bytes | None = None
-        if settings.input.schema_file:  # what is wrong with it shows at the start
+        if settings.input.schema_file:  # report an invalid file at the start
             self._readers[b""] = self._source.reader(b"", self._fields, self._id_field)
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         if parts is not None and self._source.reads_headers and parts.mention(MARKS):
-            return self._sorted(values, parts.listed().every_header)
+            return self._decode_by_schema(values, parts.listed().every_header)
         if self._last is not None and self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
             if _all_begin(good, self._last):
-                return self._group(self._last, good)
-        return self._sorted(values, None)
+                return self._decode_group(self._last, good)
+        return self._decode_by_schema(values, None)
 
-    def _sorted(self, values: Sequence[bytes | None], headers: Sequence[Headers] | None) -> Decoded:
+    def _decode_by_schema(self, values: Sequence[bytes | None], headers: Sequence[Headers] | None) -> Decoded:
         """Decode the events of each schema together."""
-        groups, rejected = self._groups(values, headers)
+        groups, rejected = self._group_by_key(values, headers)
         if headers is not None:
             rejected |= self._ambiguous(values, groups)
             groups = {key: [row for row in rows if row not in rejected] for key, rows in groups.items()}
-        parts = [(rows, self._group(key, [values[row] or b"" for row in rows])) for key, rows in groups.items() if rows]
+        parts = [(rows, self._decode_group(key, [values[row] or b"" for row in rows])) for key, rows in groups.items() if rows]
         if not parts:
             parts = [([], self._fields.decoded([]))]
         if len(parts) > 1 or rejected:
@@ -73,10 +73,10 @@ class SchemaDecoder:
             return decoded
         return parts[0][1]
 
-    def _groups(
+    def _group_by_key(
         self, values: Sequence[bytes | None], headers: Sequence[Headers] | None
     ) -> tuple[dict[Key, list[int]], dict[int, Poison]]:
-        """Return the rows by key, each with a reader, and what is wrong with the other rows. Raises LookUpsPending."""
+        """Group the rows by key, and return the Poison of each row without a readable schema. Raises LookUpsPending."""
         rows_of: dict[Key, list[int]] = {}
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(values):
@@ -104,9 +104,9 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the errors of values that can be read by the schema that headers name, and by that of their prefix too.
+        """Return the errors of values that match both the schema that the headers name and the schema of their prefix.
 
-        Such a header may come from another record, whose headers a program has passed on.
+        Such headers may have been copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():
@@ -117,39 +117,39 @@ class SchemaDecoder:
         self._source.look_up(prefix for _, prefix in suspects.values() if prefix not in self._readers)
         ambiguous: dict[int, Poison] = {}
         for row, (key, prefix) in suspects.items():
-            if self._is_read(values[row] or b"", key) and self._is_read(values[row] or b"", prefix):
+            if self._matches(values[row] or b"", key) and self._matches(values[row] or b"", prefix):
                 number = int.from_bytes(prefix[:ID_BYTES], "big") if isinstance(prefix, bytes) else 0
                 named = key.schema_id if isinstance(key, HeaderFrame) else ""
-                error = f"headers name {named}, and the value is a whole event behind the prefix of schema {number} too"
+                error = f"headers name {named}, but the value is also a complete event with the prefix of schema {number}"
                 ambiguous[row] = Poison(Reason.UNKNOWN_SCHEMA, error)
         return ambiguous
 
-    def _is_read(self, value: bytes, key: Key) -> bool:
-        """Whether the value is a whole record of that schema, whatever fields it has."""
+    def _matches(self, value: bytes, key: Key) -> bool:
+        """Return whether the value is a complete record of that schema, whatever fields the schema has."""
         try:
-            self._reader(key).at(())(value, start_of(key))
+            self._reader(key).path_reader(())(value, start_of(key))
         except (Poison, *FAULTS):
             return False
         return True
 
-    def _group(self, key: Key, values: Sequence[bytes]) -> Decoded:
+    def _decode_group(self, key: Key, values: Sequence[bytes]) -> Decoded:
         reader, start = self._readers[key], start_of(key)
         view = reader.layout.view(values, start) if reader.layout else None
         if view is None:
-            return self._rows(reader, start, values)
-        seen = set(view.rows)
-        found = self._fields.tensors.finished(view)
-        if len(seen) == len(values):
-            return found
-        others = [row for row in range(len(values)) if row not in seen]
-        rest = self._rows(reader, start, [values[row] for row in others])
-        return merge([(range(len(values)), found), (others, rest)])
+            return self._decode_rows(reader, start, values)
+        in_layout = set(view.rows)
+        decoded = self._fields.tensors.finished(view)
+        if len(in_layout) == len(values):
+            return decoded
+        others = [row for row in range(len(values)) if row not in in_layout]
+        rest = self._decode_rows(reader, start, [values[row] for row in others])
+        return merge([(range(len(values)), decoded), (others, rest)])
 
-    def _rows(self, reader: EventReader, start: int, values: Sequence[bytes]) -> Decoded:
+    def _decode_rows(self, reader: EventReader, start: int, values: Sequence[bytes]) -> Decoded:
         try:
             return self._fields.decoded(reader.row(value, start) for value in values)
         except (Poison, *FAULTS):
-            return self._fields.singly(values, lambda value: reader.row(value, start))
+            return self._fields.decode_singly(values, lambda value: reader.row(value, start))
 
 
 def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
@@ -159,7 +159,7 @@ def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
 
 
 class SchemaIdReader:
-    """Reads the configured id field by the schema of each event; `schemas` as above."""
+    """Reader of the configured id field by the schema of each event, from `schemas` or else the configured source."""
 
     def __init__(self, settings: Settings, schemas: SchemaSource | None = None) -> None:
         self._fields = RowSchema(Signature((), ()), settings.input.id_field, settings.input.max_event_bytes)
@@ -168,14 +168,14 @@ class SchemaIdReader:
         self._readers: dict[Key, EventReader] = {}
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id, or None if the event has none that can be read."""
+        """Return the id, or None if the event has no readable one."""
         if value is None:
             return None
         try:
             key = self._source.key(value, headers)
             if key not in self._readers:
                 self._readers[key] = self._source.reader(key, self._fields, self._name)
-            found: str | int | None = self._readers[key].row(value, start_of(key))[0]
+            id_: str | int | None = self._readers[key].row(value, start_of(key))[0]
         except Poison:
             return None
-        return found
+        return id_

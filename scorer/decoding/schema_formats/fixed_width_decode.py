@@ -1,8 +1,8 @@
-"""Events whose bytes stand where the schema puts them: whole batches cut out by numpy, without reading field by field.
+"""Batch decoding of events whose schema determines the position of each field: numpy extracts the fields of all events.
 
-Avro and Protobuf both write a float as its bytes and a tag or a branch as a constant, so most events of numbers have one shape.
-A layout lists the parts of that shape in their order. An event that has the shape to the last byte means what its format's own
-reader would say. Every other event is left to that reader.
+Avro and Protobuf both write a float as its bytes and a tag or a branch as a constant, so most events of numbers have one
+layout. `FixedLayout` lists the parts of that layout in order. An event that matches the layout to the last byte decodes to the
+same values as by its format's own reader. Every other event is left to that reader.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import AsciiColumn, ByteColumn
 
 MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
-FEWEST = 64  # events from which on ids are quicker together, where they are wanted as they are
+FEWEST = 64  # the smallest batch of which all ids are extracted in one step
 LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantBytes:
-    """These bytes."""
+    """Bytes that are the same in every event."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FixedNumbers:
-    """`count` numbers of a dtype (`<f4`, `<f8` or `?`): an array field where there are several. `field` None: not asked for."""
+    """`count` numbers of a dtype (`<f4`, `<f8`, `?` or `u1`), an array field if several. `field` is None for unused bytes."""
 
     field: str | None
     dtype: str
@@ -42,7 +42,7 @@ class FixedNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PrefixedBytes:
-    """A length as a varint (twice the length where `zigzag`), and so many bytes of UTF-8, or of anything if `raw`."""
+    """Text in UTF-8, or bytes if `raw`, after its length as a varint (twice the length if `zigzag`)."""
 
     field: str | None
     zigzag: bool
@@ -51,7 +51,7 @@ class PrefixedBytes:
 
 @dataclass(frozen=True, slots=True)
 class VarintNumber:
-    """A whole number of a field (None: not asked for) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
+    """An integer as a varint below `limit`, with its sign in the lowest bit if `zigzag`."""
 
     field: str | None
     zigzag: bool
@@ -63,7 +63,14 @@ Item = ConstantBytes | FixedNumbers | PrefixedBytes | VarintNumber
 
 @dataclass(slots=True)
 class _EventSlices:
-    """The events that have the shape's size: their places, where their parts begin and end in `buffer`, and their numbers."""
+    """The events whose size matches the layout, and the positions of their parts in `buffer`.
+
+    Attributes:
+        rows: the indices of these events in the batch.
+        runs: for each run of fixed bytes, its start in each event.
+        texts: for each text, its start and end in each event.
+        numbers: for each varint, its integer in each event.
+    """
 
     buffer: NDArray[np.uint8]
     rows: NDArray[np.intp]
@@ -73,14 +80,14 @@ class _EventSlices:
     _data: bytes | None = None
 
     def data(self) -> bytes:
-        """The buffer, to be sliced."""
+        """Return the buffer as bytes, which are copied at the first call."""
         self._data = self._data or self.buffer.tobytes()
         return self._data
 
 
 @dataclass(slots=True)
 class _SlicedFields:
-    """What was cut from the events of the shape: (events, width) fixed bytes, and by field the strings and whole numbers."""
+    """The parts of the events that match the layout: (events, width) fixed bytes, and strings and integers by field."""
 
     matrix: NDArray[np.uint8]
     texts: dict[str | None, Sequence[Any]]
@@ -88,7 +95,7 @@ class _SlicedFields:
 
 
 class FixedLayout:
-    """The shape of an event for the fields of one signature. Made by `create_layout`."""
+    """The layout of an event for the fields of one signature, created by `create_layout`."""
 
     def __init__(self, items: Sequence[Item], fields: RowSchema, id_field: str | None) -> None:
         self._signature = fields.signature
@@ -116,20 +123,23 @@ class FixedLayout:
                     self._places[item.field] = self._width, dtype
             self._width += size
             self._runs[-1] += size
-        self._constant_at = _slice(list(constants))
+        self._constant_at = _to_slice(list(constants))
         self._constants = np.array(list(constants.values()), np.uint8)
         self._booleans = booleans
 
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
-        """The events that have the shape, behind headers of `start` bytes; None where none has. Floats may not be finite."""
-        cuts = self._cut(values, start)
-        matrix = self._fixed(cuts)
+        """Decode the events that match the layout after headers of `start` bytes; return None if none matches.
+
+        The caller rejects floats that are not finite.
+        """
+        cuts = self._locate(values, start)
+        matrix = self._gather_fixed(cuts)
         keep = self._good(matrix)
         texts: dict[str | None, Sequence[Any]] = {}
         try:
             for item, (begins, ends) in zip(self._texts, cuts.texts, strict=True):
                 texts[item.field] = self._column(item, cuts, begins, ends)
-        except UnicodeDecodeError:  # of one of them: the format's own reader says which
+        except UnicodeDecodeError:  # in one event, which the format's own reader identifies
             return None
         whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
         for field in self._signature.fields:
@@ -138,16 +148,16 @@ class FixedLayout:
                 keep &= (whole[field.name] >= low) & (whole[field.name] <= min(high, LARGEST))
         rows = cuts.rows
         if not keep.all():
-            at = np.flatnonzero(keep).tolist()
-            matrix, rows = matrix[at], rows[at]
-            texts = {field: [column[k] for k in at] for field, column in texts.items()}
-            whole = {field: numbers[at] for field, numbers in whole.items()}
+            kept_rows = np.flatnonzero(keep).tolist()
+            matrix, rows = matrix[kept_rows], rows[kept_rows]
+            texts = {field: [column[k] for k in kept_rows] for field, column in texts.items()}
+            whole = {field: numbers[kept_rows] for field, numbers in whole.items()}
         return self._view(rows.tolist(), _SlicedFields(matrix, texts, whole)) if len(rows) else None
 
     def _column(
         self, item: PrefixedBytes, cuts: _EventSlices, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[Any]:
-        """The strings of a field. Raises UnicodeDecodeError."""
+        """Return the strings or bytes of a field. Raises UnicodeDecodeError."""
         together = item.field == self._id_field and len(begins) >= FEWEST
         if together and (plain := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
             return plain
@@ -155,30 +165,30 @@ class FixedLayout:
         raw = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return raw if item.raw else list(map(bytes.decode, raw))
 
-    def _cut(self, values: Sequence[bytes], start: int) -> "_EventSlices":
-        """Where the parts of each event are, of all events at once.
+    def _locate(self, values: Sequence[bytes], start: int) -> "_EventSlices":
+        """Locate the parts of all events at once, and keep the events whose size matches.
 
-        Positions only grow, and the last must be the event's end: so none has reached beyond it.
+        Positions only increase and the last one must be the event's end, so no part extends beyond its event.
         """
-        buffer, begins, ends = _together(values)
-        at = begins + start
+        buffer, begins, ends = _join(values)
+        positions = begins + start
         good = np.ones(len(values), np.bool_)
-        runs, texts, numbers = [at], [], []
-        at = at + self._runs[0]
+        runs, texts, numbers = [positions], [], []
+        positions = positions + self._runs[0]
         for item, size in zip(self._variable, self._runs[1:], strict=True):
-            number, at, fits = varints(buffer, at)
+            number, positions, fits = varints(buffer, positions)
             good &= fits
             if isinstance(item, PrefixedBytes):
                 length = number >> 1 if item.zigzag else number
                 good &= (length <= len(buffer)) & ~(number & item.zigzag).astype(np.bool_)
-                texts.append((at, at + np.minimum(length, len(buffer))))
-                at = texts[-1][1]
+                texts.append((positions, positions + np.minimum(length, len(buffer))))
+                positions = texts[-1][1]
             else:
                 good &= number < item.limit
                 numbers.append((number >> 1) ^ -(number & 1) if item.zigzag else number)
-            runs.append(at)
-            at = at + size
-        good &= at == ends
+            runs.append(positions)
+            positions = positions + size
+        good &= positions == ends
         rows = np.flatnonzero(good)
         if len(rows) < len(values):
             runs = [run[rows] for run in runs]
@@ -186,13 +196,15 @@ class FixedLayout:
             numbers = [number[rows] for number in numbers]
         return _EventSlices(buffer, rows, runs, texts, numbers)
 
-    def _fixed(self, cuts: "_EventSlices") -> NDArray[np.uint8]:
-        """(events, width): what is fixed in each, one behind the other."""
+    def _gather_fixed(self, cuts: "_EventSlices") -> NDArray[np.uint8]:
+        """Return the fixed bytes of each event, one run after the other, as (events, width)."""
         count = len(cuts.rows)
         parts = []
         for begins, size in zip(cuts.runs, self._runs, strict=True):
             if count and size:
-                runs = np.ndarray((len(cuts.buffer) - size + 1,), f"V{size}", cuts.buffer, strides=(1,))  # from every byte on
+                runs = np.ndarray(
+                    (len(cuts.buffer) - size + 1,), f"V{size}", cuts.buffer, strides=(1,)
+                )  # one run from each byte on
                 parts.append(runs[begins].view(np.uint8).reshape(count, size))
         if not parts:
             return np.empty((count, self._width), np.uint8)
@@ -228,8 +240,8 @@ class FixedLayout:
         with np.errstate(over="ignore", invalid="ignore"):
             if all(other == dtype for _, other in places) and starts == [starts[0] + k * step for k in range(len(starts))]:
                 shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
-                found = np.ndarray(shape, dtype, parts.matrix, starts[0], strides)
-                return found.astype(tensor.dtype)
+                columns = np.ndarray(shape, dtype, parts.matrix, starts[0], strides)
+                return columns.astype(tensor.dtype)
         return self._column_by_column(tensor, parts)
 
     def _column_by_column(self, tensor: TensorInput, parts: _SlicedFields) -> NDArray[Any]:
@@ -237,8 +249,8 @@ class FixedLayout:
         numbers = np.empty((count, tensor.width), tensor.dtype)
         for column, field in enumerate(tensor.fields):
             if field.name in parts.whole:
-                found: NDArray[Any] = parts.whole[field.name]
-                numbers[:, column] = found.astype(np.float64) if numbers.dtype.kind == "f" else found
+                integers: NDArray[Any] = parts.whole[field.name]
+                numbers[:, column] = integers.astype(np.float64) if numbers.dtype.kind == "f" else integers
                 continue
             start, dtype = self._places[field.name]
             with np.errstate(over="ignore", invalid="ignore"):
@@ -246,12 +258,12 @@ class FixedLayout:
         return numbers
 
 
-def create_layout(found: Sequence[Item | None], fields: RowSchema, id_field: str | None) -> FixedLayout | None:
-    """The layout, or None where it has not all that the signature names, or cannot be told (an item is None)."""
-    items = [item for item in found if item is not None]
+def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str | None) -> FixedLayout | None:
+    """Create the layout, or return None if it varies (an item is None) or lacks a field of the signature."""
+    items = [item for item in parts if item is not None]
     if any(field.raw for field in fields.signature.fields):
         return None
-    if len(items) < len(found) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MOST_VARIABLE:
+    if len(items) < len(parts) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MOST_VARIABLE:
         return None
     numbers = {item.field: item for item in items if isinstance(item, FixedNumbers)}
     whole = {item.field for item in items if isinstance(item, VarintNumber)}
@@ -271,8 +283,11 @@ def create_layout(found: Sequence[Item | None], fields: RowSchema, id_field: str
     return FixedLayout(items, fields, id_field)
 
 
-def _together(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Events in one buffer, and where each begins and ends. Something is there to look at behind the last."""
+def _join(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Join the events in one buffer, and return it with the start and the end of each event.
+
+    The joined buffer has one more byte at its end, so that a read at the end of the last event is inside the buffer.
+    """
     if isinstance(values, ByteColumn):
         return values.text, values.starts, values.ends
     sizes = np.fromiter(map(len, values), np.int64, len(values))
@@ -280,8 +295,8 @@ def _together(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.in
     return np.frombuffer(b"".join((*values, b"\0")), np.uint8), ends - sizes, ends
 
 
-def _slice(places: list[int]) -> slice | list[int]:
-    """The places as a slice where they are next to each other."""
+def _to_slice(places: list[int]) -> slice | list[int]:
+    """Return the indices as a slice if they are consecutive, else as they are."""
     if places and places == list(range(places[0], places[0] + len(places))):
         return slice(places[0], places[0] + len(places))
     return places

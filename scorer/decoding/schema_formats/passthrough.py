@@ -1,4 +1,4 @@
-"""What stands at some paths of Avro and Protobuf events, each read by the schema that it was written with."""
+"""Values at given paths of Avro and Protobuf events, each read by its writer's schema."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -14,21 +14,23 @@ from scorer.settings import Settings
 
 
 class SchemaPassthrough:
-    """See `PathReader`; `schemas` is where readers come from, without it the configured source. Raises Fatal as
-    SchemaDecoder does."""
+    """Reader of the values at paths of Avro and Protobuf events; see `PathReader`.
+
+    `schemas` is the source of readers, by default the configured source. Raises Fatal as SchemaDecoder does.
+    """
 
     def __init__(self, settings: Settings, paths: Sequence[Path], schemas: SchemaSource | None = None) -> None:
         fields = RowSchema(Signature((), ()), None, settings.input.max_event_bytes)
-        found = schemas or create_schema_source(settings)
+        source = schemas or create_schema_source(settings)
         self._nothing = [None] * len(paths)
-        self._key = found.key
-        self._at: Callable[[Key], Callable[[bytes, int], list[Any]]] = cache(
-            lambda key: found.reader(key, fields, None).at(paths)
+        self._find_key = source.key
+        self._path_reader: Callable[[Key], Callable[[bytes, int], list[Any]]] = cache(
+            lambda key: source.reader(key, fields, None).path_reader(paths)
         )
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
         try:
-            key = self._key(event, headers)
-            return self._at(key)(event, start_of(key))
+            key = self._find_key(event, headers)
+            return self._path_reader(key)(event, start_of(key))
         except Poison:
             return self._nothing

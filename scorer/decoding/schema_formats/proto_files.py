@@ -19,20 +19,20 @@ from google.protobuf.message import DecodeError
 
 from scorer.decoding.schema_formats.schema import BadSchema, Schema
 
-NAME = "__event__.proto"  # as no other file is named
+NAME = "__event__.proto"  # a name that no other file has
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
-KNOWN = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
-"""Files that registries know, so that no schema refers to them; those of google/protobuf come with protoc."""
+REGISTRY_FILES = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
+"""Files that registries provide, so that no schema lists them as references. protoc provides the files of google/protobuf."""
 LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
-"""Lines of protoc that are no errors."""
+"""Lines of protoc's output that are not errors."""
 MISSING = ": File not found."
-KNOWN_IN = {"confluent": "confluent_kafka.schema_registry."}
-"""The packages with their modules, by the first part of their names."""
-COMPILE_SECONDS = 10  # far more than it takes
+MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
+"""Prefixes of the modules that contain these files, by the first part of the file's name."""
+COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """The file that a schema's text, or its descriptor set, describes. Raises BadSchema with what protoc says."""
+    """Compile a schema's text or descriptor set to the file that it describes. Raises BadSchema with protoc's report."""
     file_or_error = _compiled_once(schema)
     if isinstance(file_or_error, str):
         raise BadSchema(file_or_error)
@@ -41,37 +41,37 @@ def compiled(schema: Schema) -> FileDescriptor:
 
 @lru_cache(maxsize=1_000)
 def _compiled_once(schema: Schema) -> FileDescriptor | str:
-    """The file, or what is wrong: protoc takes 100 ms, and events may name every message of a schema, or a bad schema often."""
+    """Return the file or the error, once for each schema: protoc takes 100 ms, and many events may have one bad schema."""
     try:
-        return _compiled(schema)
+        return _compile(schema)
     except BadSchema as error:
         return str(error)
 
 
-def _compiled(schema: Schema) -> FileDescriptor:
+def _compile(schema: Schema) -> FileDescriptor:
     if isinstance(schema.text, bytes):
         return described(schema.text)
     texts = {**dict(schema.references), NAME: schema.text}
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder, "sources").resolve()
         sources.mkdir()
-        encoded = {name: file for name, text in texts.items() if (file := _encoded(name, text)) is not None}
+        encoded = {name: file for name, text in texts.items() if (file := _decode_descriptor(name, text)) is not None}
         for name, text in texts.items():
             if name not in encoded:
                 _write(sources, name, text)
         imports = {name for file in encoded.values() for name in file.dependency}.union(*map(IMPORT.findall, texts.values()))
-        known = _known_files(filter(KNOWN.fullmatch, imports)) | encoded
-        Path(folder, "known").write_bytes(descriptor_pb2.FileDescriptorSet(file=known.values()).SerializeToString())
-        _protoc(sources)
+        registry_files = _registry_files(filter(REGISTRY_FILES.fullmatch, imports)) | encoded
+        Path(folder, "known").write_bytes(descriptor_pb2.FileDescriptorSet(file=registry_files.values()).SerializeToString())
+        _run_protoc(sources)
         return described(Path(folder, "set").read_bytes())
 
 
 def _write(folder: Path, name: str, text: str) -> None:
-    """Write a file that may be imported. Raises BadSchema, whose text has no path of this machine."""
+    """Write a file that may be imported. Raises BadSchema with an error that contains no path of this machine."""
     try:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
-            raise BadSchema(f"the schema refers to {name!r:.200}, which is no relative path")
+            raise BadSchema(f"the schema refers to {name!r:.200}, which is not a relative path")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -79,8 +79,8 @@ def _write(folder: Path, name: str, text: str) -> None:
         raise BadSchema(f"the schema refers to {name!r:.200}, which cannot be a file: {reason}") from error
 
 
-def _encoded(name: str, text: str) -> FileDescriptorProto | None:
-    """Return the file of a text that is no source but a descriptor in base64, as Apicurio's serialisers may register it."""
+def _decode_descriptor(name: str, text: str) -> FileDescriptorProto | None:
+    """Return the descriptor that a text contains in base64, as Apicurio's serialisers may register it; None for source text."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
         file.name = name
@@ -89,81 +89,81 @@ def _encoded(name: str, text: str) -> FileDescriptorProto | None:
     return file
 
 
-def _known_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
-    """Return the known files of these names, with what they import in turn, by their names."""
-    found: dict[str, FileDescriptorProto] = {}
+def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
+    """Return the registry files of these names and the files that they import, by name."""
+    files_by_name: dict[str, FileDescriptorProto] = {}
 
     def add(file: FileDescriptor) -> None:
-        for one in file.dependencies:
-            add(one)
-        found[file.name] = FileDescriptorProto.FromString(file.serialized_pb)
+        for dependency in file.dependencies:
+            add(dependency)
+        files_by_name[file.name] = FileDescriptorProto.FromString(file.serialized_pb)
 
     for name in sorted(names):
         module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
         with suppress(ImportError, TypeError):  # protoc reports the missing file
-            add(importlib.import_module(KNOWN_IN.get(name.partition("/")[0], "") + module).DESCRIPTOR)
-    return found
+            add(importlib.import_module(MODULE_PREFIXES.get(name.partition("/")[0], "") + module).DESCRIPTOR)
+    return files_by_name
 
 
-def _protoc(sources: Path) -> None:
-    """Compile NAME with the files that it imports into the file `set` beside their folder.
+def _run_protoc(sources: Path) -> None:
+    """Compile NAME and the files that it imports to the file `set` next to the folder of the sources.
 
     Python must not run in that folder: it would import modules from untrusted files.
 
     Raises:
-        BadSchema: What protoc reports, without paths of this machine.
+        BadSchema: The report of protoc, without paths of this machine.
     """
-    with as_file(files("grpc_tools") / "_proto") as known:
-        folders = [f"-I{sources}", f"-I{known}", f"--descriptor_set_in={sources.parent}/known"]
+    with as_file(files("grpc_tools") / "_proto") as standard_files:
+        folders = [f"-I{sources}", f"-I{standard_files}", f"--descriptor_set_in={sources.parent}/known"]
         output = ["--include_imports", f"--descriptor_set_out={sources.parent}/set"]
         program = [sys.executable, "-m", "grpc_tools.protoc", *folders, *output, NAME]
         try:
-            done = subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False)
+            completed = subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            raise BadSchema(f"no Protobuf schema: protoc needs more than {COMPILE_SECONDS} s") from None
-        if done.returncode:
-            report = LOG_LINES.sub("", done.stderr.decode(errors="replace")).strip()
+            raise BadSchema(f"invalid Protobuf schema: protoc needs more than {COMPILE_SECONDS} s") from None
+        if completed.returncode:
+            report = LOG_LINES.sub("", completed.stderr.decode(errors="replace")).strip()
             if MISSING in report:
                 report += "; register the file, and refer to it in the schema"
-            for folder in (sources, sources.parent, known):
+            for folder in (sources, sources.parent, standard_files):
                 report = report.replace(f"{folder}/", "")
-            raise BadSchema(f"no Protobuf schema: {report}")
+            raise BadSchema(f"invalid Protobuf schema: {report}")
 
 
 def described(data: bytes) -> FileDescriptor:
-    """The last file of a descriptor set. Raises BadSchema."""
+    """Return the last file of a descriptor set. Raises BadSchema."""
     pool = descriptor_pool.DescriptorPool()
     try:
-        found = descriptor_pb2.FileDescriptorSet.FromString(data).file
-        for file in found:
+        descriptors = descriptor_pb2.FileDescriptorSet.FromString(data).file
+        for file in descriptors:
             pool.AddSerializedFile(file.SerializeToString())
-        return pool.FindFileByName(found[-1].name)
+        return pool.FindFileByName(descriptors[-1].name)
     except (DecodeError, TypeError, IndexError, KeyError) as error:
-        raise BadSchema(f"no Protobuf descriptor set: {error!r}") from error
+        raise BadSchema(f"invalid Protobuf descriptor set: {error!r}") from error
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """Return the message of that name (with its package or without; `Outer.Inner`), or the only one. Raises BadSchema."""
+    """Return the message of that name (with or without its package; `Outer.Inner`), or the only one. Raises BadSchema."""
     messages = dict(file.message_types_by_name)
     if name is None and len(messages) == 1:
         return next(iter(messages.values()))
     if name is None:
-        raise BadSchema(f"it has the messages {', '.join(messages)}; say which with input.message")
+        raise BadSchema(f"it has the messages {', '.join(messages)}; select one with input.message")
     outer, *inner = name.removeprefix(f"{file.package}.").split(".")
-    found = messages.get(outer)
-    for one in inner:
-        found = found and found.nested_types_by_name.get(one)
-    if found is None:
+    message = messages.get(outer)
+    for inner_name in inner:
+        message = message and message.nested_types_by_name.get(inner_name)
+    if message is None:
         raise BadSchema(f"it has no message {name!r}, but {', '.join(messages)}")
-    return found
+    return message
 
 
 def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
-    """The message at a path of indices: of the file, then of the message so far. Raises BadSchema."""
+    """Return the message at a path of indices, first in the file and then in each nested message. Raises BadSchema."""
     try:
-        found = list(file.message_types_by_name.values())[path[0]]
-        for at in path[1:]:
-            found = found.nested_types[at]
+        message = list(file.message_types_by_name.values())[path[0]]
+        for index in path[1:]:
+            message = message.nested_types[index]
     except IndexError:
         raise BadSchema(f"it has no message at {path}") from None
-    return found
+    return message

@@ -1,9 +1,9 @@
-"""Protobuf messages to rows of values: its own library reads them, and the message's fixed layout is found where it has one.
+"""Protobuf messages to rows of values: Protobuf's library reads them singly, a fixed layout reads them in batches.
 
-A field without presence that is not on the wire has its zero value, as Protobuf has it, and one with a default in the
-schema its default. Another one with presence is absent then, and so is an empty repeated field. As in Avro, an enum is its
-symbol for a field of text, a wrapper (DoubleValue and so on) is its value or absent, and a decimal (confluent.type.Decimal,
-or Debezium's with its scale) is a number.
+A field without presence that is missing on the wire has its zero value, and a field with a default in the schema has that
+default. Any other missing field is absent, and so is an empty repeated field. An enum becomes its symbol for a text field, as
+in Avro. A wrapper (DoubleValue and so on) becomes its value or is absent. A decimal (confluent.type.Decimal, or Debezium's
+with its scale) becomes a number.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ WRAPPERS = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 DECIMAL = frozenset({"value", "scale", "precision"})
-"""The fields of a decimal, the last one not in all."""
+"""The fields of a decimal; `precision` is optional."""
 WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
 FIXED = {
     FieldDescriptor.TYPE_FLOAT: (WIRE_32, "<f4"),
@@ -51,7 +51,7 @@ VARINTS = {
     FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
     FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
 }
-"""Whether the sign is in the last bit, and the limit below which a varint is the number: the library cuts longer ones off."""
+"""Whether the sign is in the lowest bit, and the limit below which a varint is the number: the library cuts larger ones off."""
 
 
 class ProtobufReader:
@@ -60,17 +60,17 @@ class ProtobufReader:
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
         texts = {field.name for field in fields.signature.fields if field.dtype == "string" and not field.raw}
-        self._event = _object(message, fields.tree, texts)
+        self._event = _object_reader(message, fields.tree, texts)
         lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
-        items = [None] if fields.nested else list(_items(message, lengths))
+        items = [None] if fields.nested else list(_message_items(message, lengths))
         self.layout: FixedLayout | None = create_layout(items, fields, id_field)
 
     def row(self, value: bytes, start: int) -> Row:
-        """The values of the message behind the header of `start` bytes. Raises Poison."""
+        """Return the values of the message after a header of `start` bytes. Raises Poison."""
         return self._fields.converted(self._event(self._message(value, start)))
 
-    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
-        reads = [(_object(self._type, _alone(path), ()), path) for path in paths]
+    def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+        reads = [(_object_reader(self._type, _path_tree(path), ()), path) for path in paths]
 
         def values(value: bytes, start: int) -> list[Any]:
             message = self._message(value, start)
@@ -83,12 +83,12 @@ class ProtobufReader:
         try:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
-            raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
+            raise Poison(Reason.MALFORMED, f"the value does not match its Protobuf schema: {error}") from None
         return message
 
 
-def _alone(path: Path) -> Tree:
-    """The tree of one field."""
+def _path_tree(path: Path) -> Tree:
+    """Return the tree that contains one path."""
     below: Tree | str = ""
     for step in reversed(path):
         below = {step: below}
@@ -96,76 +96,82 @@ def _alone(path: Path) -> Tree:
     return below
 
 
-def _object(message: Descriptor, part: Tree, texts: Container[str]) -> Read:
-    """Return a function that reads the parts that the message type has; `texts` are the signature's fields of text."""
-    known = message.fields_by_name
-    reads = {name: _read(known[name], below, texts) for name, below in part.items() if isinstance(name, str) and name in known}
-    return lambda found: {name: read(found) for name, read in reads.items()}
+def _object_reader(message: Descriptor, part: Tree, texts: Container[str]) -> Read:
+    """Create a function that reads the parts that the message type has; `texts` has the text fields of the signature."""
+    fields = message.fields_by_name
+    reads = {
+        name: _field_reader(fields[name], below, texts)
+        for name, below in part.items()
+        if isinstance(name, str) and name in fields
+    }
+    return lambda message_value: {name: read(message_value) for name, read in reads.items()}
 
 
-def _read(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Return a function that reads a field of a message: its value, or an object or an array with the parts below."""
+def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Create a function that reads a field of a message: its value, or an object or an array with the parts below it."""
     name = field.name
     if field.is_repeated:
-        each = _repeated(field, below, texts)
+        each = _repeated_reader(field, below, texts)
         return lambda message: each(getattr(message, name))
-    one = _single(field, below, texts)
+    read_value = _value_reader(field, below, texts)
     stated = field.has_default_value and field.containing_oneof is None  # a default in the schema, of proto2 or of an edition
     if field.has_presence and not stated:
-        return lambda message: one(getattr(message, name)) if message.HasField(name) else None
-    return lambda message: one(getattr(message, name))
+        return lambda message: read_value(getattr(message, name)) if message.HasField(name) else None
+    return lambda message: read_value(getattr(message, name))
 
 
-def _repeated(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Return a function that makes an object of a map, and a list of another repeated field; None of an empty list."""
+def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Create a function that converts a map to an object and another repeated field to a list; None for an empty list."""
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and not isinstance(below, str):
         value = message.fields_by_name["value"]
-        reads = {str(key): _single(value, part, texts) for key, part in below.items() if isinstance(key, str)}
-        return lambda found: {str(key): reads[str(key)](found[key]) for key in found if str(key) in reads}
+        reads = {str(key): _value_reader(value, part, texts) for key, part in below.items() if isinstance(key, str)}
+        return lambda field_values: {str(key): reads[str(key)](field_values[key]) for key in field_values if str(key) in reads}
     if isinstance(below, str):
-        one = _single(field, below, texts)
-        return (lambda found: list(found) or None) if one is _same else (lambda found: list(map(one, found)) or None)
+        read_value = _value_reader(field, below, texts)
+        if read_value is _identity:
+            return lambda field_values: list(field_values) or None
+        return lambda field_values: list(map(read_value, field_values)) or None
     if not is_array(below):
-        return lambda found: list(found) or None
-    count, each = length(below), {place: _single(field, part, texts) for place, part in below.items()}
+        return lambda field_values: list(field_values) or None
+    count, each = length(below), {index: _value_reader(field, part, texts) for index, part in below.items()}
     if message is None:
-        return lambda found: [each.get(at, _same)(one) for at, one in enumerate(found[:count])] or None
-    return lambda found: [each[at](one) if at in each else None for at, one in enumerate(found[:count])] or None
+        return lambda values: [each.get(index, _identity)(value) for index, value in enumerate(values[:count])] or None
+    return lambda values: [each[index](value) if index in each else None for index, value in enumerate(values[:count])] or None
 
 
-def _single(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Return a function that reads one value of a field: as it is, or the parts below, or what a well-known type stands for."""
+def _value_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
+    """Create a function that reads one value of a field: unchanged, as its parts, or as the value of a well-known type."""
     message = field.message_type
     if not isinstance(below, str):
-        return _same if message is None else _object(message, below, texts)
+        return _identity if message is None else _object_reader(message, below, texts)
     if field.enum_type is not None and below in texts:
-        symbols = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first of several names
-        return lambda found: symbols.get(found, found)
+        symbols = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first name of a number counts
+        return lambda field_value: symbols.get(field_value, field_value)
     if message is None:
-        return _same
+        return _identity
     if message.full_name in WRAPPERS:
-        return lambda found: found.value
-    known = message.fields_by_name
-    if {"value", "scale"} <= set(known) <= DECIMAL and known["value"].type == FieldDescriptor.TYPE_BYTES:
-        return lambda found: decimals.number(found.value, found.scale)
-    return _same
+        return lambda field_value: field_value.value
+    fields = message.fields_by_name
+    if {"value", "scale"} <= set(fields) <= DECIMAL and fields["value"].type == FieldDescriptor.TYPE_BYTES:
+        return lambda field_value: decimals.number(field_value.value, field_value.scale)
+    return _identity
 
 
-def _same(found: Any) -> Any:
-    return found
+def _identity(value: Any) -> Any:
+    return value
 
 
-def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The parts of most events: every field, in the order of the numbers. None: the layout differs from event to event.
+def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """Yield the parts of a message in the order of the field numbers. None means that the layout varies.
 
-    `wanted` are the signature's fields, with the length of those that are arrays.
+    `lengths` has the fields of the signature, with the length of each array of fixed length.
     """
     for field in sorted(message.fields, key=lambda one: int(one.number)):
         if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
             yield None
         elif field.is_repeated:
-            yield from _packed(field, wanted.get(field.name) or 0)
+            yield from _packed_items(field, lengths.get(field.name) or 0)
         elif field.type in FIXED:
             wire, dtype = FIXED[field.type]
             yield ConstantBytes(_tag(field, wire))
@@ -181,8 +187,8 @@ def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[It
             yield None
 
 
-def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """The parts of a packed field of `length` floats; of any other repeated field None."""
+def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
+    """Yield the parts of a packed field of `length` floats; None for any other repeated field."""
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None
         return

@@ -1,4 +1,4 @@
-"""A schema, its name in a schema registry, and the errors of both."""
+"""A schema, its identifier in a schema registry, and the errors of invalid schemas and failed requests."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -7,7 +7,7 @@ LARGEST_ID = 2**31 - 1
 
 
 class SchemaId(NamedTuple):
-    """The name of a schema in a registry: Confluent's id or GUID, or Apicurio's id of a content or of a version."""
+    """The identifier of a schema in a registry: Confluent's id or GUID, or Apicurio's id of a content or of a version."""
 
     kind: Literal["id", "GUID", "content id", "global id"]
     value: int | str
@@ -21,7 +21,7 @@ NO_ID = SchemaId("id", 0)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as text, its format (`avro` or `protobuf`; empty: not known), and its references: names and texts.
+    """A schema as text, its format (`avro` or `protobuf`; empty if unknown), and its references as (name, text).
 
     A Protobuf schema may be a descriptor set in place of text.
     """
@@ -32,11 +32,11 @@ class Schema:
 
 
 class BadSchema(Exception):
-    """The text is no schema of its format. The message says why."""
+    """The text is not a valid schema of its format. The message contains the reason."""
 
 
 class LookUpFailed(Exception):
-    """A request failed. `status` is the HTTP status of the answer, None if there was none."""
+    """A request to the registry failed. `status` is the HTTP status of the response, None without a response."""
 
     NOT_FOUND = 404
 
@@ -46,10 +46,10 @@ class LookUpFailed(Exception):
 
     @property
     def unknown(self) -> bool:
-        """Whether the registry reports that there is no such schema."""
+        """Whether the registry reports that the schema does not exist."""
         return self.status in (400, 404, 410, 422)
 
     @property
     def denied(self) -> bool:
-        """Whether the registry refuses to answer this client."""
+        """Whether the registry denies access to this client."""
         return self.status in (401, 403)

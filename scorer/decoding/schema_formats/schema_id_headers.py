@@ -17,16 +17,16 @@ NAMING = frozenset(
     | {f"apicurio.value.{name}" for name in ("artifactId", "contentHash", "schema")}
     | {f"apicurio.registry.{name}" for name in ("globalId", "contentId")}
 )
-"""Headers that name the schema of a value, those in a way that is not supported included."""
+"""Headers that name the schema of a value, including the headers that are not supported."""
 READ = NAMING | {ENCODING, MESSAGE}
 MARKS = (CONFLUENT.encode(), b"apicurio.")
-"""One of these is in the names of all of READ."""
+"""Each name in READ contains one of these."""
 LONG_BYTES, GUID_BYTES = 8, 16
 PREFIX, BY_GUID = 0, 1  # the first byte of Confluent's header: an id follows, or a GUID
 
 
 class HeaderFrame(NamedTuple):
-    """The schema that headers name, the Protobuf message (its path, or its name), and the bytes before the message."""
+    """The schema that headers name, the Protobuf message (its path or its name), and the bytes before the message."""
 
     schema_id: SchemaId
     message: tuple[int, ...] | str | None = None
@@ -34,7 +34,7 @@ class HeaderFrame(NamedTuple):
 
 
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
-    """Return the schema that an event's headers name, None if they name none. Raises Poison if it is unclear which."""
+    """Return the schema that an event's headers name, or None. Raises Poison if the headers are invalid or contradictory."""
     read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
     frame_or_error = _frame(read, format_) if read else None
     if isinstance(frame_or_error, str):
@@ -43,7 +43,7 @@ def frame(headers: Headers, format_: str) -> HeaderFrame | None:
 
 
 def reference(message: str) -> bytes:
-    """The bytes that Apicurio's serialiser may write before a Protobuf message: its type's name as a message, with its size."""
+    """Return the bytes that Apicurio's serialiser may write before a Protobuf message: the type's name as a sized message."""
     name = message.encode()
     body = b"\x0a" + encode_varint(len(name)) + name
     return encode_varint(len(body)) + body
@@ -51,7 +51,7 @@ def reference(message: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
-    """The frame, or the error; the headers are different ones."""
+    """Return the frame, or the error as text; `headers` has no duplicates."""
     naming = [(name, value) for name, value in headers if name in NAMING]
     supported = [one for one in naming if one[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:
@@ -59,16 +59,16 @@ def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame 
     if len(supported) > 1:
         return f"headers name different schemas: {', '.join(f'{name} {value[:32]!r}' for name, value in supported)}"
     if not supported:
-        return f"header {naming[0][0]} names a schema in a way that is not supported; write {CONFLUENT} or {CONTENT_ID}"
+        return f"header {naming[0][0]} names a schema in an unsupported way; write {CONFLUENT} or {CONTENT_ID}"
     [(name, value)] = supported
     try:
-        return _confluent(value, format_) if name == CONFLUENT else _apicurio(name, value, dict(headers), format_)
+        return _parse_confluent(value, format_) if name == CONFLUENT else _parse_apicurio(name, value, dict(headers), format_)
     except (ValueError, IndexError):
         return f"header {name} is {value[:32]!r}, which is no id of a schema"
 
 
-def _confluent(value: bytes, format_: str) -> HeaderFrame:
-    """Raises ValueError or IndexError if the value is no id."""
+def _parse_confluent(value: bytes, format_: str) -> HeaderFrame:
+    """Parse the value of Confluent's header. Raises ValueError or IndexError if it is not an id."""
     size = GUID_BYTES if value[0] == BY_GUID else 4
     text, end = value[1 : 1 + size], 1 + size
     if value[0] not in (PREFIX, BY_GUID) or len(text) < size:
@@ -84,8 +84,8 @@ def _confluent(value: bytes, format_: str) -> HeaderFrame:
     return HeaderFrame(SchemaId("GUID", guid), message)
 
 
-def _apicurio(name: str, value: bytes, headers: dict[str, bytes], format_: str) -> HeaderFrame | str:
-    """Raises ValueError if the value is no id."""
+def _parse_apicurio(name: str, value: bytes, headers: dict[str, bytes], format_: str) -> HeaderFrame | str:
+    """Parse the value of Apicurio's header, or return the error as text. Raises ValueError if it is not an id."""
     number = int.from_bytes(value, "big", signed=True)
     if len(value) != LONG_BYTES or not 0 < number <= LARGEST_ID:
         raise ValueError

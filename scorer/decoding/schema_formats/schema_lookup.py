@@ -1,4 +1,4 @@
-"""The reader of an event's schema: of the one file that is configured, or of the id in the event's value or headers."""
+"""Sources of the reader for an event's schema: the configured file, or a registry by the id in the event's value or headers."""
 
 import functools
 import importlib.util
@@ -23,80 +23,90 @@ from scorer.decoding.tensors import Row
 from scorer.settings import Settings
 from scorer.settings.input import SchemaRegistrySettings
 
-ID_BYTES = 5  # of Confluent's prefix: a zero byte, then the schema's id, big-endian
+ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame
-"""The schema and message of an event: the prefix of its value, or what its headers name."""
+"""The schema and message of an event: the prefix of its value, or the frame from its headers."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
-"""What the extras bring."""
+"""The libraries that the format's extra installs."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
 OTHERS = {
-    b"\x03\x00": "AWS Glue's serialisers write it, with an id that no other registry has",
-    b"\x03\x05": "AWS Glue's serialisers write it, with an id that no other registry has",
-    b"\xc3\x01": "it is in Avro's single-object encoding",
-    b"Obj\x01": "it is an Avro file with a schema of its own",
+    b"\x03\x00": "AWS Glue's serialisers write such events, with an id that other registries do not have",
+    b"\x03\x05": "AWS Glue's serialisers write such events, with an id that other registries do not have",
+    b"\xc3\x01": "the event is in Avro's single-object encoding",
+    b"Obj\x01": "the event is an Avro file with a schema of its own",
 }
-"""By its first bytes, what else an event is."""
+"""The possible encodings of an event without a schema's id, by its first bytes."""
 NO_PATH = (
-    "no path of a Protobuf message is behind the id of its schema, as Confluent's serialisers write it; confluent-kafka for "
-    "Python writes another before 1.8, and with use.deprecated.format"
+    "no path of a Protobuf message follows the schema's id, as Confluent's serialisers write it; confluent-kafka for "
+    "Python writes another form before 1.8, and with use.deprecated.format"
 )
 
 
 class EventReader(Protocol):
-    """Reads events of one schema. `layout` is their usual shape, where there is one."""
+    """Reader of events of one schema. `layout` is the layout of most events, None if it varies."""
 
     layout: FixedLayout | None
 
     def row(self, value: bytes, start: int) -> Row:
-        """The values of one event behind a header of `start` bytes. Raises Poison."""
+        """Return the values of the event after a header of `start` bytes. Raises Poison."""
 
-    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
-        """What reads, of one event as above, what stands at each of these paths: None where there is nothing."""
+    def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+        """Create a function of the same arguments that reads the values at these paths; None for a missing value."""
 
 
 class SchemaSource(Protocol):
-    """Readers of events. `reads_headers`: headers may name the schema."""
+    """Source of readers for events. `reads_headers`: headers may name the schema."""
 
     reads_headers: bool
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key of an event. Raises Poison if it has none, or it is unclear which."""
+        """Return the key of an event. Raises Poison if the event names no schema or contradictory schemas."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Look up the schemas of these keys. Raises LookUpsPending, Away and Fatal as `SchemaRegistry.look_up`."""
+        """Look up the schemas of these keys. Raises the errors of `SchemaRegistry.look_up`."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         """Return the reader of events with that key.
 
-        Raises Poison if there is none; Away and Fatal as `SchemaRegistry.schema`.
+        Raises Poison if the schema does not exist, DependencyUnavailable and Fatal as `SchemaRegistry.schema`.
         """
 
 
 def start_of(key: Key) -> int:
-    """How many bytes of a value stand before the event."""
+    """Return the number of bytes that precede the event in its value."""
     return len(key if isinstance(key, bytes) else key.before)
 
 
 def create_schema_source(settings: Settings) -> SchemaSource:
-    """The configured one.
+    """Create the configured schema source.
 
     Raises:
-        Fatal: the format's library is missing, the file cannot be read, or the registry's properties do not fit together.
+        Fatal: the format's library is missing, the file cannot be read, or the registry's properties contradict each other.
     """
-    wanted = settings.input
-    for library in LIBRARIES[wanted.format]:
+    input_settings = settings.input
+    for library in LIBRARIES[input_settings.format]:
         if importlib.util.find_spec(library) is None:
-            hint = install_command(wanted.format)
-            raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
-    if wanted.schema_file is not None:
-        return SchemaFileSource(wanted.format, wanted.schema_file.name, file_bytes(wanted.schema_file), wanted.message)
+            hint = install_command(input_settings.format)
+            raise Fatal(
+                f"input.format {input_settings.format} needs {library}, of the extra {input_settings.format!r}", hint, 2
+            )
+    if input_settings.schema_file is not None:
+        return SchemaFileSource(
+            input_settings.format,
+            input_settings.schema_file.name,
+            file_bytes(input_settings.schema_file),
+            input_settings.message,
+        )
     registry = shared(settings.schema_registry)
     registry.open()
-    return SchemaRegistrySource(wanted.format, registry)
+    return SchemaRegistrySource(input_settings.format, registry)
 
 
 class SchemaFileSource:
-    """One schema for all events, which have no header. `name` ends with .avsc, .proto, or else: a descriptor set."""
+    """Source of one schema for all events, which have no header.
+
+    A file name that ends neither with .avsc nor with .proto is a descriptor set.
+    """
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
         self._format = format_
@@ -110,10 +120,10 @@ class SchemaFileSource:
         return b""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Do nothing: the schema is here."""
+        """Do nothing, because the schema is already available."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:  # noqa: ARG002
-        """Raises Fatal where the file is no schema."""
+        """Return the reader of the file's schema. Raises Fatal if the schema is invalid."""
         described = self._format == "protobuf" and not self._name.endswith(".proto")
         try:
             schema = Schema(self._format, self._data if described else self._data.decode("utf-8"))
@@ -123,7 +133,7 @@ class SchemaFileSource:
 
 
 class SchemaRegistrySource:
-    """Schemas by the id in each event's value or headers."""
+    """Source of schemas by the id in each event's value or headers."""
 
     reads_headers = True
 
@@ -132,14 +142,14 @@ class SchemaRegistrySource:
         self._registry = registry
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key that the headers name, else the value's prefix: a zero byte, the id, for Protobuf the message's path.
+        """Return the key from the headers, else the value's prefix: a zero byte, the id, and for Protobuf the message's path.
 
         Raises Poison.
         """
         if headers and (frame := schema_id_headers.frame(headers, self._format)) is not None:
             return _with_reference(frame, value)
         if len(value) < ID_BYTES or value[0] != 0:
-            raise Poison(Reason.MALFORMED, _no_id(value))
+            raise Poison(Reason.MALFORMED, _missing_id_error(value))
         if self._format == "avro":
             return value[:ID_BYTES]
         try:
@@ -164,8 +174,8 @@ class SchemaRegistrySource:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: {error}") from None
 
 
-def _no_id(value: bytes) -> str:
-    """Return what is wrong with an event without the id of its schema."""
+def _missing_id_error(value: bytes) -> str:
+    """Return the error of an event without a schema's id."""
     other = next((f"; {other}" for start, other in OTHERS.items() if value.startswith(start)), "")
     return f"{NO_ID}{other}"
 
@@ -175,14 +185,14 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Return the frame of a value that may begin with the name of its Protobuf message."""
+    """Add the bytes before the message to the frame if the value begins with the name of its Protobuf message."""
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
     return frame
 
 
 def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, id_field: str | None) -> EventReader:
-    """`message` is the name of a Protobuf message, or its path. Raises BadSchema."""
+    """Create the reader of a schema; `message` is the name or the path of a Protobuf message. Raises BadSchema."""
     if schema.format == "avro":
         from scorer.decoding.schema_formats.avro import AvroReader
 
@@ -191,12 +201,14 @@ def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, 
     from scorer.decoding.schema_formats.protobuf import ProtobufReader
 
     file = proto_files.compiled(schema)
-    found = proto_files.message_at(file, message) if isinstance(message, list) else proto_files.message_named(file, message)
-    return ProtobufReader(found, fields, id_field)
+    descriptor = (
+        proto_files.message_at(file, message) if isinstance(message, list) else proto_files.message_named(file, message)
+    )
+    return ProtobufReader(descriptor, fields, id_field)
 
 
 def shared(settings: SchemaRegistrySettings) -> SchemaRegistry:
-    """The registry of these settings: one for the whole process, so that a new version knows what the last one knew."""
+    """Return the registry of these settings, one per process, so that a new model version reuses the fetched schemas."""
     return _shared(settings.model_dump_json())
 
 
@@ -207,7 +219,7 @@ def _shared(settings: str) -> SchemaRegistry:
 
 @functools.lru_cache
 def file_bytes(path: FilePath) -> bytes:
-    """Return the content of a schema file, which is read once in a process. Raises Fatal."""
+    """Return the content of a schema file, which is read once per process. Raises Fatal."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Schemas by their id in a schema registry: what is known of each id, and the look-ups of unknown ids.
+"""Cache of a registry's schemas by id, which looks up unknown ids in threads.
 
-A schema never changes under its id, so each is fetched once. A failed look-up is the fault of its id as long as the registry
-answers other requests: then the events with that id are dead letters. Only a registry that answers nothing is waited for.
-No HTTP in here: see `schema_registry_client.py`.
+A schema never changes under its id, so each is fetched once. If a look-up fails while the registry answers other requests, the
+id counts as failed and the events with that id are dead-lettered. Only a registry that answers no request is waited for. This
+module makes no HTTP requests: see `schema_registry_client.py`.
 """
 
 import re
@@ -24,17 +24,17 @@ from scorer.settings.input import SchemaRegistrySettings
 T = TypeVar("T")
 LONG_IDS = "Apicurio's serialisers write ids of 8 bytes unless apicurio.registry.as-confluent is true"
 LOOK_UPS = 8
-"""Requests at once: a registry on another continent answers 8 of them in the time of one."""
+"""Concurrent requests: a registry on another continent answers 8 of them in the time of one."""
 SLICE_SECONDS = 0.5
-"""How long a caller waits before it must report that it is alive, far less than the watchdog allows."""
+"""Time after which a waiting caller must report that it is alive, far less than the watchdog allows."""
 HUNG_SECONDS = 20.0
-"""A look-up that takes longer has failed: client time-outs do not end a response that comes byte by byte."""
+"""Time after which a look-up has failed: the client's time-outs do not end a response that arrives byte by byte."""
 ATTEMPTS, RETRY_SECONDS = 3, 1.0
-"""Of a look-up that fails for a reason that may pass, such as 500 or a time-out, while other requests are answered."""
+"""Attempts and interval of a look-up that fails temporarily, such as with 500 or a time-out, while others are answered."""
 UNKNOWN_SECONDS, FAILED_SECONDS = 10.0, 60.0
-"""How long an id is not looked up again: one that does not exist, which may be registered late, and one that fails."""
+"""Time until an id is looked up again: an unknown id, which may be registered later, and an id whose look-up fails."""
 MOST_FAILED = 100_000
-"""Ids of which failures are kept: as many as the largest batch has events."""
+"""Limit of the ids whose failures are stored: as many as the largest batch has events."""
 ERROR_CHARACTERS = 500
 
 
@@ -45,7 +45,7 @@ class SchemaClient(Protocol):
         """Fetch a schema with its references. Raises LookUpFailed."""
 
     def probe(self) -> None:
-        """Ask for something that any registry answers. Raises LookUpFailed if it answers nothing."""
+        """Request something that any registry answers. Raises LookUpFailed if the registry answers no request."""
 
 
 class _RunningLookUp(NamedTuple):
@@ -61,10 +61,10 @@ class _RegistryProbe(NamedTuple):
 
 
 class SchemaRegistry:
-    """A registry's schemas. `clock` is monotonic seconds.
+    """The schemas of one registry. `clock` returns monotonic seconds.
 
-    Look-ups run in threads of their own, LOOK_UPS at once, and go on between two calls. Failures wait for a probe: if it is
-    answered, each failure is its id's; if not, nothing is known of the ids.
+    Look-ups run in threads of their own, LOOK_UPS at once, and continue between two calls. Failures wait for a probe. If the
+    registry answers the probe, the ids count as failed; if not, the ids remain unknown.
     """
 
     def __init__(
@@ -87,11 +87,14 @@ class SchemaRegistry:
         self._answered = False
 
     def schema(self, schema_id: SchemaId, format_: str) -> Schema:
-        """Return the schema with that id, looking it up if need be, however long it takes.
+        """Return the schema with that id; look it up if necessary, without a time limit.
 
-        Raises Poison if there is none of that format, Away if the registry answers nothing, Fatal if it rejects everything.
+        Raises:
+            Poison: the registry has no schema of that id and format.
+            DependencyUnavailable: the registry answers no request.
+            Fatal: the registry rejects every request.
         """
-        while (schema := self._known(schema_id)) is None:
+        while (schema := self._get_schema(schema_id)) is None:
             try:
                 self.look_up([schema_id])
             except LookUpsPending:
@@ -100,28 +103,32 @@ class SchemaRegistry:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} is {schema.format}, not {format_}")
         return schema
 
-    def look_up(self, wanted: Iterable[SchemaId]) -> None:
-        """Look up these ids, those of them that are not known yet; `schema` then returns or raises at once.
+    def look_up(self, schema_ids: Iterable[SchemaId]) -> None:
+        """Look up those ids that are still unknown; `schema` then returns or raises at once.
 
-        Raises LookUpsPending if that takes longer than SLICE_SECONDS: call again. Raises Away if the registry answers nothing,
-        Fatal if it rejects everything and has never answered this process.
+        Raises:
+            LookUpsPending: the look-ups take longer than SLICE_SECONDS; call again.
+            DependencyUnavailable: the registry answers no request.
+            Fatal: the registry rejects every request and has never answered this process.
         """
         with self._lock:
-            waiting = deque(one for one in dict.fromkeys(wanted) if self._is_open(one))
+            waiting = deque(schema_id for schema_id in dict.fromkeys(schema_ids) if self._needs_look_up(schema_id))
             until = time.monotonic() + SLICE_SECONDS
             while True:
-                waiting.extend(self._due())
-                self._start(waiting)
+                waiting.extend(self._take_due())
+                self._start_look_ups(waiting)
                 if not (waiting or self._running or self._unexplained or self._retry_at or self._probe):
                     return
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise LookUpsPending(f"schema registry {self._url}: {len(waiting) + len(self._running)} look-ups to go")
+                    raise LookUpsPending(
+                        f"schema registry {self._url}: {len(waiting) + len(self._running)} look-ups are pending"
+                    )
                 self._wait(left)
 
-    def _known(self, schema_id: SchemaId) -> Schema | None:
-        """Return the schema, or None if the id has to be looked up. Raises Poison if that failed lately."""
-        if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry may answer such a question with anything
+    def _get_schema(self, schema_id: SchemaId) -> Schema | None:
+        """Return the schema, or None if the id must be looked up. Raises Poison if a recent look-up failed."""
+        if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id")
         if schema_id == NO_ID:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id; {LONG_IDS}")
@@ -131,56 +138,56 @@ class SchemaRegistry:
             raise Poison(Reason.UNKNOWN_SCHEMA, error)
         return schema
 
-    def _is_open(self, schema_id: SchemaId) -> bool:
-        """Whether nothing is known of an id, and no look-up of it is running."""
+    def _needs_look_up(self, schema_id: SchemaId) -> bool:
+        """Return whether an id is unknown and no look-up of it is running or due."""
         try:
-            known = self._known(schema_id) is not None
+            known = self._get_schema(schema_id) is not None
         except Poison:
             return False
         running = any(one.schema_id == schema_id for one in self._running.values())
         probed = self._probe is not None and schema_id in self._probe.failures
         return not (known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
-    def _due(self) -> list[SchemaId]:
-        """Take the ids that failed and are to be looked up again now."""
+    def _take_due(self) -> list[SchemaId]:
+        """Remove and return the failed ids whose next attempt is due."""
         now = self._clock()
         due = [schema_id for schema_id, at in self._retry_at.items() if at <= now]
         for schema_id in due:
             del self._retry_at[schema_id]
         return due
 
-    def _start(self, waiting: deque[SchemaId]) -> None:
+    def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
         """Start as many look-ups as may run at once, and the probe if failures need one."""
         urgent = any(not failure.unknown for failure in self._unexplained.values())
         if self._unexplained and self._probe is None and (urgent or not waiting):
             self._probe = _RegistryProbe(_in_thread(self._client.probe), self._unexplained)
             self._unexplained = {}
         if self._probe is not None and any(not failure.unknown for failure in self._probe.failures.values()):
-            return  # it may be the registry that fails, and not these ids
+            return  # perhaps the registry fails, and not these ids
         while waiting and len(self._running) < LOOK_UPS:
             schema_id = waiting.popleft()
             self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
 
     def _wait(self, seconds: float) -> None:
-        """Wait for an answer, or until a look-up is to be repeated, and take in what came."""
-        asked: set[Future[Any]] = {*self._running, *([self._probe.future] if self._probe else [])}
-        if not asked:
+        """Wait for a response or until the next attempt is due, and record the responses."""
+        futures: set[Future[Any]] = {*self._running, *([self._probe.future] if self._probe else [])}
+        if not futures:
             time.sleep(min(seconds, max(0.0, min(self._retry_at.values(), default=0.0) - self._clock())))
             return
-        done = wait(asked, seconds, FIRST_COMPLETED).done
+        done = wait(futures, seconds, FIRST_COMPLETED).done
         now = time.monotonic()
-        for future, one in list(self._running.items()):
-            if future in done or now - one.since > HUNG_SECONDS:
+        for future, look_up in list(self._running.items()):
+            if future in done or now - look_up.since > HUNG_SECONDS:
                 del self._running[future]
-                self._note(one.schema_id, future)
+                self._record(look_up.schema_id, future)
         if self._probe is not None and self._probe.future in done:
             probe, self._probe = self._probe, None
-            self._explain(probe)
+            self._record_failures(probe)
 
-    def _note(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
-        """Keep the outcome of a look-up."""
+    def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
+        """Record the result of a look-up."""
         if not future.done():
-            self._unexplained[schema_id] = LookUpFailed(f"no whole answer in {HUNG_SECONDS:.0f} s")
+            self._unexplained[schema_id] = LookUpFailed(f"no complete response in {HUNG_SECONDS:.0f} s")
             return
         try:
             self._schemas[schema_id] = future.result()
@@ -190,8 +197,8 @@ class SchemaRegistry:
             self._answered = True
             self._attempts.pop(schema_id, None)
 
-    def _explain(self, probe: _RegistryProbe) -> None:
-        """Blame the ids for their failures if the registry answers the probe. Raises Away or Fatal if it does not."""
+    def _record_failures(self, probe: _RegistryProbe) -> None:
+        """Record the failures of the ids if the probe was answered. Raises DependencyUnavailable or Fatal if it was not."""
         try:
             probe.future.result()
         except LookUpFailed as error:
@@ -203,29 +210,29 @@ class SchemaRegistry:
             raise schema_registry_unavailable(self._url, error) from None
         self._answered = True
         for schema_id, failure in probe.failures.items():
-            self._blame(schema_id, failure)
+            self._record_failure(schema_id, failure)
 
-    def _blame(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
-        """Look the id up again later, or note that its events are dead letters."""
+    def _record_failure(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
+        """Schedule the next attempt for an id, or record the error with which its events are dead-lettered."""
         attempts = self._attempts[schema_id] = self._attempts.get(schema_id, 0) + 1
         if not (failure.unknown or failure.denied) and attempts < ATTEMPTS:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS
             return
         del self._attempts[schema_id]
-        does = "does not know" if failure.unknown else "refuses" if failure.denied else f"fails {attempts} times at"
-        error = f"the schema registry {does} {schema_id}: {failure}"[:ERROR_CHARACTERS]
+        failure_kind = "does not know" if failure.unknown else "refuses" if failure.denied else f"fails {attempts} times at"
+        error = f"the schema registry {failure_kind} {schema_id}: {failure}"[:ERROR_CHARACTERS]
         self._failed[schema_id] = self._clock() + (UNKNOWN_SECONDS if failure.unknown else FAILED_SECONDS), error
         self._failed.move_to_end(schema_id)
         if len(self._failed) > MOST_FAILED:
             self._failed.popitem(last=False)
 
     def open(self) -> None:
-        """Make the client. Raises Fatal if its properties do not fit together."""
+        """Create the client. Raises Fatal if its properties contradict each other."""
         assert self._client
 
     @property
     def _client(self) -> SchemaClient:
-        """The client, made when it is first used: its TLS context alone takes 20 ms."""
+        """The client, created at first use: its TLS context alone takes 20 ms."""
         if not self._clients:
             from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 
@@ -239,7 +246,7 @@ class SchemaRegistry:
 
 
 def _in_thread(call: Callable[[], T]) -> "Future[T]":
-    """Run a call in a thread that does not keep the process from ending: a request may hang."""
+    """Run a call in a daemon thread, so that a request that hangs does not prevent the process from exiting."""
     future: Future[T] = Future()
 
     def run() -> None:

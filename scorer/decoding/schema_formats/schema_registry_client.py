@@ -16,15 +16,15 @@ from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")
-"""Versions of Apicurio's own API. The versions 2 and 3 of the product have the first."""
+"""Paths of Apicurio's own API. The versions 2 and 3 of the product both have the first one."""
 NATIVE_IDS = {"content id": "contentIds", "global id": "globalIds"}
 
 
 class _ConfluentClient(SchemaRegistryClient):
-    """Confluent's client, which can also ask for what is no JSON, with the same TLS, credentials and retries."""
+    """Confluent's client, extended by requests for content other than JSON, with the same TLS, credentials and retries."""
 
     def native(self, path: str, content: str = "") -> Response:
-        """Answer a GET below Apicurio's own API; a later version of it has `content` behind the path. Raises LookUpFailed."""
+        """Send a GET request to Apicurio's own API; `content` is appended to the path in v3 of the API. Raises LookUpFailed."""
         rest = self._rest_client
         headers = {"Accept": "*/*"}
         if rest.bearer_auth_credentials_source:
@@ -40,9 +40,9 @@ class _ConfluentClient(SchemaRegistryClient):
 
 
 class SchemaRegistryHttpClient:
-    """See `registry.Client`. One session for all requests: connections are reused.
+    """The `SchemaClient` over HTTP. All requests use one session, so that connections are reused.
 
-    Raises Fatal if the settings do not fit together.
+    Raises Fatal if the settings contradict each other.
     """
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
@@ -50,10 +50,12 @@ class SchemaRegistryHttpClient:
         self._good: int | None = None  # an id that was answered
 
     def schema(self, schema_id: SchemaId) -> Schema:
-        return _asked(lambda: self._native(schema_id) if schema_id.kind in NATIVE_IDS else self._by_confluent(schema_id))
+        return _send(
+            lambda: self._fetch_native(schema_id) if schema_id.kind in NATIVE_IDS else self._fetch_confluent(schema_id)
+        )
 
     def probe(self) -> None:
-        """Ask for one subject, for a schema that was answered before, and for the configuration, until one is answered.
+        """Request a schema that was answered before, one subject, and the configuration, until one request succeeds.
 
         A client may lack the right to one of them.
         """
@@ -65,7 +67,7 @@ class SchemaRegistryHttpClient:
         failures: list[LookUpFailed] = []
         for probe in probes:
             try:
-                _asked(probe)
+                _send(probe)
             except LookUpFailed as error:
                 failures.append(error)
                 if error.status is None:
@@ -74,32 +76,35 @@ class SchemaRegistryHttpClient:
                 return
         raise next((error for error in failures if not error.denied), failures[0])
 
-    def _by_confluent(self, schema_id: SchemaId) -> Schema:
+    def _fetch_confluent(self, schema_id: SchemaId) -> Schema:
         session, value = self._session, schema_id.value
         schema = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
-        references = resolve(_references(schema), self._version)
+        references = resolve(_references(schema), self._fetch_version)
         if isinstance(value, int):
             self._good = value
         return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
 
-    def _version(self, reference: Reference) -> ReferencedSchema:
-        """Fetch a version of a subject, which may be deleted: events outlive it."""
+    def _fetch_version(self, reference: Reference) -> ReferencedSchema:
+        """Fetch a version of a subject, even a deleted version: events outlive it."""
         subject, version = reference.place
-        answer = _asked(lambda: self._session.get_version(subject, int(version), deleted=True))
+        answer = _send(lambda: self._session.get_version(subject, int(version), deleted=True))
         return ReferencedSchema(answer.schema.schema_str or "", _references(answer.schema))
 
-    def _native(self, schema_id: SchemaId) -> Schema:
-        """Its own API names no format for the id of a content: the schema is then read as the configured one."""
+    def _fetch_native(self, schema_id: SchemaId) -> Schema:
+        """Fetch a schema from Apicurio's own API.
+
+        The API returns no format for the id of a content, so the schema is read as the configured format.
+        """
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text
-        return Schema("", text, resolve(self._native_references(path), self._native_version))
+        return Schema("", text, resolve(self._fetch_native_references(path), self._fetch_native_version))
 
-    def _native_version(self, reference: Reference) -> ReferencedSchema:
+    def _fetch_native_version(self, reference: Reference) -> ReferencedSchema:
         group, artifact, version = (quote(part, safe="") for part in reference.place)
         path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
-        return _asked(lambda: ReferencedSchema(self._session.native(path, "/content").text, self._native_references(path)))
+        return _send(lambda: ReferencedSchema(self._session.native(path, "/content").text, self._fetch_native_references(path)))
 
-    def _native_references(self, path: str) -> list[Reference]:
+    def _fetch_native_references(self, path: str) -> list[Reference]:
         """Fetch the references of the schema at a path."""
         return [
             Reference(str(one["name"]), (one.get("groupId") or "default", one["artifactId"], str(one["version"])))
@@ -111,8 +116,8 @@ def _references(schema: ConfluentSchema) -> list[Reference]:
     return [Reference(one.name or "", (one.subject or "", str(one.version or -1))) for one in schema.references or []]
 
 
-def _asked(request: Callable[[], T]) -> T:
-    """Make a request. Raises LookUpFailed, whatever the registry answers."""
+def _send(request: Callable[[], T]) -> T:
+    """Send a request. Raises LookUpFailed for every failure, including an unexpected response."""
     try:
         return request()
     except SchemaRegistryError as error:
@@ -121,5 +126,5 @@ def _asked(request: Callable[[], T]) -> T:
         raise
     except HTTPError as error:
         raise LookUpFailed(str(error) or type(error).__name__) from None
-    except Exception as error:  # noqa: BLE001 - an answer of another shape fails at many places in the client
-        raise LookUpFailed(f"an answer that is none of a schema registry: {error!r}") from None
+    except Exception as error:  # noqa: BLE001 - an unexpected response fails at many places in the client
+        raise LookUpFailed(f"not the response of a schema registry: {error!r}") from None

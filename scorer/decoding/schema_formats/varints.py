@@ -1,15 +1,15 @@
-"""Whole numbers as Avro and Protobuf write them: seven bits a byte, the lowest first, the eighth says that more follows."""
+"""Varints of Avro and Protobuf: seven bits per byte, lowest first; the eighth bit marks that another byte follows."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.untrusted_input.varint import read_varint
 
-LONGEST_VARINT = 9  # bytes; longer ones exist, and are left to the format's own reader
+LONGEST_VARINT = 9  # bytes; the format's own reader decodes longer varints
 
 
 def varints(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """The number at each position, where it ends, and whether it does so within LONGEST_VARINT bytes."""
+    """Return the number at each position, its end, and whether it ends within LONGEST_VARINT bytes."""
     last = len(buffer) - 1
     number = np.zeros(len(at), np.int64)
     more = np.ones(len(at), np.bool_)
@@ -24,7 +24,7 @@ def varints(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[n
 
 
 def message_path(value: bytes, at: int) -> tuple[list[int], int]:
-    """The path behind the id in Confluent's header, and where it ends. Raises ValueError if there is none."""
+    """Return the message's path, which follows the id in Confluent's header, and its end. Raises ValueError for no path."""
     count, at = _signed(value, at)
     if count == 0:
         return [0], at

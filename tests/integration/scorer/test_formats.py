@@ -231,7 +231,7 @@ def test_json_in_an_envelope_is_scored_as_it_is(make_rig: MakeRig, envelope: str
     assert scorer.stop() == 0
     nameless = ["--set", "input.format=json-array", "--set", "input.id=header:ce_id"]
     said = rig.run("scorer", "check", "scorer.yaml", *nameless, code=1).stderr
-    assert f"input.format json-array has no names, by which the path {paths['a']} of field 'a' leads" in said
+    assert f"input.format json-array has no field names, but field 'a' has the path {paths['a']}" in said
 
 
 def test_avro_records_in_records_are_scored_as_they_are(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:

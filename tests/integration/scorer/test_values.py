@@ -132,4 +132,4 @@ def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> No
         "Elsewhere in the record: image (bytes of uint8) from value, price (float32) from key"
     )
     said = rig.run("scorer", "check", "scorer.yaml", "--set", "input.format=float32", code=1).stderr
-    assert "every field comes from elsewhere, and input.format float32 reads fields; use bytes" in said
+    assert "no field is inside the value, and input.format float32 reads fields; use bytes" in said

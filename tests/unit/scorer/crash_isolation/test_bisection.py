@@ -71,7 +71,7 @@ def test_a_version_that_the_input_format_cannot_feed_is_refused(tmp_path: Path) 
     folder = models.package(tmp_path / "m", whole_numbers, {"inputs": inputs, "output": {"tensor": "y"}})
     examiner = SandboxProcess(settings_of("float32", id="header:ce_id"), lambda: None)
     try:
-        with pytest.raises(ModelRefused, match="carries floats only"):
+        with pytest.raises(ModelRefused, match="supports floats only"):
             examiner.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
     finally:
         examiner.close()

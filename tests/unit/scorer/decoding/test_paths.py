@@ -244,7 +244,7 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("after", "input.id 'after' does not go with the signature: the id is read at after, and field 'amount' inside of it"),
+        ("after", "input.id 'after' conflicts with the signature: the id is read at after, and field 'amount' inside of it"),
         ("after.amount.x", "the id is read at after.amount.x, and field 'amount' at after.amount"),
         ("items.id", "the id is read at items.id: items is no array and object at once, and field 'price' is inside of it too"),
     ],
@@ -266,7 +266,7 @@ def test_formats_without_names_refuse_paths() -> None:
         with pytest.raises(FormatMismatch) as caught:
             make()
         assert str(caught.value) == (
-            f"input.format {format_} has no names, by which the path after.amount of field 'amount' leads; "
+            f"input.format {format_} has no field names, but field 'amount' has the path after.amount; "
             "use json, avro or protobuf"
         )
 

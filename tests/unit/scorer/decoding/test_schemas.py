@@ -152,9 +152,9 @@ def test_a_schema_may_refer_to_another() -> None:
 @pytest.mark.parametrize(
     ("format_", "text", "more", "error"),
     [
-        ("avro", "{", {}, "no Avro schema"),
-        ("protobuf", "message {", {}, "no Protobuf schema"),
-        ("protobuf", PROTO, {}, "Other, Event; say which with input.message"),
+        ("avro", "{", {}, "invalid Avro schema"),
+        ("protobuf", "message {", {}, "invalid Protobuf schema"),
+        ("protobuf", PROTO, {}, "Other, Event; select one with input.message"),
         ("protobuf", PROTO, {"message": "Evnt"}, "no message 'Evnt'"),
     ],
 )

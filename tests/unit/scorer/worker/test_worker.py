@@ -134,7 +134,7 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
     def score(batch: Batch, *rest: object) -> ScoredBatch:
         sizes.append(len(batch))
         if len(batch) > 1:
-            raise LookUpsPending("5 look-ups to go")
+            raise LookUpsPending("5 look-ups are pending")
         scored: ScoredBatch = answer(batch, *rest)
         return scored
 

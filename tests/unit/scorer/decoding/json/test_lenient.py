@@ -44,7 +44,7 @@ def test_half_of_a_surrogate_pair_in_a_field_that_is_read_is_named(fields: dict[
     decoded = decode(json.dumps(fields).replace('"?"', HALF))
     assert list(decoded.ids) == ["good"]
     assert decoded.rejected[1].reason is Reason.MALFORMED
-    assert str(decoded.rejected[1]) == f"field {name}: half of a surrogate pair is no text"
+    assert str(decoded.rejected[1]) == f"field {name}: half of a surrogate pair is not valid text"
 
 
 def test_half_of_a_surrogate_pair_is_not_carried() -> None:
@@ -76,7 +76,7 @@ LONG = "9" * 5_000
         ('"a": 1e999', Reason.OUT_OF_RANGE, "field 'a': the number is beyond all floats"),
         (f'"a": -{LONG}', Reason.OUT_OF_RANGE, "field 'a': the number is beyond all floats"),
         ('"a": NaN', Reason.NOT_FINITE, "field 'a' is nan"),
-        (f'"a": 1, "word": {HALF}', Reason.MALFORMED, "field 'word': half of a surrogate pair is no text"),
+        (f'"a": 1, "word": {HALF}', Reason.MALFORMED, "field 'word': half of a surrogate pair is not valid text"),
     ],
 )
 def test_what_is_wrong_beside_deep_arrays_is_named_as_without_them(fields: str, reason: Reason, error: str) -> None:

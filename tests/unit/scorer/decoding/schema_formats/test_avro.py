@@ -154,7 +154,7 @@ def test_a_change_of_a_row_with_a_reference_is_read() -> None:
 
 
 def test_a_missing_type_is_named() -> None:
-    with pytest.raises(BadSchema, match=r"the type 'n\.deep\.Inner' is neither in it nor in its references"):
+    with pytest.raises(BadSchema, match=r"neither the schema nor its references define the type 'n\.deep\.Inner'"):
         reader({**EVENT, "fields": [{"name": "inner", "type": "n.deep.Inner"}]}, [PART])
 
 

@@ -78,8 +78,8 @@ def test_a_reference_comes_before_a_known_file() -> None:
         ([("n", PART), ("n/part.proto", PART)], "'n/part.proto', which cannot be a file: "),
         ([("x" * 999, PART)], "which cannot be a file: File name too long"),
         ([("a\0b", PART)], "which cannot be a file: embedded null"),
-        ([("/etc/x.proto", PART)], "'/etc/x.proto', which is no relative path"),
-        ([("../x.proto", PART)], "'../x.proto', which is no relative path"),
+        ([("/etc/x.proto", PART)], "'/etc/x.proto', which is not a relative path"),
+        ([("../x.proto", PART)], "'../x.proto', which is not a relative path"),
         ([("\ud800.proto", PART)], "which cannot be a file: "),
     ],
 )

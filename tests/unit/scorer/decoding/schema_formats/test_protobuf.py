@@ -115,7 +115,7 @@ def test_wrappers_and_decimals_are_carried() -> None:
     message = proto_files.message_named(proto_files.compiled(Schema("protobuf", TEXT)), "Row")
     reader = ProtobufReader(message, RowSchema(SIGNATURE, None, 1_000), None)
     paths = [parse(path) for path in ("a", "word", "price", "n")]
-    values = reader.at(paths)
+    values = reader.path_reader(paths)
     assert values(full(proto_class(TEXT, "Row")).SerializeToString(), 0) == [1.5, "w", 12.5, 7]
     assert values(b"", 0) == [None] * 4
 

@@ -104,8 +104,8 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
         ([*(long("contentId", 7) or []), *(long("globalId", 7) or [])], "headers name different schemas"),
         ([*(long("contentId", 7) or []), *(long("contentId", 8) or [])], "headers name different schemas"),
         ([*(confluent("AVRO") or []), *(long("contentId", 8) or [])], "headers name different schemas"),
-        ([("apicurio.value.artifactId", b"x")], "in a way that is not supported"),
-        ([("apicurio.registry.globalId", bytes(8))], "in a way that is not supported"),
+        ([("apicurio.value.artifactId", b"x")], "in an unsupported way"),
+        ([("apicurio.registry.globalId", bytes(8))], "in an unsupported way"),
         ([*(long("contentId", 7) or []), ("apicurio.value.encoding", b"JSON")], "only BINARY is supported"),
     ],
 )
@@ -125,7 +125,7 @@ def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_lette
     found = decoded(schemas, *((value, confluent("AVRO")) for value in (both, other, longer, BODY)))
     assert found.rows == [1, 3]
     assert {row: str(poison.reason) for row, poison in found.rejected.items()} == {0: "unknown-schema", 2: "malformed"}
-    assert "the value is a whole event behind the prefix of schema 1 too" in str(found.rejected[0])
+    assert "the value is also a complete event with the prefix of schema 1" in str(found.rejected[0])
 
 
 def test_an_unknown_schema_in_a_header_is_not_looked_for_in_the_value() -> None:
