@@ -1,7 +1,7 @@
-"""Kafka client settings, security and tuning in one place; every client of the product is made here.
+"""Create every Kafka client of the product, with its settings, security and tuning.
 
-Sources of the numbers: the timeouts and the back-off follow from what librdkafka does with a transaction whose outcome is
-unknown (see `publisher/transactions/`); the fetch settings keep a worker's memory bounded in bytes.
+The timeouts and the backoff follow from the behaviour of librdkafka when the outcome of a transaction is unknown (see
+`publisher/transactions/`). The fetch settings limit the memory of a worker.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from publisher.errors import Fatal
 from publisher.kafka import client_properties
 from publisher.kafka import security as security_section
-from publisher.kafka.error_codes import NOBODY_THERE, REFUSED, UNKNOWN_CLIENT
+from publisher.kafka.error_codes import NO_CONNECTION, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
 
-RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (`TransactionSession`)
-LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
-LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
+RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of this may have been sent twice (`TransactionSession`)
+LARGEST_MESSAGE = 1_000_000_000  # bytes, the maximum of librdkafka: the broker enforces the limit of each topic
+LARGEST_BATCH = 1_000_000  # bytes, the default of librdkafka: a larger record is a batch by itself
 FIRST_ANSWER_SECONDS = 1.0
 READING: dict[str, Any] = {
     "enable.auto.commit": False,
@@ -31,16 +31,16 @@ READING: dict[str, Any] = {
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
 }
-"""Of every consumer: it commits nothing by itself, and is not moved where its position is not there."""
+"""The properties of every consumer: it does not commit by itself, and does not reset a position that is out of range."""
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
-PATH_ENDS = ("_file", ".location")  # names of files are no secrets
+PATH_ENDS = ("_file", ".location")  # the name of a file is not a secret
 
 log = logging.getLogger(__name__)
 library_log = logging.getLogger("librdkafka")
 
 
 class KafkaSettings(BaseModel):
-    """The `kafka:` section of a configuration file. `section` is what it is called where errors name its settings."""
+    """The `kafka:` section of a configuration file. `section` is its name in error messages."""
 
     section: ClassVar[str] = "kafka"
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -59,15 +59,22 @@ class KafkaSettings(BaseModel):
 
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
-        """`extra` wins over everything: it must undo neither a guarantee nor what `security` says."""
+        """Reject an `extra` property that weakens a guarantee or repeats a setting of `security`: `extra` has precedence."""
         client_properties.check(self.extra)
-        security_section.said_once(self.security, self.extra, self.section)
+        security_section.check_not_repeated(self.security, self.extra, self.section)
         return self
 
 
 def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> bool:
-    """Whether the value of a setting or of a client property must never be printed. In `security` and `extra` everything that
-    is not known to be harmless: a password under a misspelt name is one. `properties` are the harmless ones of `extra`."""
+    """Return whether the value of a setting or client property must never be printed.
+
+    In `security` and `extra` every value is secret unless its name is known to be harmless: a misspelt name may have a
+    password.
+
+    Args:
+        key: The name of the setting, with its sections.
+        properties: The harmless properties of `extra`.
+    """
     lowered = key.lower()
     _, pass_through, name = lowered.partition(".extra.")
     if pass_through and name in properties:
@@ -81,12 +88,12 @@ def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> boo
 
 
 def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Properties that every client shares; those in `extra` win. Raises Fatal (2) for a password file that cannot be read."""
+    """Return the properties that all clients share; `extra` has precedence. Raises Fatal (2) for a bad password file."""
     try:
         proof = security_section.properties(settings.security)
     except (OSError, ValueError) as error:
-        named = f"a file of {settings.section}.security cannot be used: {error}"
-        raise Fatal(named, "see the configuration for its name", 2) from None
+        message = f"a file of {settings.section}.security cannot be used: {error}"
+        raise Fatal(message, "see the configuration for its name", 2) from None
     return {
         **proof,
         "bootstrap.servers": settings.bootstrap_servers,
@@ -99,14 +106,14 @@ def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
 
 
 def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
-    """Properties of a group member that commits nothing by itself."""
+    """Return the properties of a group member that does not commit by itself."""
     properties: dict[str, Any] = {
         "group.id": group,
         "group.protocol": settings.group_protocol,
         "enable.auto.offset.store": False,
-        "enable.partition.eof": True,  # only this gives a position behind markers and aborted records (librdkafka #2539)
-        "topic.metadata.refresh.interval.ms": 10_000,  # how late a partition that was added may be read
-        "queued.min.messages": 1,  # fetched when nothing is left: a sixth of the requests at 1,000 events/s
+        "enable.partition.eof": True,  # reports a position after markers and aborted records (librdkafka #2539)
+        "topic.metadata.refresh.interval.ms": 10_000,  # the delay until an added partition is read
+        "queued.min.messages": 1,  # fetch when the queue is empty: a sixth of the requests at 1,000 events/s
         "fetch.queue.backoff.ms": 2,
         "queued.max.messages.kbytes": 32_768,
     }
@@ -120,8 +127,11 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
 
 
 class ErrorWatch:
-    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever. `last` is the
-    last error of any kind: what the client says while it cannot reach anybody."""
+    """An error callback that stores errors of a client.
+
+    `fatal` is the first error that a retry cannot fix, although librdkafka retries it for ever. `last` is the most recent
+    error, except that the error "no broker is connected" replaces no other one.
+    """
 
     def __init__(self) -> None:
         self.fatal: KafkaError | None = None
@@ -130,15 +140,17 @@ class ErrorWatch:
     def __call__(self, error: KafkaError) -> None:
         if error in UNKNOWN_CLIENT or error.fatal():
             self.fatal = self.fatal or error
-        if self.last is None or error not in NOBODY_THERE:
+        if self.last is None or error not in NO_CONNECTION:
             self.last = error
         log.info("kafka client: %s", error.str())
 
 
 @contextlib.contextmanager
 def unwrap_kafka_errors() -> Iterator[None]:
-    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such. While the
-    library holds one it may still call its logger, and Python makes a SystemError of what that returns."""
+    """Raise the KafkaException of a fatal error within this context, for a producer that can be fenced.
+
+    confluent-kafka calls the logger while the exception is set, and Python then raises a SystemError caused by it.
+    """
     try:
         yield
     except SystemError as error:
@@ -148,22 +160,22 @@ def unwrap_kafka_errors() -> Iterator[None]:
 
 
 class Plugin(Protocol):
-    """A plugin of librdkafka that moves bytes for a client."""
+    """A librdkafka plugin that fetches or produces for a client."""
 
     path: str
 
     def handle(self) -> int:
-        """librdkafka's handle of the client that this thread made last."""
+        """Return librdkafka's handle of the client that this thread created last."""
 
 
 class HandledConsumer(Consumer):
-    """A consumer with librdkafka's handle of it."""
+    """A consumer with its handle in librdkafka."""
 
     handle = 0
 
 
 class HandledProducer(Producer):
-    """A producer with librdkafka's handle of it, and the setting of its transaction timeout as errors name it."""
+    """A producer with its handle in librdkafka, and the text of its timeout setting for error messages."""
 
     handle = 0
     timeout_setting = "transaction_timeout_ms"
@@ -173,23 +185,25 @@ Client = TypeVar("Client", Consumer, Producer, AdminClient, HandledConsumer, Han
 Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 
 
-def _handled(plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]) -> Handled:
-    """A client that has its handle from the plugin, if there is one."""
+def _create_with_handle(
+    plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]
+) -> Handled:
+    """Create a client, with its handle if there is a plugin."""
     if plugin is None:
-        return _made(settings, kind, properties)
-    made = _made(settings, kind, properties | {"plugin.library.paths": plugin.path})
-    made.handle = plugin.handle()
-    return made
+        return _create(settings, kind, properties)
+    created = _create(settings, kind, properties | {"plugin.library.paths": plugin.path})
+    created.handle = plugin.handle()
+    return created
 
 
-def _made(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
-    """A client; `error_cb` hears of its errors. Raises Fatal (2) for properties that librdkafka does not take."""
+def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
+    """Create a client. Its errors go to `error_cb`. Raises Fatal (2) if librdkafka rejects the properties."""
     try:
         return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
     except KafkaException as error:
-        said = error.args[0].str()
+        reason = error.args[0].str()
         hint = f"check {settings.section}.extra and {settings.section}.security"
-        raise Fatal(f"the Kafka client refuses its settings: {said}", hint, 2) from None
+        raise Fatal(f"the Kafka client refuses its settings: {reason}", hint, 2) from None
 
 
 def consumer(
@@ -200,10 +214,12 @@ def consumer(
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
     plugin: Plugin | None = None,
 ) -> Consumer:
-    """A group member for scoring: reads committed events only and never commits by itself. `on_commit` hears, within a poll,
-    how a commit ended that did not wait for its answer."""
+    """Create a group member for scoring, which reads committed events only and does not commit by itself.
+
+    `on_commit` receives the result of an asynchronous commit during a poll.
+    """
     properties = consumer_properties(settings, client_id, group)
-    return _handled(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
+    return _create_with_handle(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
@@ -214,8 +230,16 @@ def transactional_producer(
     plugin: Plugin | None = None,
     **more: Any,
 ) -> Producer:
-    """A producer of the pool of a transaction session, not yet initialised. `batch_bytes`: what every topic that it writes to
-    takes at once. `more` properties win over all others."""
+    """Create a producer for the pool of a transaction session. Its transactions are not initialized.
+
+    Args:
+        settings: The connection and the transaction timeout.
+        transactional_id: The transactional id.
+        client_id: The client id.
+        batch_bytes: The smallest batch limit of the topics that it writes to.
+        plugin: Provides the handle of the producer.
+        more: Properties with precedence over all others.
+    """
     timeout = settings.transaction_timeout_ms
     properties = {
         "transactional.id": transactional_id,
@@ -224,25 +248,25 @@ def transactional_producer(
         "socket.timeout.ms": min(timeout, 10_000),
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
-        "metadata.recovery.strategy": "none",  # else a call may never return (`transactions/exactly_once.py`)
-        "linger.ms": 100,  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
+        "metadata.recovery.strategy": "none",  # otherwise a call may never return (`transactions/exactly_once.py`)
+        "linger.ms": 100,  # adds no latency: a commit flushes the queue, in one request per partition
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),
         "compression.type": "lz4",
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
     }
-    made = _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
-    made.timeout_setting = f"{settings.section}.transaction_timeout_ms ({timeout})"
-    return made
+    producer = _create_with_handle(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
+    producer.timeout_setting = f"{settings.section}.transaction_timeout_ms ({timeout})"
+    return producer
 
 
 def warm_up(client: Client, topic: str) -> Client:
-    """The client, once it has a connection, if a broker answers soon about a topic that the client may use.
+    """Connect a client by requesting the metadata of a topic that it may use, and return it. A failure is ignored.
 
-    `init_transactions` asks for the coordinator at once, `assign` for the partitions' leaders; where no connection is up by
-    then, the library (2.16) asks again only half a second later. Two questions: in the first answer the broker behind a
-    configured address gets its name.
+    `init_transactions` requests the coordinator and `assign` the partition leaders at once. Without a connection, librdkafka
+    (2.16) repeats the request only half a second later. The first of the two requests here replaces the configured address by
+    the name of its broker.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
@@ -259,8 +283,11 @@ def checkpoint_producer(
     singly: bool = False,
     plugin: Plugin | None = None,
 ) -> Producer:
-    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others. `singly`: each
-    record is a request of its own. Records never expire: the session gives them up together, lest one overtakes another."""
+    """Create the producer of an at-least-once session. `on_delivery` receives only failed records.
+
+    With `singly`, each record is a batch by itself. Records never expire: the session discards them together, so that the order
+    is kept.
+    """
     properties = {
         "enable.idempotence": True,
         "delivery.report.only.error": True,
@@ -274,32 +301,36 @@ def checkpoint_producer(
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 65_536,
     }
-    return _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
+    return _create_with_handle(
+        plugin, settings, HandledProducer, properties | client(settings, client_id) | {"on_delivery": on_delivery}
+    )
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:
-    """An idempotent producer outside transactions: status records, `scorer emit`."""
+    """Create an idempotent producer without transactions, for status records and `scorer emit`."""
     defaults = {"enable.idempotence": True, "compression.type": "lz4"}
-    return _made(settings, Producer, client(settings, client_id) | defaults | properties)
+    return _create(settings, Producer, client(settings, client_id) | defaults | properties)
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
-    wants a name of a group all the same; where it may not use that group it says so once (`is_group_auth_noise`)."""
+    """Create a consumer for assigned partitions, which reads committed records only and joins no group.
+
+    librdkafka still requires a group id. Without rights to that group it reports one error, see `is_group_auth_noise`.
+    """
     return plugged_reader(settings, client_id, None, **properties)
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """The same with a plugin, if there is one."""
+    """Create a reader like `reader`, with a plugin if there is one."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
-    return _handled(plugin, settings, HandledConsumer, properties)
+    return _create_with_handle(plugin, settings, HandledConsumer, properties)
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Whether a `reader` only says that it may not use the group of its name, which it has no need of."""
-    return REFUSED.why(error) == "group"
+    """Return whether the error is only that a `reader` has no right to its group, which it does not use."""
+    return REFUSED.reason(error) == "group"
 
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """An administrative client; `watch` hears of errors while it is polled."""
-    return _made(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})
+    """Create an administrative client. Its errors go to `watch` while it is polled."""
+    return _create(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

@@ -1,6 +1,6 @@
-"""The first contact with a broker: an answer, or within seconds a one-line error with the reason and the remedy.
+"""The first connection to a broker. It fails within seconds, with a one-line error that has the reason and the remedy.
 
-librdkafka retries for ever with a wrong password or an untrusted certificate; every command therefore starts here.
+librdkafka retries for ever with a wrong password or an untrusted certificate, so each command connects here first.
 """
 
 import time
@@ -15,7 +15,7 @@ from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import NO_TRUST, WRONG_LOGIN
 
 ANSWER_SECONDS = 10.0
-FIRST_LOOK_SECONDS = 0.25
+FIRST_TIMEOUT_SECONDS = 0.25
 
 
 def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
@@ -26,11 +26,11 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
-    deadline, look = time.monotonic() + seconds, FIRST_LOOK_SECONDS
-    seen: KafkaError | None = None
+    deadline, timeout = time.monotonic() + seconds, FIRST_TIMEOUT_SECONDS
+    last: KafkaError | None = None
     while True:
         try:
-            admin.list_topics(timeout=min(look, max(FIRST_LOOK_SECONDS, deadline - time.monotonic())))
+            admin.list_topics(timeout=min(timeout, max(FIRST_TIMEOUT_SECONDS, deadline - time.monotonic())))
         except KafkaException as error:
             failure: KafkaError = error.args[0]
         else:
@@ -38,13 +38,13 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
         admin.poll(0)
         if watch.fatal is not None:
             raise refused(settings, watch.fatal)
-        if watch.last is not seen:
-            seen = watch.last
-            if (found := diagnose_connection.why(settings)) is not None and found.certain:
-                raise Fatal(found.problem, found.hint, 3)
+        if watch.last is not last:
+            last = watch.last
+            if (answer := diagnose_connection.why(settings)) is not None and answer.certain:
+                raise Fatal(answer.problem, answer.hint, 3)
         if time.monotonic() > deadline:
             raise _unreachable(settings, watch.last or failure)
-        look *= 2  # a large cluster takes longer to say what it has
+        timeout *= 2  # the metadata of a large cluster takes longer
 
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
@@ -54,14 +54,14 @@ def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
-    if error in NO_TRUST and (found := diagnose_connection.why(settings)):
-        return Fatal(found.problem, found.hint, 3)
+    if error in NO_TRUST and (answer := diagnose_connection.why(settings)):
+        return Fatal(answer.problem, answer.hint, 3)
     return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 
 
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    if found := diagnose_connection.why(settings):
-        return Fatal(f"no Kafka broker answers: {found.problem}", found.hint)
+    if answer := diagnose_connection.why(settings):
+        return Fatal(f"no Kafka broker answers: {answer.problem}", answer.hint)
     return Fatal(
         f"no Kafka broker answers at {settings.bootstrap_servers}: {error.str()}",
         f"check {settings.section}.bootstrap_servers, and that the broker runs",

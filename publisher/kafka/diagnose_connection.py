@@ -1,8 +1,7 @@
-"""Diagnose why a broker cannot be reached: connect to the first reachable address like a client with these settings.
+"""Diagnose why a broker is unreachable: connect to the first reachable address like a client with these settings.
 
-The Kafka client reports only that a handshake failed; this module's own handshake has OpenSSL's error codes. It is used only
-after the
-client has failed.
+The Kafka client reports only that a handshake failed. The handshake of this module returns OpenSSL's error codes. It is used
+only after the client has failed.
 """
 
 import contextlib
@@ -15,13 +14,13 @@ from publisher.kafka import tls_files
 from publisher.kafka.clients import KafkaSettings
 
 CONNECT_SECONDS = 2.0
-ALERT_SECONDS = 0.5  # a broker that refuses our certificate says so right after the handshake
+ALERT_SECONDS = 0.5  # a broker rejects a client certificate right after the handshake
 EXPIRED, NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
 OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
 class Answer(NamedTuple):
-    """The fault and the remedy; not `certain` if a starting or stopping broker might look the same."""
+    """The fault and the remedy. Not `certain` if a starting or stopping broker may cause the same fault."""
 
     problem: str
     hint: str

@@ -1,8 +1,7 @@
 """Consumer groups of a cluster: committed positions, members, and moving the positions of a group without members. Thin I/O.
 
-Long-lived processes ask with consumers that join no group: the administrative client may end the process if a coordinator
-fails in the
-middle of an answer (librdkafka #4605, #5397).
+Long-lived processes request positions with consumers that join no group: the administrative client may end the process if a
+coordinator fails during an answer (librdkafka #4605, #5397).
 """
 
 import logging
@@ -21,7 +20,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import EVICTED, NO_ANSWER, NO_SUCH_GROUP, REFUSED, no_answer
 from publisher.kafka.partitions import Partition
 
-TOLD_SECONDS = 0.3  # by then the positions of decided transactions are told
+DECIDED_SECONDS = 0.3  # the coordinator returns the positions of decided transactions within this time
 NO_PARTITION = 2**31 - 1
 ANSWER_SECONDS = 5.0
 LONGEST_SHOWN = 100  # characters of a client id
@@ -56,12 +55,12 @@ class GroupReader:
 
         `partly` omits partitions for which the coordinator reports an error, which is raised otherwise.
         """
-        self._consumer.poll(0)  # what it has to say of its connections must not pile up
-        found = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
-        for partition in found:
+        self._consumer.poll(0)  # otherwise its connection errors accumulate
+        positions = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
+        for partition in positions:
             if partition.error is not None and not partly:
                 raise KafkaException(partition.error)
-        return [partition for partition in found if partition.error is None]
+        return [partition for partition in positions if partition.error is None]
 
     def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
         """Return the committed positions. Raises Retriable if the `cluster` does not answer, Fatal (3) if it refuses."""
@@ -76,25 +75,23 @@ class GroupReader:
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
         """Return the partitions whose position belongs to an open transaction, and possibly others.
 
-        Further calls with `singly` remove the others. The client repeats a question while one of its partitions is undecided,
-        and asks no other
-        meanwhile. A call therefore asks for all partitions together and, with `singly`, for each until one is undecided: that
-        one comes last in the
-        next call.
+        Further calls with `singly` remove the others. The client repeats a request while one of its partitions is undecided,
+        and sends no other request until then. So a call requests all partitions together and, with `singly`, each partition
+        until one is undecided. The next call requests that partition last.
         """
         if not partitions:
             return []
-        nobodys = partitions[0][0], NO_PARTITION  # always decided: only a coordinator that is away is silent
-        if not self._tells([nobodys], ANSWER_SECONDS):
+        unused = partitions[0][0], NO_PARTITION  # always decided: there is no answer only if the coordinator is unavailable
+        if not self._is_decided([unused], ANSWER_SECONDS):
             raise no_answer("the group's coordinator does not answer")
-        if self._tells(partitions, TOLD_SECONDS):
+        if self._is_decided(partitions, DECIDED_SECONDS):
             return []
         for number, partition in enumerate(partitions if singly else ()):
-            if not self._tells([partition], TOLD_SECONDS):
+            if not self._is_decided([partition], DECIDED_SECONDS):
                 return [*partitions[number + 1 :], partition]
         return [] if singly else partitions
 
-    def _tells(self, partitions: list[Partition], seconds: float) -> bool:
+    def _is_decided(self, partitions: list[Partition], seconds: float) -> bool:
         try:
             self.committed(partitions, seconds)
         except KafkaException as exception:
@@ -108,7 +105,7 @@ class GroupReader:
 
 
 class ConsumerGroups:
-    """Questions to one cluster, which messages call `name`.
+    """The groups of one cluster; `name` is its name in messages.
 
     Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
     """
@@ -173,8 +170,8 @@ class GroupMember(NamedTuple):
 
 def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
     """Return the group's members now. Raises KafkaException if the coordinator does not answer."""
-    found = _described(admin, group, seconds)
-    return sorted(GroupMember(m.client_id, m.host, len(m.assignment.topic_partitions or ())) for m in found)
+    described = _described(admin, group, seconds)
+    return sorted(GroupMember(m.client_id, m.host, len(m.assignment.topic_partitions or ())) for m in described)
 
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
@@ -189,12 +186,12 @@ def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = 
 
 def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDescription]:
     try:
-        found = admin.describe_consumer_groups([group], request_timeout=seconds)[group].result()
+        description = admin.describe_consumer_groups([group], request_timeout=seconds)[group].result()
     except KafkaException as exception:
         if exception.args[0] in NO_SUCH_GROUP:
             return []
         raise
-    return list(found.members)
+    return list(description.members)
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
@@ -206,20 +203,20 @@ def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str)
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
             raise acls.refused(settings, lacking) from None
-        log.info("the rights to group %s are not known yet: %s", group, exception.args[0])
+        log.info("cannot read the rights to group %s yet: %s", group, exception.args[0])
         return
     if allowed and READ not in allowed:
         raise acls.refused(settings, lacking)
 
 
-def _positions(found: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
-    kept = sorted((p.topic, p.partition, p.offset, p.metadata or "") for p in found if p.offset >= 0)
-    return tuple(GroupPosition(*row) for row in kept)
+def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
+    rows = sorted((p.topic, p.partition, p.offset, p.metadata or "") for p in partitions if p.offset >= 0)
+    return tuple(GroupPosition(*row) for row in rows)
 
 
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
-    """Return the error; it names those of the `needed` rights that may be missing."""
+    """Return the error. It names each of the `needed` rights that may be missing."""
     if error in REFUSED:
-        kind = REFUSED.why(error)
+        kind = REFUSED.reason(error)
         return acls.refused(settings, [right for right in needed if right.kind == kind] or needed)
     return Retriable(f"{cluster} does not answer: {error.str()}")

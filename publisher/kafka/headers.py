@@ -10,21 +10,21 @@ Headers = list[tuple[str, str | bytes | None]] | None
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
     """Return the headers of each message, and by index the errors of unreadable ones (whose headers are None).
 
-    A header name that is not UTF-8 makes `Message.headers()` fail. Each message is asked once, and through `map`: a second
-    call returns a list
-    with a hole that ends the process, and elsewhere the error may appear at a later call (confluent-kafka 2.16).
+    `Message.headers()` fails if a header name is not UTF-8. It is called once per message, because a second call returns an
+    invalid list that ends the process, and through `map`, because otherwise a later call may raise the error (confluent-kafka
+    2.16).
     """
-    coming = iter(messages)
-    found: list[Headers] = []
+    remaining = iter(messages)
+    headers: list[Headers] = []
     unread: dict[int, Exception] = {}
     while True:
         try:
-            found.extend(map(Message.headers, coming))  # type: ignore[arg-type]
+            headers.extend(map(Message.headers, remaining))  # type: ignore[arg-type]
         except (SystemError, UnicodeError) as error:
-            unread[len(found)] = error.with_traceback(None)  # its frames keep the messages
-            found.append(None)
+            unread[len(headers)] = error.with_traceback(None)  # the frames would keep the messages
+            headers.append(None)
         else:
-            return found, unread
+            return headers, unread
 
 
 def headers_of_one(message: Message) -> Headers:

@@ -48,23 +48,23 @@ def offsets(
     Raises:
         KafkaException: An offset is missing in the answer: a broker that has just restarted may omit it.
     """
-    wanted = {TopicPartition(*partition): spec for partition in partitions}
-    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds) if wanted else {}
-    found: Offsets = {}
-    for p, answer in asked.items():
+    specs = {TopicPartition(*partition): spec for partition in partitions}
+    answers = admin.list_offsets(specs, isolation_level=isolation, request_timeout=seconds) if specs else {}
+    result: Offsets = {}
+    for p, answer in answers.items():
         failure = answer.exception()
-        if isinstance(failure, KafkaException):  # raised as it is, it would keep this frame, and the client with its threads
+        if isinstance(failure, KafkaException):  # the original would keep this frame and the client with its threads
             raise KafkaException(*failure.args)
-        found[p.topic, p.partition] = answer.result().offset
-    for (topic, number), offset in found.items():
+        result[p.topic, p.partition] = answer.result().offset
+    for (topic, number), offset in result.items():
         if offset < 0 and spec in (EARLIEST, LATEST):
-            raise no_leader(f"the end of {topic}[{number}] is not told")
-    return found
+            raise no_leader(f"the broker did not return the offset of {topic}[{number}]")
+    return result
 
 
 def leaders(client: AdminClient | Consumer, topic: str, seconds: float) -> dict[Partition, int]:
     """Return the leader of each partition, negative if it has none. Raises KafkaException, also for a missing topic."""
-    told = client.list_topics(topic, timeout=seconds).topics[topic]
-    if told.error is not None:
-        raise KafkaException(told.error)
-    return {(topic, number): told.partitions[number].leader for number in sorted(told.partitions)}
+    metadata = client.list_topics(topic, timeout=seconds).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return {(topic, number): metadata.partitions[number].leader for number in sorted(metadata.partitions)}

@@ -1,8 +1,7 @@
 """Read ranges of topics once, from given offsets to given offsets, in bounded memory and outside any group.
 
-Reads committed records by default. Offsets are requested explicitly by isolation level, because the end of a topic has two
-meanings: what
-readers see now, and what they will see when open transactions are decided.
+Reads committed records by default. Each request for offsets names its isolation level, because a topic has two ends: the last
+stable offset, and the high watermark, which includes open transactions.
 """
 
 import contextlib
@@ -21,22 +20,22 @@ from publisher.kafka import acls, topic_names
 from publisher.kafka import clients as kafka
 from publisher.kafka.acls import DESCRIBE, READ, Right
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER, UNDECODABLE, UNDECODABLE_HINT
+from publisher.kafka.error_codes import ANSWERED_LATER, END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNDECODABLE_HINT
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.sandboxed_reads import messages_of, sandboxed
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
-STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
-HINT_SECONDS = 2.0  # for what only makes an error clearer
-AGAIN_SECONDS = 0.1  # before a question is asked again that a topic just made cannot answer yet
-CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
+STALL_SECONDS = 30.0  # the longest time without a record; longer than a transaction stays open
+HINT_SECONDS = 2.0  # for requests that only improve an error message
+AGAIN_SECONDS = 0.1  # before a request is repeated, for example for a topic that was just created
+CALL_RECORDS = 10_000  # the most that one call of librdkafka returns
 CALL_SECONDS = 0.1
-CALL_BYTES = 32 << 20  # of records that one call hands over, as large as those of the call before
-FEW = 1_000  # are taken one by one, as they come
-QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
-EXPANDED_BYTES = 256 << 20  # that one batch may take in the sandbox: the default of the scorer and the relay
+CALL_BYTES = 32 << 20  # of records per call, estimated from the previous call
+FEW = 1_000  # up to this many records are read one at a time
+QUEUE_KIBIBYTES = 131_072  # of prefetched records in all partitions
+EXPANDED_BYTES = 256 << 20  # the memory for one batch in the sandbox: the default of the scorer and the relay
 POLL_SECONDS = 1.0  # for an answer of the sandbox
 
 log = logging.getLogger(__name__)
@@ -59,8 +58,8 @@ class Batch(NamedTuple):
 class UnreadablePartition(Fatal):
     """The client cannot decompress the next batch of a partition."""
 
-    def __init__(self, partition: Partition, why: str) -> None:
-        super().__init__(f"{partition[0]}[{partition[1]}] cannot be read: {why}", UNDECODABLE_HINT, exit_code=3)
+    def __init__(self, partition: Partition, reason: str) -> None:
+        super().__init__(f"{partition[0]}[{partition[1]}] cannot be read: {reason}", UNDECODABLE_HINT, exit_code=3)
         self.partition = partition
 
 
@@ -117,7 +116,7 @@ class TopicReader:
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """Return the first offsets with a timestamp of at least `unix_ms`; the given end if there is none before it."""
+        """Return the first offsets with a timestamp of at least `unix_ms`, but at most the given ends."""
         found = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in found.items()}
 
@@ -135,16 +134,16 @@ class TopicReader:
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[Batch]:
         """Yield the records, in batches, after waiting for transactions that are open in the spans.
 
-        A batch that the client cannot decompress is read in the sandbox, and passed if it does not fit there either: `unread`
-        is called with its offsets.
+        A batch that the client cannot decompress is read in the sandbox. If it does not fit there either, it is skipped and
+        `unread` is called with its offsets.
 
         Args:
-            spans: The first offset of each partition, and the one behind the last.
-            undecided: Do not wait, and yield also records of transactions that are open or were aborted. No batch is passed.
-            unread: By default a passed batch is named in the log.
+            spans: The first offset of each partition, and the offset after its last record.
+            undecided: Do not wait, and also yield records of open and aborted transactions. No batch is skipped.
+            unread: By default a skipped batch is logged.
 
         Raises:
-            UnreadablePartition: `undecided`, and there is such a batch.
+            UnreadablePartition: With `undecided`, a batch cannot be decompressed.
         """
         if undecided:
             yield from self._read(spans, undecided=True)
@@ -175,7 +174,9 @@ class TopicReader:
                 taken = sandbox.take(POLL_SECONDS)
                 if taken is None:
                     if time.monotonic() > deadline:
-                        raise Fatal(f"{partition[0]}[{partition[1]}] gave no record in the sandbox for {STALL_SECONDS:.0f} s")
+                        raise Fatal(
+                            f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox for {STALL_SECONDS:.0f} s"
+                        )
                     continue
                 deadline = time.monotonic() + STALL_SECONDS
                 if taken.unreadable is not None:
@@ -197,7 +198,7 @@ class TopicReader:
             return
         fetching: dict[str, object] = {
             "isolation.level": "read_uncommitted" if undecided else "read_committed",
-            "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
+            "enable.partition.eof": True,  # the log may end with transaction markers, which are not records
             "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // len(remaining)),
             "queued.min.messages": 2 * CALL_RECORDS,
         }
@@ -212,15 +213,14 @@ class TopicReader:
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
         """Yield batches of up to `most` records per call.
 
-        A call waits for CALL_SECONDS if there are fewer records. More than one record at a time are as many as CALL_BYTES
-        allow.
+        A call waits up to CALL_SECONDS for the records. If `most` is more than 1, it is adapted to CALL_BYTES.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
             messages = consumer.consume(most, CALL_SECONDS)
             if messages and most > 1:
                 most = max(2, min(CALL_RECORDS, CALL_BYTES * len(messages) // (1 + sum(map(len, messages)))))
-            batches, reached = _sorted_out(messages, remaining)
+            batches, reached = _group_records(messages, remaining)
             del messages
             yield from batches
             if reached:
@@ -232,8 +232,8 @@ class TopicReader:
             elif time.monotonic() > deadline:
                 (topic, number), stop = next(iter(remaining.items()))
                 raise Fatal(
-                    f"no record of {topic}[{number}] before offset {stop} came for {STALL_SECONDS:.0f} s",
-                    "is the broker there, or does a transaction stay open?",
+                    f"no record of {topic}[{number}] before offset {stop} arrived for {STALL_SECONDS:.0f} s",
+                    "check that the broker is available and that no transaction stays open",
                 )
 
     def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
@@ -254,7 +254,7 @@ class TopicReader:
                 error, servers = exception.args[0], self._settings.bootstrap_servers
                 if error in REFUSED:
                     raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
-                if error not in TOLD_LATER or time.monotonic() > deadline:
+                if error not in ANSWERED_LATER or time.monotonic() > deadline:
                     hint = "check the address, and the security settings of the client"
                     raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
             time.sleep(AGAIN_SECONDS)
@@ -264,8 +264,8 @@ def _refused(answer: BaseException | None) -> bool:
     return isinstance(answer, KafkaException) and answer.args[0] in REFUSED
 
 
-def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
-    """Group records by partition without those behind their stop, and return the partitions that reached it."""
+def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
+    """Group records by partition, drop records from the stop offset on, and return the partitions that reached it."""
     by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
     ends: dict[Partition, int] = {}
     for message in messages:
@@ -278,23 +278,27 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
         elif not kafka.is_group_auth_noise(error):
             raise _broken(*partition, error)
     batches = []
-    for partition, mine in cast("dict[Partition, list[Message]]", by_partition).items():
-        offsets = cast("list[int]", [message.offset() for message in mine])
+    for partition, records in cast("dict[Partition, list[Message]]", by_partition).items():
+        offsets = cast("list[int]", [message.offset() for message in records])
         ends[partition] = max(offsets[-1] + 1, ends.get(partition, 0))
-        wanted = bisect_left(offsets, remaining.get(partition, 0))  # fetched before the pause: of no use any more
-        if wanted:
-            batches.append(Batch(partition, offsets[:wanted], mine[:wanted]))
+        count = bisect_left(offsets, remaining.get(partition, 0))  # later records were fetched before the pause
+        if count:
+            batches.append(Batch(partition, offsets[:count], records[:count]))
     return batches, [partition for partition, end in ends.items() if partition in remaining and end >= remaining[partition]]
 
 
 def _log_unread(partition: Partition, offsets: Range) -> None:
-    log.warning("%s[%d]: the batch at offsets %d to %d cannot be read, and is passed", *partition, offsets[0], offsets[1] - 1)
+    log.warning("%s[%d]: the batch at offsets %d to %d cannot be read and is skipped", *partition, offsets[0], offsets[1] - 1)
 
 
 def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
     if error in OUT_OF_RANGE:
-        return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
+        return Fatal(
+            f"{name} was truncated while it was read: {error.str()}",
+            "retention deletes records: start at a later offset",
+            exit_code=3,
+        )
     if error in UNDECODABLE and topic is not None and number is not None:
         return UnreadablePartition((topic, number), error.str())
     return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error in REFUSED else 4)

@@ -1,10 +1,8 @@
 """A program that reads partitions for another process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts it and sends requests. For `model_registry.sandbox` a death is the whole answer; here it is not:
-librdkafka
-decompresses a whole batch before it returns a record, and aborts the process if an allocation fails. The aborting thread is
-stopped instead,
-another thread still answers, and the fetched batch is in memory: its header has its offsets.
+`sandboxed_reads.py` starts it and sends requests. librdkafka decompresses a whole batch before it returns a record, and aborts
+the process if an allocation fails. In this program, the aborting thread is stopped instead. Another thread then answers with
+the offsets of the batch, which it reads from the header of the fetched batch in memory.
 """
 
 import contextlib
@@ -33,13 +31,13 @@ from publisher.kafka.headers import headers_of
 LENGTH = struct.Struct(">I")
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.05
-GATHER_SECONDS = 0.05  # for more batches, where each is fetched alone
-RECORDS = 1_000  # in one answer, fewer where they are large
+GATHER_SECONDS = 0.05  # the wait for more batches if each is fetched alone
+RECORDS = 1_000  # the most in one answer; fewer if they are large
 ANSWER_BYTES = 4 << 20
-SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads, beside what is fetched
+SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads
 LEAST_BYTES = 32 << 20
 SHARE = 0.7  # of the memory that the container has left
-LARGEST_REGION = 1 << 30  # bytes; larger ones hold what was decompressed, not what was fetched
+LARGEST_REGION = 1 << 30  # bytes; larger regions contain decompressed data
 DIED = b"Assertion"
 CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """A fetch returns one batch, the one with the position; the next starts after all of its records are consumed."""
@@ -52,7 +50,7 @@ FIXED: dict[str, Any] = {
     "fetch.wait.max.ms": 10,
     "log_level": 3,
 }
-"""Only memory limits a fetch, so that the header of a batch that is too large is found."""
+"""Only memory limits a fetch, so that a batch that is too large is fetched and its header can be read."""
 
 
 class Start(msgspec.Struct, array_like=True):
@@ -97,11 +95,11 @@ class Ended(msgspec.Struct, array_like=True, tag=True):
 
 
 class Again(msgspec.Struct, array_like=True, tag=True):
-    """A batch at or behind the offset cannot be read: another process must read carefully from there."""
+    """A batch at or after the offset cannot be read: another process must read carefully from the offset."""
 
 
 class Unreadable(msgspec.Struct, array_like=True, tag=True):
-    """The batch with the offset cannot be read. `last` is its last offset, as far as known."""
+    """The batch with the offset cannot be read. `last` is its last offset, or the offset itself if that is unknown."""
 
     last: int
     codec: str
@@ -117,7 +115,7 @@ class Failed(msgspec.Struct, array_like=True, tag=True):
 
 
 class Rejected(msgspec.Struct, array_like=True, tag=True):
-    """The broker rejects the fetch: the log does not hold the offset, there is no such topic, or a right is missing.
+    """The broker rejects the fetch: the offset is out of range, the topic does not exist, or a right is missing.
 
     The usual reader gets the same answer, and handles it.
     """
@@ -150,7 +148,7 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 
 
 class IsolatedReader:
-    """The state of this process. `died` is what librdkafka's threads write before they end a process."""
+    """The state of this process. `died` is the pipe with the standard error of librdkafka's threads."""
 
     def __init__(self, start: Start, died: int) -> None:
         settings, client_id, properties = pickle.loads(start.client)
@@ -173,7 +171,7 @@ class IsolatedReader:
         while time.monotonic() < until:
             try:
                 messages = self._taken()
-            except (MemoryError, SystemError):  # there was room to decompress the batch, and none to copy a record
+            except (MemoryError, SystemError):  # memory sufficed for decompressing the batch, but not for copying a record
                 resource.setrlimit(resource.RLIMIT_DATA, self._before)
                 if not (self._start.careful and fresh):
                     return Again()
@@ -210,7 +208,7 @@ class IsolatedReader:
     def _answer(self, wanted: Read, messages: list[Message], fresh: bool) -> Answer | None:
         good = [message for message in messages if message.error() is None]
         if good:
-            found, unread = headers_of(good)
+            good_headers, unread = headers_of(good)
             rows = [
                 Row(
                     message.offset() or 0,
@@ -221,10 +219,10 @@ class IsolatedReader:
                     [(name, _bytes(value)) for name, value in headers] if headers is not None else None,
                     repr(unread[at].__cause__ or unread[at]) if at in unread else None,
                 )
-                for at, (message, headers) in enumerate(zip(good, found, strict=True))
+                for at, (message, headers) in enumerate(zip(good, good_headers, strict=True))
             ]
             self._at = Read(wanted.topic, wanted.partition, rows[-1].offset + 1)
-            # The client reports an end once: it must not be lost beside the records before it.
+            # The client reports an end once, so the end is part of the answer with the records before it.
             return Records(rows, any(message.error() in END for message in messages))
         for message in messages:
             error = message.error()
@@ -245,16 +243,16 @@ class IsolatedReader:
         return self._dead
 
     def _trouble(self, wanted: Read, fresh: bool, error: str) -> Answer:
-        """Return the answer for an unreadable batch. Only a process that fetched this batch alone knows which one it is."""
+        """Return the answer for an unreadable batch. Only a process that fetched the batch alone can identify it."""
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return Again()
-        why = error or f"it takes more than {self._start.limit} bytes of memory"
-        # The shortest, where several look like it: a record may hold the bytes of a header, and nothing good is passed over.
-        found = min(headers_in_memory(wanted.offset), key=lambda header: (header.last, -header.size), default=None)
-        if found is None:
-            return Unreadable(wanted.offset, "", 0, 0, why)
-        return Unreadable(found.last, found.codec, found.size, found.records, why)
+        reason = error or f"it takes more than {self._start.limit} bytes of memory"
+        # The shortest of several matches: a record may contain the bytes of a header, and no readable record must be skipped.
+        header = min(headers_in_memory(wanted.offset), key=lambda each: (each.last, -each.size), default=None)
+        if header is None:
+            return Unreadable(wanted.offset, "", 0, 0, reason)
+        return Unreadable(header.last, header.codec, header.size, header.records, reason)
 
     def _restrict(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -286,19 +284,19 @@ def main() -> None:
     """Answer requests until the stream ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    died, said = os.pipe()
+    died, standard_error = os.pipe()
     os.set_blocking(died, False)
-    os.dup2(said, 2)
+    os.dup2(standard_error, 2)
     confine()
     library = ctypes.CDLL(None)
     library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
-    library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the thread that aborts waits for ever
+    library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the aborting thread then waits for ever
     reader = IsolatedReader(read_frame(sys.stdin.buffer, Start), died)
     while (wanted := read_frame(sys.stdin.buffer, Read)) is not None:
         answer = reader.read(wanted)
         with reader.room_for(answer):
             write_frame(answers, answer)
-    os._exit(0)  # a consumer with a thread that waits for ever would never close
+    os._exit(0)  # closing the consumer would never return if one of its threads waits for ever
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Partitions that are read through a child process, because their content may end the process that reads it.
 
-A compressed batch may expand to any size. If the last reader of a partition died, or a batch of it cannot be decompressed, the
-partition is
-read through the sandbox (`sandbox_program.py`) until the batch is passed or enough bytes were read without one.
+A compressed batch may expand to any size. If the last reader of a partition died, or cannot decompress a batch of it, the
+partition is read through the sandbox (`sandbox_program.py`) until the bad batch is skipped, or until enough bytes were read
+without a bad batch.
 """
 
 import contextlib
@@ -40,11 +40,11 @@ from publisher.kafka.sandbox_program import (
 
 log = logging.getLogger(__name__)
 
-ENOUGH_BYTES = 8 << 20  # of records: more than a reader usually has fetched and not yet committed
+ENOUGH_BYTES = 8 << 20  # of records: more than the usual uncommitted fetches of a reader
 CAREFUL_BYTES = 2 << 20  # of records: a usual fetch of a partition holds half of it
 SILENT_SECONDS = 3 * ANSWER_SECONDS
-RESTART_SECONDS = 1.0  # after a process that gave no answer
-BLIND_DEATHS = 2  # of careful processes at one position, without a word
+RESTART_SECONDS = 1.0  # after a process without an answer
+BLIND_DEATHS = 2  # deaths of careful processes at one position without an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class UnreadableBatch:
     why: str
 
     def __str__(self) -> str:
-        known = f" ({self.codec}, {self.size} bytes in the log, {self.records} records)" if self.codec else ""
-        return f"the batch at offsets {self.first} to {self.last}{known} cannot be read: {self.why}"
+        details = f" ({self.codec}, {self.size} bytes in the log, {self.records} records)" if self.codec else ""
+        return f"the batch at offsets {self.first} to {self.last}{details} cannot be read: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result of a read: records, or an unreadable batch; `cleared` if the partition needs the sandbox no longer.
+    """The result of a read: records, or an unreadable batch. `cleared` if the partition no longer needs the sandbox.
 
     A partition is also cleared if the broker rejects the fetch: the usual reader handles that.
     """
@@ -124,7 +124,7 @@ class SandboxProcess:
 
     def _send(self, message: Start | Read) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it has died: the answer says so
+        with contextlib.suppress(OSError):  # the process has died: `answer` reports it
             write_frame(self._process.stdin, message)
 
     def _receive(self) -> None:
@@ -149,7 +149,7 @@ class _Suspect:
 class Sandboxed:
     """The sandboxed partitions of one reader, owned by its thread.
 
-    `child(careful)` starts a process; none runs without such partitions.
+    `child(careful)` starts a process. No process runs while there are no sandboxed partitions.
     """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
@@ -171,14 +171,14 @@ class Sandboxed:
         return iter(list(self._suspects))
 
     def add(self, partition: Partition, offset: int) -> None:
-        """Read this partition here, from that offset."""
+        """Read this partition in the sandbox, from this offset."""
         self._suspects.setdefault(partition, _Suspect(offset, ENOUGH_BYTES)).at = offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these partitions here."""
+        """Stop reading these partitions in the sandbox."""
         for partition in partitions:
             self._suspects.pop(partition, None)
-        self._rest()
+        self._end_if_unused()
 
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
         """Return the next result of a partition that is `readable` within this time; None for nothing."""
@@ -196,15 +196,15 @@ class Sandboxed:
                 return None
         self._asked = None
         suspect = self._suspects.get(partition)
-        found = None
+        taken = None
         if answer is None:
-            found = self._died(partition, suspect)
+            taken = self._died(partition, suspect)
         elif suspect is not None and suspect.at == at:
-            found = self._judge(partition, suspect, answer)
+            taken = self._handle_answer(partition, suspect, answer)
         elif not isinstance(answer, Records | Ended | Nothing):
-            self._end()  # of a partition that is not asked for any more
-        self._rest()
-        return found
+            self._end()  # the answer is for a partition that is no longer read here
+        self._end_if_unused()
+        return taken
 
     def close(self) -> None:
         self._suspects.clear()
@@ -222,7 +222,7 @@ class Sandboxed:
         self._asked, self._asked_at = (wanted, suspect.at), now
         return True
 
-    def _judge(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
+    def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
         match answer:
             case Records(rows, ended):
                 suspect.at, suspect.deaths = rows[-1].offset + 1, 0
@@ -230,7 +230,7 @@ class Sandboxed:
                 suspect.left -= size
                 self._read_carefully(size)
                 cleared = ended or suspect.left <= 0
-                if not cleared:  # the others take their turn
+                if not cleared:  # the other partitions are read first
                     self._suspects[partition] = self._suspects.pop(partition)
                 return self._taken(partition, Taken(partition, rows, cleared=cleared))
             case Ended():
@@ -255,14 +255,14 @@ class Sandboxed:
         self._careful, self._careful_left = True, CAREFUL_BYTES
 
     def _read_carefully(self, size: int) -> None:
-        """Continue normally if the batch that needed care must have been passed: a usual fetch is smaller than this."""
+        """Continue normally once the bad batch must have been passed: a usual fetch is smaller than CAREFUL_BYTES."""
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
             self._end()
             self._careful = False
 
     def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
-        """Continue behind an unreadable batch in a new process: a thread of the old one is stopped for ever."""
+        """Continue after an unreadable batch in a new process: a thread of the old process is stopped for ever."""
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.why)
         log.warning("%s[%d]: %s", *partition, batch)
@@ -272,7 +272,7 @@ class Sandboxed:
         return Taken(partition, unreadable=batch)
 
     def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
-        """Handle the death or silence of the process; if it repeats, the content at the position ends it."""
+        """Handle the death or silence of the process. If it repeats, the batch at the position is the cause."""
         careful = self._careful
         self._be_careful()
         if suspect is None:
@@ -288,7 +288,7 @@ class Sandboxed:
             del self._suspects[partition]
         return taken
 
-    def _rest(self) -> None:
+    def _end_if_unused(self) -> None:
         """End the process if no partition needs it."""
         if not self._suspects:
             self._end()

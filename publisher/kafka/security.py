@@ -118,10 +118,10 @@ class SecuritySettings(BaseModel):
                 _wrong(name, f"{shown}, but protocol {self.protocol} has no {what}; {way_out}")
 
 
-def said_once(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
+def check_not_repeated(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
     """Raise SecurityFault if `extra` sets what `security` already sets."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
-        _wrong(f"extra.{key}", f"{section}.security says this already; take it out of {section}.extra")
+        _wrong(f"extra.{key}", f"{section}.security sets this already; remove it from {section}.extra")
 
 
 OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
@@ -130,15 +130,15 @@ OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
 
 def properties(security: SecuritySettings) -> dict[str, str]:
     """Return librdkafka's properties, passwords included. Raises OSError or ValueError if a password file has changed."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     if security.protocol != "PLAINTEXT":
-        found["security.protocol"] = security.protocol
+        result["security.protocol"] = security.protocol
     if security.login:
-        given, file = security.password, cast("Path", security.password_file)
-        found |= {
+        password, file = security.password, cast("Path", security.password_file)
+        result |= {
             "sasl.mechanism": str(security.mechanism),
             "sasl.username": str(security.username),
-            "sasl.password": given.get_secret_value() if given else tls_files.secret(file),
+            "sasl.password": password.get_secret_value() if password else tls_files.secret(file),
         }
     if security.tls:
         files = {
@@ -146,11 +146,11 @@ def properties(security: SecuritySettings) -> dict[str, str]:
             "ssl.certificate.location": security.certificate_file,
             "ssl.key.location": security.key_file,
         }
-        found |= {name: str(path) for name, path in files.items() if path is not None}
-        found["ssl.endpoint.identification.algorithm"] = "https" if security.verify_hostname else "none"
+        result |= {name: str(path) for name, path in files.items() if path is not None}
+        result["ssl.endpoint.identification.algorithm"] = "https" if security.verify_hostname else "none"
         if security.key_password_file is not None:
-            found["ssl.key.password"] = tls_files.secret(security.key_password_file)
-    return found
+            result["ssl.key.password"] = tls_files.secret(security.key_password_file)
+    return result
 
 
 def resolve(around: Any, base: Path) -> None:
@@ -162,7 +162,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def told(fault: Mapping[str, Any], key: str) -> str | None:
-    """One line for a fault of this section: the setting, its value and the way out; None for pydantic's own faults."""
+    """Return one line for a fault of this section: the setting, its value and the remedy; None for pydantic's own faults."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

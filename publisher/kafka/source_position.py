@@ -28,10 +28,10 @@ class Position(NamedTuple):
 
 
 def parse(text: str | bytes) -> Position:
-    """Parse a position; bytes are those of a header. The region may be empty, the topic may not.
+    """Parse a position, from text or the bytes of a header. The region may be empty, the topic may not.
 
     Raises:
-        ValueError: The text does not have four parts of which the last two are integers in range; it is named.
+        ValueError: The text, which the message contains, is not four parts with two integers in range at the end.
     """
     try:
         name = text.decode("ascii") if isinstance(text, bytes) else text
@@ -48,7 +48,7 @@ def parse(text: str | bytes) -> Position:
 
 
 def parse_offset(text: str | bytes) -> int:
-    """Return the offset that `text` is; bytes as they stand in a header. Raises ValueError, naming the text."""
+    """Parse an offset, from text or the bytes of a header. Raises ValueError with the text."""
     try:
         return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
     except ValueError:
@@ -75,20 +75,19 @@ def renamed(form: str, region: str, topic: str) -> str:
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Return where a copy in `partition` was first written; None for a record that no relay wrote there.
+    """Return the origin of a copy in `partition`; None for a record that no relay wrote there.
 
-    A copy without `x-copied-to` was written before that header existed: it counts as one unless `renaming` (the form of
-    destination topics) is
-    given and maps its origin to another topic than this.
+    A copy without `x-copied-to` was written before that header existed. It counts as a copy, unless `renaming` (the form of
+    destination topics) maps its origin to another topic.
     """
     if not headers:
         return None
-    found = dict(headers)
-    origin: bytes | None = found.get(ORIGIN)
+    by_name = dict(headers)
+    origin: bytes | None = by_name.get(ORIGIN)
     if origin is None:
         return None
-    if COPIED_TO in found:
-        return origin if found[COPIED_TO] == address(*partition) else None
+    if COPIED_TO in by_name:
+        return origin if by_name[COPIED_TO] == address(*partition) else None
     return origin if not renaming or _leads(renaming, origin, partition) else None
 
 

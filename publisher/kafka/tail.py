@@ -18,17 +18,16 @@ from publisher.kafka.reader import TopicReader
 
 CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
-HELD_RECORDS = 100_000  # of faster partitions, while a slower one is waited for
-SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
-OPEN_HINT = "what lies behind it is shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
+HELD_RECORDS = 100_000  # the buffered records of faster partitions
+SILENCE_SECONDS = 10.0  # a topic without a record for this time before its end counts as unreadable
+OPEN_HINT = "later records are shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
 
 class TopicFollower:
-    """Follows those of the `needed` topics that exist; `unread` are the partitions whose initial end is not reached yet.
+    """Follows the existing `needed` topics. `unread` are the partitions whose initial end is not reached yet.
 
     Methods raise Fatal: 2 if a `required` topic is missing, 3 if the broker rejects the request, 4 if it does not answer.
-    Errors in `passing`
-    are ignored.
+    Errors in `passing` are ignored.
     """
 
     def __init__(
@@ -58,7 +57,9 @@ class TopicFollower:
     def poll(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
         """Yield the records that arrive within this time."""
         first = self.consumer.poll(seconds)
-        messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []  # one without a value is false
+        messages = (
+            [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []
+        )  # a message without a value is false
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
         for message in messages:
@@ -66,9 +67,9 @@ class TopicFollower:
             if error is None:
                 yield message
             elif error in END:
-                self._stopped((message.topic() or "", message.partition() or 0), message.offset() or 0)
+                self._record_end((message.topic() or "", message.partition() or 0), message.offset() or 0)
             else:
-                self._mind(message.topic() or "", error)
+                self._handle_error(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
         """Yield every record up to the current ends, after waiting for open transactions."""
@@ -78,9 +79,8 @@ class TopicFollower:
     def oldest_first(self) -> Iterator[Message]:
         """Yield every record up to the current ends, by timestamp.
 
-        Each partition keeps its order, and at most HELD_RECORDS are buffered: records of a partition that is read later than
-        that come late. If
-        Fatal is raised, all records read so far have been yielded.
+        Each partition keeps its order. At most HELD_RECORDS are buffered, so records of a much slower partition are out of
+        order. If Fatal is raised, all records read so far have been yielded.
         """
         newest: dict[Partition, int] = {}
         held: list[tuple[int, Partition, int, Message]] = []
@@ -101,7 +101,7 @@ class TopicFollower:
         """Return the current ends including open transactions: a commit is acknowledged before all readers see it."""
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
-    def _stopped(self, partition: Partition, at: int) -> None:
+    def _record_end(self, partition: Partition, at: int) -> None:
         """Record the current end for readers of committed records."""
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)
@@ -125,7 +125,7 @@ class TopicFollower:
     def close(self) -> None:
         self.consumer.close()
 
-    def _mind(self, topic: str, error: KafkaError) -> None:
+    def _handle_error(self, topic: str, error: KafkaError) -> None:
         if kafka.is_group_auth_noise(error) or error.retriable() or error in self._passing:
             return
         if error in error_codes.REFUSED:

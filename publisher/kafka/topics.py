@@ -23,7 +23,7 @@ from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.topic_ids import topic_id
 
 LOOK_SECONDS = 0.25
-RENEW_SECONDS = 1.0  # between two new clients
+RENEW_SECONDS = 1.0  # the minimum time between two new clients
 COPIED_CONFIG = (
     "cleanup.policy",
     "compression.type",
@@ -38,7 +38,7 @@ COPIED_CONFIG = (
     "segment.bytes",
     "segment.ms",
 )
-"""The configuration that a destination topic copies from the source: what its readers notice. Replication is the cluster's."""
+"""The configuration that a destination topic copies: the entries that affect its readers. Replication is up to the cluster."""
 
 
 class Topic(NamedTuple):
@@ -57,13 +57,13 @@ class Bounds(NamedTuple):
         if to in ("earliest", "latest"):
             return self.low if to == "earliest" else self.high
         if not to.isdigit() or not self.low <= int(to) <= self.high:
-            said = f"{to!r} is no offset of {where}, which holds {self.low} to {self.high}"
-            raise Fatal(said, "or: --to earliest|latest", USAGE)
+            message = f"{to!r} is no offset of {where}, which holds {self.low} to {self.high}"
+            raise Fatal(message, "or: --to earliest|latest", USAGE)
         return int(to)
 
 
 class Topics:
-    """Queries the topics of one cluster, which messages call `name`.
+    """Queries the topics of one cluster; `name` is its name in messages.
 
     Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
     """
@@ -96,9 +96,9 @@ class Topics:
         """Return the hint for a missing topic: a topic with a similar name, if there is one, and the remedy.
 
         Args:
-            missing: the name of the missing topic.
-            remedy: what else helps.
-            used: topics that are certainly not meant, because the configuration names them for something else.
+            missing: The name of the missing topic.
+            remedy: The remedy if there is no similar name.
+            used: Topics that the configuration uses for another purpose; they are not suggested.
         """
         try:
             valid = [name for name in self.names() if name not in used]
@@ -107,11 +107,11 @@ class Topics:
         return f"{suggestions.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the topics that exist. Raises NotAllowed if one may not be described."""
+        """Return the topics that exist. Raises NotAllowed if the right to describe one is missing."""
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Return those of the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
+        """Return the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
         topic_names.check(needed)
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
@@ -121,7 +121,7 @@ class Topics:
             try:
                 described = self._wait(answer)
             except KafkaException as exception:
-                if REFUSED.why(exception.args[0]) == acls.TOPIC:
+                if REFUSED.reason(exception.args[0]) == acls.TOPIC:
                     may[name] = frozenset()
                 elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
@@ -163,14 +163,14 @@ class Topics:
         Each has its own request: Apache Kafka creates at most 10,000 partitions per request.
         """
         asked = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
-        for name, made in (item for each in asked for item in each.items()):
-            self._made(made, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
+        for name, created in (item for each in asked for item in each.items()):
+            self._finish(created, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
 
     def grow(self, name: str, partitions: int) -> None:
         """Increase the number of partitions of a topic, unless it has them."""
         plan = NewPartitions(name, partitions)
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
-        self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
+        self._finish(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
         """Wait until each topic has this number of partitions, all with a leader.
@@ -180,8 +180,8 @@ class Topics:
         """
         deadline = time.monotonic() + (seconds or self._seconds)
         while True:
-            known = self._metadata()
-            leaders = {name: [p.leader for p in known[name].partitions.values()] for name in partitions if name in known}
+            topics = self._metadata()
+            leaders = {name: [p.leader for p in topics[name].partitions.values()] for name in partitions if name in topics}
             unled = [name for name, count in partitions.items() if sum(x >= 0 for x in leaders.get(name, [])) < count]
             if not unled:
                 return
@@ -193,7 +193,7 @@ class Topics:
         with self._reported():
             return self._admin.list_topics(timeout=self._seconds).topics
 
-    def _made(self, asked: "Future[Any]", what: str, right: Right, already: Codes) -> None:
+    def _finish(self, asked: "Future[Any]", what: str, right: Right, already: Codes) -> None:
         try:
             self._wait(asked)
         except KafkaException as exception:
@@ -204,8 +204,8 @@ class Topics:
                 return
             if error.retriable() or error in PASSING:
                 raise self._failure(exception) from exception
-            why = LIMITED.why(error)
-            hint = f"{why}: ask for less, or change the limit there" if why else "see the broker's log"
+            reason = LIMITED.reason(error)
+            hint = f"{reason}: ask for less, or change the limit there" if reason else "see the broker's log"
             raise Fatal(f"{self.name} does not {what}: {error.str()}", hint, 3) from exception
 
     def _wait(self, asked: "Future[Any]") -> Any:
@@ -214,9 +214,9 @@ class Topics:
             try:
                 return asked.result(LOOK_SECONDS)
             except TimeoutError:
-                self._refuse_what_is_certain()
+                self._raise_fatal()
 
-    def _refuse_what_is_certain(self) -> None:
+    def _raise_fatal(self) -> None:
         self._admin.poll(0)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
@@ -231,8 +231,8 @@ class Topics:
     def _failure(self, exception: KafkaException) -> Exception:
         error = exception.args[0]
         if error in REFUSED:
-            return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG tells what is needed")
-        self._refuse_what_is_certain()
+            return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG lists the required rights")
+        self._raise_fatal()
         if error in PASSING:
             self._renew()
             return Retriable(f"{self.name} does not answer: {error.str()}")
@@ -241,9 +241,8 @@ class Topics:
     def _renew(self) -> None:
         """Replace the client, at most once in RENEW_SECONDS.
 
-        A client without an answer may wait for its controller for ever, although the cluster is healthy. Other threads still
-        get their answers from
-        the previous client.
+        A client without an answer may wait for its controller for ever, although the cluster is healthy. The previous client is
+        kept until the next replacement, because other threads may wait for its answers.
         """
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:
@@ -254,29 +253,29 @@ class Topics:
 def existing(
     settings: KafkaSettings, client_id: str, needed: Mapping[str, Operations], required: Iterable[str] = ()
 ) -> dict[str, Topic]:
-    """Return those of the topics in `needed` that exist, for a command that uses them.
+    """Return the topics in `needed` that exist, for a command that uses them.
 
     Raises:
         Fatal: 2 if a `required` topic is missing, 3 if the broker denies an operation, 4 if it does not answer.
     """
-    asked = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
+    client = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
     with retriable_as_fatal("see its log; try again"):
-        found = asked.allowed(needed)
+        topics = client.allowed(needed)
     for topic in required:
-        if topic not in found:
-            hint = asked.hint(topic, "the command check CONFIG --create makes what is missing")
+        if topic not in topics:
+            hint = client.hint(topic, "the command check CONFIG --create creates missing topics")
             raise Fatal(f"topic {topic} does not exist", hint, USAGE)
-    return found
+    return topics
 
 
 def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
-    """Return the retention of each topic that is known to delete records by age."""
-    kept = {
+    """Return the retention of each topic that deletes records by age."""
+    retentions = {
         name: int(config["retention.ms"]) / 1_000
         for name, config in configs.items()
         if "delete" in config.get("cleanup.policy", "") and "retention.ms" in config
     }
-    return {name: seconds for name, seconds in kept.items() if seconds >= 0}
+    return {name: seconds for name, seconds in retentions.items() if seconds >= 0}
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:

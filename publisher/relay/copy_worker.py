@@ -318,7 +318,7 @@ class Lane:
             self._suspects.report(cast("Partition", (event.topic(), event.partition())))
         elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
-        elif REFUSED.why(error) == acls.TOPIC:
+        elif REFUSED.reason(error) == acls.TOPIC:
             raise acls.refused(self._settings.source.kafka, [Right(READ, acls.TOPIC, str(event.topic()))])
         elif not is_group_auth_noise(error):
             if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():

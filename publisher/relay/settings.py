@@ -65,7 +65,7 @@ class ClusterSettings(Section):
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
         client_properties.check(self.extra)
-        security.said_once(self.security, self.extra, self.reached.section)
+        security.check_not_repeated(self.security, self.extra, self.reached.section)
         return self
 
 

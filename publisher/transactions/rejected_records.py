@@ -93,7 +93,7 @@ class RejectedRecords:
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
             return RecordRejected(message, [record for _, record in self._reports], certain=True)
-        invalid = [record for error, record in self._reports if UNFIT_RECORD.why(error) == "invalid-record"]
+        invalid = [record for error, record in self._reports if UNFIT_RECORD.reason(error) == "invalid-record"]
         certain = [record for record in invalid if (record[0], record[3]) in self._with_named_records]
         records = certain or [record for _, record in self._reports]
         return RecordRejected(message, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 
 from publisher.errors import Evicted, RecordFailed, RecordRejected
-from publisher.kafka.error_codes import BEGINS_LATER, BEHIND_UNFIT, EVICTED, FENCED, REFUSED, UNFIT_RECORD
+from publisher.kafka.error_codes import BEHIND_UNFIT, EVICTED, FENCED, INIT_LATER, REFUSED, UNFIT_RECORD
 
 
 class SessionState(Enum):
@@ -128,7 +128,7 @@ def verdict(step: SessionStep, error: KafkaError) -> ErrorVerdict:
     if error in REFUSED:
         return ErrorVerdict.REFUSED
     if step is SessionStep.RECOVER:  # init_transactions
-        if error.retriable() or error in BEGINS_LATER:
+        if error.retriable() or error in INIT_LATER:
             return ErrorVerdict.REPEAT
         return ErrorVerdict.FENCED if error in FENCED else ErrorVerdict.GIVE_UP
     if error in FENCED:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Evicted, Fatal, MemberLost
-from publisher.kafka.error_codes import ABSENT, EVICTED, TOLD_LATER
+from publisher.kafka.error_codes import ABSENT, ANSWERED_LATER, EVICTED
 from publisher.kafka.partitions import Partition, leaders
 
 ANSWER_SECONDS = 5.0  # for one answer
@@ -138,7 +138,7 @@ def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], Non
             error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
         if error in EVICTED:
             raise Evicted(f"{what}: {error.str()}")
-        if error not in TOLD_LATER:
+        if error not in ANSWERED_LATER:
             raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
         if time.monotonic() > deadline:
             raise MemberLost(f"{what}: {error.str()}")

@@ -119,6 +119,6 @@ def pass_over(topic: str, error: KafkaError) -> None:
     """Ignore a failure of this topic. Raises MemberLost if another consumer must join, Fatal if an operator must act."""
     if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group refuses this member: {error.str()}")
-    if lacking := LACKING.get(REFUSED.why(error) or ""):
+    if lacking := LACKING.get(REFUSED.reason(error) or ""):
         raise Fatal(f"cannot read {topic}: {error.str()}", f"check {lacking}", 3)
     log.warning("consumer: %s", error.str())

@@ -21,7 +21,7 @@ from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import NOBODY_THERE
+from publisher.kafka.error_codes import NO_CONNECTION
 from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed_reads import sandboxed
 from publisher.kafka.skipped_records import SkippedRecords
@@ -303,7 +303,7 @@ class Service:
     def _on_client_error(self, error: KafkaError) -> None:
         """Handle an error of the consumer; probe the brokers if it has lost them all."""
         self._watch(error)
-        if error in NOBODY_THERE:
+        if error in NO_CONNECTION:
             self._waiter.start_probe()
 
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:

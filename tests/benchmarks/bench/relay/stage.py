@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from publisher.kafka.error_codes import ABSENT, TOLD_LATER
+from publisher.kafka.error_codes import ABSENT, ANSWERED_LATER
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.kraft_config import HOST, free_ports
 from tests.benchmarks.bench.relay.engines import Job, Running
@@ -24,7 +24,7 @@ WAIT_SECONDS = 60.0
 START_SECONDS = 180.0  # for the first copy, on a machine that has other work too
 LOOK_SECONDS = 0.02
 REST_SECONDS = 2.0  # nothing more came for so long: all there is
-NOT_YET = ABSENT | TOLD_LATER | {KafkaError._NOENT: "the client has not heard of it"}
+NOT_YET = ABSENT | ANSWERED_LATER | {KafkaError._NOENT: "the client has not heard of it"}
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 

@@ -78,7 +78,7 @@ def test_extra_does_not_undo_what_security_says(files: Path) -> None:
     with pytest.raises(ValidationError) as refusal:
         KafkaSettings.model_validate(values)
     line = security.told(refusal.value.errors()[0], "kafka")
-    assert line == "kafka.extra.sasl.password: kafka.security says this already; take it out of kafka.extra"
+    assert line == "kafka.extra.sasl.password: kafka.security sets this already; remove it from kafka.extra"
 
 
 def test_the_properties_of_a_client(files: Path) -> None:

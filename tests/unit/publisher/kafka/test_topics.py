@@ -146,7 +146,7 @@ def test_topics_are_created_in_a_request_each() -> None:
     ("code", "hint"),
     [
         (KafkaError.POLICY_VIOLATION, "limits partitions"),
-        (KafkaError.INVALID_PARTITIONS, "does not take this number of partitions"),
+        (KafkaError.INVALID_PARTITIONS, "rejects this number of partitions"),
         (KafkaError.UNKNOWN, "see the broker's log"),
     ],
 )

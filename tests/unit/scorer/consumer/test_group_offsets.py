@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost
-from publisher.kafka.error_codes import TOLD_LATER
+from publisher.kafka.error_codes import ANSWERED_LATER
 from scorer.consumer import group_offsets
 
 HERE = TopicPartition("flights", 0, 7)
@@ -47,7 +47,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "PAUSE_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("code", sorted(TOLD_LATER))
+@pytest.mark.parametrize("code", sorted(ANSWERED_LATER))
 def test_brokers_that_are_away_are_asked_again(code: int) -> None:
     told = Told(failing(code), failing(code), [HERE])
     assert told.committed() == [HERE]
