@@ -22,13 +22,13 @@ from scorer.native.produce_records import ColumnarRecords
 from scorer.settings import Settings
 from scorer.worker.transaction_pacing import TransactionPacing
 
-FETCH_SECONDS = 0.004  # a fetch from a nearby broker, which begins when the events fetched before are taken
-FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
+FETCH_SECONDS = 0.004  # a fetch from a nearby broker, which starts when the previously fetched events are polled
+FEWEST = 1_000  # events of a batch regardless of the size of their records: each transaction has a cost
 FILL = 0.95  # of a produce request
-SAMPLE = 64  # one record of so many is measured
+SAMPLE = 64  # one of this many records is measured
 EWMA = 0.1
 PARTITION = itemgetter(0, 3)  # of a record: topic and number
-RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
+RECORD_BYTES = 40  # the overhead of a record without key, value and headers, and the largest overhead of a header
 
 
 class BatchCollector:
@@ -61,9 +61,10 @@ class BatchCollector:
         return batch
 
     def _wait_for_turn(self) -> float:
-        """Leave some time between two transactions, each of which costs the broker CPU; return when the next may begin.
+        """Wait until shortly before the next transaction may begin, and return the time when it may.
 
-        That is a little later than now, or more than a little where events wait: events fetched meanwhile belong to it.
+        Each transaction costs the broker CPU, so some time passes between two. Events that arrive during the wait are part of
+        the next transaction.
         """
         now = time.monotonic()
         pause = self.pacing.wait(now)

@@ -1,4 +1,4 @@
-"""Decide which events of a batch are the canary's, and whether the candidate may be asked.
+"""Decide which events of a batch belong to the canary, and whether the candidate may answer them.
 
 All events are answered, however late they are; a shadow samples (`shadow_sampling.py`).
 """
@@ -20,16 +20,20 @@ from scorer.worker.circuit_breaker import OPEN_SECONDS, CircuitBreaker
 log = logging.getLogger(__name__)
 
 REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
-"""Why the champion answers events of the canary, beside the reasons of dead letters."""
+"""The reasons, besides those of dead letters, why the champion answers events of the canary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arms:
     """The arms of a batch.
 
-    `canary` is (B,): whether each event is the canary's. `candidate` answers those; if it is None the champion does, for the
-    reason `why`. `sampled` is (B,): whether a shadow scores each event; `absent`: version and digest of a candidate that the
-    shadow does not have. `alike`: both versions decode an event to the same tensors.
+    Attributes:
+        canary: (B,), whether each event belongs to the canary.
+        candidate: the version that answers the canary's events; if None, the champion answers them.
+        why: the reason if `candidate` is None.
+        sampled: (B,), whether a shadow scores each event.
+        absent: the version and digest of a candidate that the shadow could not load.
+        alike: whether both versions decode an event to the same tensors.
     """
 
     canary: NDArray[np.bool_]
@@ -52,15 +56,15 @@ class ArmAssigner:
         """Return the arms; None if every event is the champion's."""
         if canary is None:
             return None
-        mine = canary.split.canary(batch)
-        if not mine.any():
+        selected = canary.split.canary(batch)
+        if not selected.any():
             return None
         if canary.servable is None:
-            return Arms(mine, None, REFUSED)
+            return Arms(selected, None, REFUSED)
         if not self._quarantine.may_ask():
-            return Arms(mine, None, CRASH)
+            return Arms(selected, None, CRASH)
         allowed = self._breaker.allows(canary.digest, self._clock())
-        return Arms(mine, canary.servable, alike=canary.alike) if allowed else Arms(mine, None, BREAKER)
+        return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
         """Return the partitions whose backlog is skipped."""
@@ -69,5 +73,5 @@ class ArmAssigner:
     def observe(self, label: str, asked: int, failed: int) -> None:
         """Record a batch in which the candidate failed on some of its events, which the champion answered."""
         if self._breaker.observe(asked, failed, self._clock()):
-            told = "the champion answers for it for %d s: the candidate %s failed at %d of %d events"
-            log.warning(told, OPEN_SECONDS, label, failed, asked)
+            message = "the champion answers for %d s instead: the candidate %s failed for %d of %d events"
+            log.warning(message, OPEN_SECONDS, label, failed, asked)

@@ -27,10 +27,10 @@ from scorer.worker.canary_routing import AWAY, CRASH, Arms
 from scorer.worker.encode import Answers, EncodedRows, encode_columns
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, stage_seconds
 
-HOPELESS = 20  # events that the candidate fails one by one before it has answered any
+HOPELESS = 20  # failed single events without a success, after which the candidate's remaining rows are not halved
 
 ScoreRows = Callable[[list[int], AnswerSource], tuple[ScoredRows, ...]]
-"""Answers rows by a version that has the last word: rows that it fails are rejected."""
+"""Answers rows by the champion: rows for which it fails are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class CanaryResult:
     Attributes:
         scored: the results of all rows.
         fallbacks: how many of the canary's events the champion answered, by reason.
-        asked: how many events the candidate was asked for.
-        failed: how many of those it failed.
+        asked: how many events the candidate was to answer.
+        failed: for how many of these it failed.
     """
 
     scored: tuple[ScoredRows, ...]
@@ -52,7 +52,7 @@ class CanaryResult:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """The results of a candidate, and the rows that it failed with the reason."""
+    """The results of a candidate, and the reason for each row that it could not answer."""
 
     scored: tuple[ScoredRows, ...]
     failed: Mapping[int, str]
@@ -93,7 +93,7 @@ def score_with_canary(
 def score_with_candidate(
     pipeline: Pipeline, read: ReadBatch, rows: list[int], candidate: Servable, context: Context, *, alone: bool = False
 ) -> CandidateResult:
-    """Have a candidate answer these rows; another version may answer those that it fails.
+    """Answer these rows by a candidate. The caller may have another version answer the failed rows.
 
     Args:
         pipeline: the stages.

@@ -1,6 +1,7 @@
 """The last stage of the pipeline: the score records of answered events.
 
-A whole batch whose events are plain stays columns; otherwise the records are built one by one, with the same result.
+The records of a whole batch of plain events are encoded as columns; otherwise they are encoded one by one, with the same
+result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from scorer.worker.read_headers import BatchHeaders, FieldId
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic that records are written to: how many partitions it has and the largest record it takes, in bytes."""
+    """A topic that records are written to: its partition count and its largest record, in bytes."""
 
     topic: str
     partitions: int
@@ -36,18 +37,18 @@ class Target:
         return max(0, self.max_bytes - RECORD_OVERHEAD)
 
     def narrowed(self, current: "Target") -> "Target":
-        """Return the topic with no more partitions than it has now."""
+        """Return this target with at most as many partitions as the topic has now."""
         return replace(self, partitions=min(self.partitions, current.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What some events are answered, before there are records of it.
+    """The answers of some events, which are not encoded yet.
 
     Attributes:
-        rows: indices into the batch, ascending; every other field has one entry a row.
+        rows: indices into the batch, ascending; each other field has one entry per row.
         answer: scores, decisions and status.
-        ids: the values of the configured id field, None where an event has none.
+        ids: the values of the configured id field; None if an event has none.
         carried: the fields of `output.carry`; None if none are carried.
     """
 
@@ -115,7 +116,7 @@ def encode_columns(
 
     Args:
         batch: the batch.
-        headers: what its headers hold.
+        headers: the ids and deadlines in its headers.
         scores: the scores of each version, which have every row once.
         answers: ids and carried fields of all rows.
         settings: the settings of the scorer.
@@ -132,7 +133,7 @@ def encode_columns(
 def _encode_values(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: Target, at_ms: int
 ) -> Sequence[bytes]:
-    """Encode the values of score records. A value that only carried fields make too large carries none."""
+    """Encode the values of score records. Carried fields are omitted from a value that they make too large."""
     rows, answer = answers.rows, answers.answer
     positions = select_rows(batch.places, rows), select_rows(batch.offsets, rows), select_rows(batch.timestamps, rows)
     columns = ids, answer.scores, answer.decisions, *positions, answer.status, at_ms
@@ -149,7 +150,7 @@ def _encode_values(
 def _record_headers(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, settings: Settings
 ) -> Sequence[Headers]:
-    """Return the headers of the records: configured fields, and the headers that a relay's copy hands on."""
+    """Return the headers of the records: the configured fields, and the headers that a copy of the relay carries over."""
     names, answer = settings.output.headers, answers.answer
     headers: Sequence[Headers] = [None] * len(answers.rows)
     if names:
@@ -161,14 +162,14 @@ def _record_headers(
 
 
 def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: Target) -> EncodedRows:
-    """Reject the rows whose record the topic would refuse."""
+    """Reject the rows whose record is too large for the topic."""
     fitting: list[tuple[int, Record]] = []
     rejected: dict[int, Poison] = {}
     for row, record in zip(rows, records, strict=True):
         _, value, key, *_ = record
         size = len(value or b"")
         if size + len(key or b"") > target.room:
-            error = f"the score record has {size} bytes beside its key; {target.topic} takes {target.max_bytes}"
+            error = f"the score record has {size} bytes without its key; the limit of {target.topic} is {target.max_bytes}"
             rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
         else:
             fitting.append((row, record))

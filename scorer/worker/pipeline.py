@@ -1,7 +1,7 @@
-"""The scoring pipeline over some rows of a batch: decode, run, encode; and halving around it.
+"""The scoring pipeline over some rows of a batch: decode, run and encode; and halving of rows after a failure.
 
-Every stage takes values and returns a value. A canary, a shadow and a fallback are this pipeline over a set of rows with
-another answer source; `merge` joins the results by row. No Kafka call in here.
+Each stage takes values and returns a value. A canary, a shadow and a fallback use this pipeline over a set of rows with another
+answer source. `merge` joins the results by row. This module does not call Kafka.
 """
 
 import time
@@ -39,7 +39,7 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSource:
-    """What answers events: a version, or a constant in its name. The version decodes the events in both cases."""
+    """The source of answers: a version, or a constant in place of its model. The version decodes the events in both cases."""
 
     servable: Servable
     constant: ConstantFallback | None = None
@@ -73,14 +73,14 @@ class HalvedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages for one configuration. `look_up_seconds`: how long a batch waits for the schemas of its events."""
+    """The stages for one configuration. `look_up_seconds` limits the wait for the schemas of a batch."""
 
     settings: Settings
     output: Target
     look_up_seconds: float
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
-        """Decode, score and encode these rows. Raises whatever a stage raises; then no row is answered."""
+        """Decode, score and encode these rows. If a stage raises, its error is raised and no row is answered."""
         began = time.perf_counter()
         fresh, expired = read.headers.split(rows)
         if read.skipped:
@@ -140,7 +140,7 @@ def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answe
 
 
 def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
-    """Answer these rows with null and a status; ids and carried fields come from those of them that could be decoded."""
+    """Answer these rows with null and a status. Ids and carried fields are those of the rows that could be decoded."""
     answer = BatchAnswers(status, [b"null"] * len(rows), [None] * len(rows))
     ids = dict(zip(decoded.rows, decoded.ids, strict=True))
     field_ids: list[FieldId] = [ids.get(row) for row in rows]
@@ -168,9 +168,9 @@ def score_in_halves(
     Args:
         rows: the rows to score.
         score: the pipeline over a span.
-        to_poison: describes the failure of a single event; may raise to end everything.
+        to_poison: returns the reason for a failed event; an error that it raises ends the scoring.
         context: is kept alive before each span.
-        hopeless: after so many failed events without a single success no span is halved; None: always halve.
+        hopeless: after this many failed events without a success, a span is rejected whole; None: always halve.
     """
     spans, scored, rejected, any_success = [rows], list[ScoredRows](), dict[int, Poison](), False
     failures = 0

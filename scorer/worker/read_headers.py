@@ -1,6 +1,6 @@
 """The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
 
-Where all events have the same headers, they are read as columns; otherwise one event after the other.
+If all events have the same headers, the headers are read as columns; otherwise event by event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ class BatchHeaders:
     Attributes:
         expired: the rows whose deadline has passed.
         rejected: the rows whose id or deadline cannot be read.
-        names: the ids in the header `ce_id` as a column, if headers hold nothing but an id and a future deadline.
-        values: the header values of each event; None if `names` has them all, or if no event has headers.
+        names: the ids in the header `ce_id` as a column, if the only headers are an id and a future deadline.
+        values: the header values of each event; None if `names` has all ids, or if no event has headers.
     """
 
     expired: frozenset[int] = frozenset()
@@ -89,7 +89,7 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read headers that are columns with nothing but plain ids and future deadlines; None if they have anything else."""
+    """Read headers that are columns of plain ids and future deadlines; None if there are others."""
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
         return None
     names, deadlines = columns.get(CE_ID), columns.get("deadline")

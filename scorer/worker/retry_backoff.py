@@ -2,11 +2,11 @@
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 
-FIRST_SECONDS = 0.5  # before the first try that waits; each further one waits twice as long
+FIRST_SECONDS = 0.5  # the first delay; each further delay is twice as long
 LONGEST_SECONDS = 30.0
-REFUSED_SECONDS = 60.0  # a member that is refused for so long should have been told what it is now
-SERIES_SECONDS = 30.0  # refusals that lie further apart have nothing to do with each other
-AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
+REFUSED_SECONDS = 60.0  # the group should have notified a rejected member within this time
+SERIES_SECONDS = 30.0  # rejections with a longer interval are unrelated
+AT_ONCE = 2  # consecutive recoveries without a commit that start without a delay
 
 
 class RetryBackoff:
@@ -27,8 +27,8 @@ class RetryBackoff:
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
         """Record an error after this number of `commits`, and return the failure to recover from.
 
-        A member that the group rejects, or that another process fences, is not at fault: the group will notify it. If it does
-        not, another member must join.
+        A member that the group rejects, or that another process fences, did not fail itself: the group will notify it. If the
+        group does not, a new member must join.
 
         Raises:
             Fatal: Another process keeps fencing this one.
@@ -52,8 +52,8 @@ class RetryBackoff:
         if not isinstance(error, Evicted | Fenced):
             self._failures += 1
             return error, backoff(self._failures - AT_ONCE) if self._failures > AT_ONCE else 0.0
-        before, self._last = self._last, now
-        if self._refused is None or now - before > SERIES_SECONDS:
+        previous, self._last = self._last, now
+        if self._refused is None or now - previous > SERIES_SECONDS:
             self._refused = now
         elif now - self._refused > REFUSED_SECONDS:
             if isinstance(error, Fenced):
@@ -68,7 +68,7 @@ def backoff(failures: int) -> float:
     return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))
 
 
-def replica_conflict(who: str, replica: str, name: str) -> Fatal:
-    """Return the error of a process whose replica belongs to another one."""
-    said = f"{who} runs as replica {replica!r} of {name!r}"
-    return Fatal(said, "give each process a replica of its own: --set replica=...", 3)
+def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
+    """Return the error of a process whose replica belongs to another `owner`."""
+    message = f"{owner} runs as replica {replica!r} of {name!r}"
+    return Fatal(message, "give each process a replica of its own: --set replica=...", 3)

@@ -30,7 +30,7 @@ from scorer.worker.encode import Target
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, total_seconds
 from scorer.worker.read_headers import read_headers
 
-UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
+UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the dead letter omits the headers of the event")
 FOREVER = Context()
 
 
@@ -47,8 +47,8 @@ class ScoredBatch:
         stages: the seconds of each stage.
         packed: all records as columns, or None.
         arms: which events are the canary's ((B,)); None without a canary.
-        asked: how many events the candidate was asked for.
-        failed: how many of those it failed, so that the champion answered.
+        asked: how many events the candidate was to answer.
+        failed: for how many of these it failed, so that the champion answered.
         fallbacks: how many of the canary's events the champion answered, by reason.
     """
 
@@ -162,7 +162,7 @@ class BatchScorer:
             deadlines: whether events expire.
 
         Raises:
-            DependencyUnavailable: a server that is needed is unavailable; LookUpsPending if schemas take too long.
+            DependencyUnavailable: a required server is unavailable; LookUpsPending if schemas take too long.
         """
         return self._score(batch, AnswerSource(servable), context, arms, deadlines=deadlines)
 
@@ -172,9 +172,9 @@ class BatchScorer:
             arms = Arms(arms.canary, None, AWAY)
         return self._score(batch, AnswerSource(servable, self._fallback), context, arms)
 
-    def give_up(self, batch: Batch, servable: Servable, context: Context, how: str, arms: Arms | None = None) -> ScoredBatch:
-        """Dead-letter all of the batch without reading its events. `how`: the way the process ended that scored it last."""
-        poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
+    def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
+        """Dead-letter all of the batch without reading its events. `death` describes how the last scoring process ended."""
+        poison = Poison(Reason.CRASHES_SCORER, f"a process {death} twice while it scored only this event")
         rejected = dict.fromkeys(range(len(batch)), poison) | unreadable_rows(batch)
         return self._finish(batch, CanaryResult((ScoredRows(rejected=rejected),)), AnswerSource(servable), context, arms)
 

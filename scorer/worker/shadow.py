@@ -1,7 +1,7 @@
 """One batch of a shadow: sampled events, each scored by the version that does not answer it.
 
-An event that this version cannot score becomes a record that has the reason. It is no dead letter: the scorer that answers the
-event writes those.
+An event that this version cannot score becomes a record with the reason. A shadow writes no dead letters: the scorer that
+answers the event does.
 """
 
 import logging
@@ -62,9 +62,9 @@ class ShadowScorer(BatchScorer):
                 scored.append(self._encode_failure(read, absent, rows, NOT_DECODED, context))
         return self._merge(batch, scored)
 
-    def give_up(self, batch: Batch, servable: Servable, context: Context, how: str, arms: Arms | None = None) -> ScoredBatch:
+    def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
         """Return records of all sampled events with the reason that they crash a scorer, without reading the events."""
-        log.warning("an event is not scored: a process that had it alone in hand %s, twice", how)
+        log.warning("an event is not scored: a process %s twice while it scored only this event", death)
         if arms is None or arms.sampled is None:
             return ScoredBatch([None] * len(batch))
         read = self.read(batch, np.flatnonzero(arms.sampled).tolist(), 0)
@@ -81,7 +81,7 @@ class ShadowScorer(BatchScorer):
         return self._merge(batch, scored)
 
     def dead_letter(self, *_: Any, **__: Any) -> None:
-        """Return None: a record that the broker refuses is left out."""
+        """Return None: a record that the broker rejects is omitted."""
 
     def _score_arm(self, read: ReadBatch, servable: Servable, arm: str, rows: list[int], context: Context) -> list[ScoredRows]:
         """Score rows of one arm, and record the reason for each row that this version fails. Raises ModelBroken."""
@@ -97,7 +97,7 @@ class ShadowScorer(BatchScorer):
         return scored
 
     def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
-        """Return records of these rows that have the reason why there is no score; their ids are decoded where possible."""
+        """Return a record with the reason of the failure for each row. Ids are decoded if possible."""
 
         def record(span: list[int]) -> ScoredRows:
             decoded = self.pipeline.decode(read.batch, span, servable.loaded.decoder, context)
@@ -125,7 +125,7 @@ class ShadowScorer(BatchScorer):
 
 
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
-    """Yield the version that scores unseen, the arm of its events, and their rows."""
+    """Yield the version that scores as a shadow, the arm of its events, and their rows."""
     assert arms.sampled is not None
     for version, arm, own in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
         if rows := np.flatnonzero(arms.sampled & own).tolist():

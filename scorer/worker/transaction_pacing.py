@@ -4,14 +4,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
-# Where commits queue for one CPU the median latency is least at 1.4 commits from one transaction to the next. At 3 it is 14 %
-# above that, and there are 0.6 times as many transactions.
+# If commits queue for one CPU, the median latency is lowest at an interval of 1.4 commits between transactions. At 3 it is 14 %
+# higher, and there are 0.6 times as many transactions.
 COMMIT_MULTIPLE = 3.0
 LONGEST_INTERVAL = 0.1  # seconds
 BEHIND_SECONDS = 1.0
 RECENT = 3
-OVERLAP_SECONDS = 0.001  # what is overlapped takes at least so long: handing over to another thread costs a tenth of it
-OVERLAP_SHARE = 2 / 3  # of a usual commit
+OVERLAP_SECONDS = 0.001  # the shortest commit to overlap: switching to another thread costs a tenth of this
+OVERLAP_SHARE = 2 / 3  # the share of a usual commit
 
 
 @dataclass(slots=True)

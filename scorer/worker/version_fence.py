@@ -11,8 +11,8 @@ from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
 
-WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
-HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
+WAIT_SECONDS = 30.0  # the longest wait of a partition for the revision that scored it last; then an alarm is raised
+HURRY_SECONDS = 0.5  # between two polls of the registry while partitions wait
 
 
 class VersionFence:
@@ -41,7 +41,7 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def check(self, revision: int, trusted: float = math.inf) -> None:
-        """Resume partitions that wait for no newer revision than this one, or have waited too long.
+        """Resume partitions that wait for this or an older revision, or have waited too long.
 
         A partition beyond `trusted` keeps waiting: a revision that was accepted here or elsewhere has disappeared from the
         channel without a move, and an older state may have been restored on purpose.
