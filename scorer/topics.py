@@ -15,41 +15,52 @@ from publisher.kafka.clients import KafkaSettings
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
-CREATE_HINT = "scorer check CONFIG --create makes what is missing"
-LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made meanwhile
+CREATE_HINT = "scorer check CONFIG --create creates the missing topics"
+LEADER_SECONDS = 60.0  # a busy broker elects leaders late; the command waits, so that all partitions can be used when it ends
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
-DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
+DEAD_LETTER_ROOM = 4_096  # bytes that the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
-OWN_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""Of topics whose records have no event's time: they are taken from a scorer whose clock is wrong, too."""
-SOON_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-"""Of a topic that is told how something stands every few seconds: a broker leaves the newest segment as it is."""
+BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""For topics whose records carry no event time: the broker accepts them even if the clock of a scorer is wrong."""
+COMPACTED_HOURLY = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+"""For a topic that receives a status every few seconds: a broker never compacts the newest segment, so it must stay short."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
-    """What the broker says of a topic. `max_bytes` is the largest record batch it takes; Apache Kafka's default where it was
-    not `told`, because the right to describe the topic's configuration is missing."""
+    """A topic as the broker describes it.
+
+    Attributes:
+        max_bytes: The largest accepted record batch; Apache Kafka's default if the limit is unknown.
+        limit_known: Whether the broker returned the limit: this needs the right to describe the topic's configuration.
+    """
 
     name: str
     partitions: int
     max_bytes: int
-    told: bool = True
+    limit_known: bool = True
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
-    """The topics that exist, of those named in `needed`, with what is to be done with each. Raises Fatal: 3 where the broker
-    does not allow that, 4 where it does not answer. A topic that nothing is to be done with is left out where it may not be
-    seen."""
-    asked = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
+    """Return the existing topics of `needed`, by name.
+
+    Args:
+        admin: The client to ask with.
+        settings: The connection.
+        needed: The operations that a command needs on each topic. A topic without any is left out if the broker hides it.
+
+    Raises:
+        Fatal: 3 if the broker does not allow an operation, 4 if it does not answer.
+    """
+    broker = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
     with retriable_as_fatal("see its log; try again"):
-        found = asked.allowed(needed)
-        limits = {name: config.get("max.message.bytes") for name, config in asked.configs(found).items()}
+        existing = broker.allowed(needed)
+        limits = {name: config.get("max.message.bytes") for name, config in broker.configs(existing).items()}
     return {
-        name: DescribedTopic(name, found[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
+        name: DescribedTopic(name, existing[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
         for name in needed
-        if name in found
+        if name in existing
     }
 
 
@@ -71,66 +82,74 @@ def optional(settings: Settings) -> dict[str, str]:
     }
 
 
-def known(settings: Settings) -> dict[str, Operations]:
+def all_topics(settings: Settings) -> dict[str, Operations]:
     """Return every topic that any command needs, labels included."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
 
-def seen(*names: str) -> dict[str, Operations]:
+def described(*names: str) -> dict[str, Operations]:
     """Return the operations for topics of which only the start and end offsets are read."""
     return dict.fromkeys(names, frozenset({DESCRIBE}))
 
 
 def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
-    """Return the names of all topics, for questions about misspelt ones; none if the broker does not list them."""
+    """Return the names of all topics, to suggest one for a misspelt name; an empty list if the broker does not list them."""
     with suppress(Fatal, Retriable):
         return kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin).names()
     return []
 
 
-def check_present(settings: Settings, admin: AdminClient, found: Mapping[str, DescribedTopic], needed: Iterable[str]) -> None:
-    """Raise Fatal (2), with a topic of a similar name, if a needed topic is missing."""
-    if absent := [name for name in needed if name not in found]:
+def check_present(
+    settings: Settings, admin: AdminClient, existing: Mapping[str, DescribedTopic], needed: Iterable[str]
+) -> None:
+    """Raise Fatal (2) if a needed topic is missing; the message suggests an existing topic of a similar name."""
+    if absent := [name for name in needed if name not in existing]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
 
 
 def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
     """Return a line for each missing topic, with an existing one of a similar name that the settings do not name. Pure."""
-    used = known(settings)
+    used = all_topics(settings)
     others = [name for name in existing if name not in used]
     questions = {name: suggestions.question(name, others) for name in absent}
     return [f"topic {name} does not exist" + (f": {question}" if question else "") for name, question in questions.items()]
 
 
-def faults(settings: Settings, found: Mapping[str, DescribedTopic], existing: Iterable[str] = ()) -> list[str]:
-    """Return what is wrong with the topics, a line each. Pure.
+def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
+    """Return the faults of the topics, one line each. Pure.
 
     Args:
-        settings: the scorer's settings.
-        found: those topics of the settings that exist.
-        existing: the names of all topics, for questions about misspelt ones.
+        settings: The scorer's settings.
+        existing: The existing topics of the settings, by name.
+        all_names: The names of all topics of the broker, to suggest one for a misspelt name.
     """
-    lines = _absent(settings, [name for name in required(settings) if name not in found], existing)
-    output = found.get(settings.output.topic)
-    if output is not None and output.told and output.max_bytes <= RECORD_OVERHEAD:
+    lines = _absent(settings, [name for name in required(settings) if name not in existing], all_names)
+    output = existing.get(settings.output.topic)
+    if output is not None and output.limit_known and output.max_bytes <= RECORD_OVERHEAD:
         lines.append(
             f"topic {output.name} takes records up to {output.max_bytes} bytes: no score fits; set max.message.bytes of "
             f"{output.name} to {2 * RECORD_OVERHEAD} at least"
         )
-    dead = found.get(settings.dead_letter.topic)
+    dead = existing.get(settings.dead_letter.topic)
     for name in settings.input.topics:
-        if dead is not None and dead.told and name in found and dead.max_bytes < found[name].max_bytes + DEAD_LETTER_ROOM:
+        if name not in existing or dead is None or not dead.limit_known:
+            continue
+        needed = existing[name].max_bytes + DEAD_LETTER_ROOM
+        if dead.max_bytes < needed:
             lines.append(
-                f"topic {dead.name} takes records up to {dead.max_bytes} bytes, {name} up to {found[name].max_bytes}: a dead "
-                f"letter might not fit; set max.message.bytes of {dead.name} to {found[name].max_bytes + DEAD_LETTER_ROOM}"
+                f"topic {dead.name} takes records up to {dead.max_bytes} bytes, {name} up to {existing[name].max_bytes}: a "
+                f"dead letter might not fit; set max.message.bytes of {dead.name} to {needed}"
             )
     return lines
 
 
-def missing(settings: Settings, found: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
-    """What `--create` makes: inputs with `partitions`, labels, outputs and dead letters like the widest input. Pure."""
-    inputs = [found[name] for name in settings.input.topics if name in found]
+def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
+    """Return the topics that `--create` creates. Pure.
+
+    A new input topic has `partitions` partitions; labels, outputs and dead letters have as many as the widest input.
+    """
+    inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
     largest = max([topic.max_bytes for topic in inputs], default=DEFAULT_MAX_BYTES)
     plans = {
@@ -139,21 +158,21 @@ def missing(settings: Settings, found: Mapping[str, DescribedTopic], partitions:
         settings.dead_letter.topic: NewTopic(
             settings.dead_letter.topic, width, config=UNLIMITED | {"max.message.bytes": str(largest + DEAD_LETTER_ROOM)}
         ),
-        settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
+        settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=BROKER_TIME | {"cleanup.policy": "compact"}),
         settings.corrections_topic: NewTopic(settings.corrections_topic, width),
         settings.shadow_topic: NewTopic(settings.shadow_topic, width),
-        settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=OWN_TIME | SOON_COMPACTED),
-        settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
-        settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),
+        settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=BROKER_TIME | COMPACTED_HOURLY),
+        settings.status_topic: NewTopic(settings.status_topic, 1, config=BROKER_TIME | {"cleanup.policy": "compact"}),
+        settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=BROKER_TIME | UNLIMITED),
     }
     if settings.labels.topic:
         plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
-    return [plan for name, plan in plans.items() if name not in found]
+    return [plan for name, plan in plans.items() if name not in existing]
 
 
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:
-    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
-    asked = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
-    with retriable_as_fatal("see the broker's log; then try again", "the topics are not made yet: "):
-        asked.create_all(topics)
-        asked.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)
+    """Create topics and wait until every partition has a leader. Raises Fatal with the first rejected topic."""
+    broker = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
+    with retriable_as_fatal("see the broker's log; then try again", "the topics are not created yet: "):
+        broker.create_all(topics)
+        broker.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)

@@ -92,14 +92,14 @@ def _broker(
 ) -> Generator[Finding, None, dict[str, DescribedTopic]]:
     """Check topics, rights and group settings; return the topics that this client may use."""
     try:
-        described = topics.describe(admin, settings.kafka, topics.known(settings))
+        described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
         plans = topics.missing(settings, described, partitions) if create else []
         if plans:
             topics.create(settings.kafka, f"{settings.name}.check", plans)
             deadline = time.monotonic() + METADATA_SECONDS
             while not {plan.topic for plan in plans} <= described.keys() and time.monotonic() < deadline:
                 time.sleep(RETRY_SECONDS)
-                described = topics.describe(admin, settings.kafka, topics.known(settings))
+                described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, described, topics.names(admin, settings.kafka))
         _group_and_transactions(settings, admin)

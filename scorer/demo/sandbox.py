@@ -102,7 +102,7 @@ def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contex
 def _clean_up(settings: Settings) -> None:
     """Delete the topics and the group of the demo from the user's broker."""
     admin = connect(settings.kafka, f"{settings.name}.demo")
-    deleted = admin.delete_topics([*topics.known(settings)], request_timeout=CLEAN_UP_SECONDS)
+    deleted = admin.delete_topics([*topics.all_topics(settings)], request_timeout=CLEAN_UP_SECONDS)
     groups = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
     for answer in [*deleted.values(), *groups.values()]:
         with contextlib.suppress(KafkaException):  # a topic or group that was never created

@@ -142,7 +142,7 @@ class EventWriter:
 
     def _over_limit(self) -> Fatal:
         """Return the error for an event beyond the topic's limit, with that limit if it may be read."""
-        limit = f"{self._limit.max_bytes} bytes" if self._limit.told else "not readable with these rights"
+        limit = f"{self._limit.max_bytes} bytes" if self._limit.limit_known else "not readable with these rights"
         return Fatal(
             f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",
             f"raise max.message.bytes of {self._topic} and input.max_event_bytes, or leave the event out",

@@ -75,7 +75,7 @@ def targets_now(settings: Settings) -> tuple[Target, Target] | None:
     names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
     try:
         admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
-        found = topics.describe(admin, settings.kafka, topics.seen(*names))
+        found = topics.describe(admin, settings.kafka, topics.described(*names))
     except Fatal as error:
         log.info("the topics of answers are not known: %s", error)
         return None

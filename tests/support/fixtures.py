@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.scorer.rig import MakeRig, Rig
 from tests.support import shared_broker
 from tests.support.shared_broker import Broker
+from tests.support.waiting import until
 
 MakeTopics = Callable[..., list[str]]
 ANSWER_SECONDS = 30.0
@@ -36,13 +37,22 @@ def unique(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
-    """`make_topics("in", "out", partitions=6, config={})` makes them and returns their full names, `<unique>.in` and so on."""
+    """`make_topics("in", "out", partitions=6, config={})` creates topics and returns their full names, `<unique>.in` and so on.
+
+    It waits until every partition has a leader: a broker's metadata shows a new topic later than the controller creates it.
+    """
+
+    def led(topics: list[str], partitions: int) -> bool:
+        metadata = admin.list_topics(timeout=ANSWER_SECONDS).topics
+        leaders = [partition.leader for name in topics if name in metadata for partition in metadata[name].partitions.values()]
+        return len(leaders) == len(topics) * partitions and all(leader >= 0 for leader in leaders)
 
     def make(*names: str, partitions: int = 6, config: dict[str, str] | None = None) -> list[str]:
         topics = [f"{unique}.{name}" for name in names]
         made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
         for future in made.values():
             future.result(ANSWER_SECONDS)
+        until(lambda: led(topics, partitions), "the leaders of new topics")
         return topics
 
     return make

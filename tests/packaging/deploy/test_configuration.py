@@ -119,7 +119,7 @@ def test_scaling_follows_lag_as_transactions_need_it(name: str, tmp_path: Path) 
 def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
     found = loaded("overlays/cpu", tmp_path)
     made = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/cluster"), "KafkaTopic").items()}
-    assert set(made) == set(topics.known(found))
+    assert set(made) == set(topics.all_topics(found))
     seen = {
         name: DescribedTopic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
         for name, spec in made.items()
