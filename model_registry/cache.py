@@ -156,11 +156,11 @@ class Cache:
             self._held[digest] = atomic_files.open_locked(entry.with_suffix(".use"), fcntl.LOCK_SH)
         except OSError as error:
             if error.errno not in READ_ONLY:
-                raise  # else nobody else removes anything either
+                raise  # on a read-only disk no process removes entries
 
     def _make_room(self, wanted: int) -> None:
         """Remove entries until `wanted` more bytes fit the limit and the disk, or all remaining entries are needed."""
-        for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
+        for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
                     shutil.rmtree(part, ignore_errors=True)
@@ -199,7 +199,7 @@ def _remove(entry: Path) -> bool:
     """Remove an entry that no process uses; return whether it was removed."""
     with atomic_files.try_lock(entry.with_suffix(".use")) as free:
         if free:
-            gone = entry.with_suffix(".part")  # not there any more from one moment to the next
+            gone = entry.with_suffix(".part")  # a rename is atomic: no reader sees half an entry
             shutil.rmtree(gone, ignore_errors=True)
             entry.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)

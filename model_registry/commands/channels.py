@@ -65,8 +65,8 @@ def promote(
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at a version, or add it as a canary. Each move has the next revision. `scorer promote` also tells the
-    scorers. A canary or a shadow that there was is over."""
+    """Point a channel at a version, or add it as a canary. An earlier canary or shadow ends. Each move has the next revision.
+    `scorer promote` also sends the move to the scorers."""
     from model_registry.channels import channel as channels
 
     share = canary_share(canary, shadow)

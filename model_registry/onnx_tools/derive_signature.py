@@ -1,7 +1,8 @@
-"""The signature of a model that comes without one, worked out from its inputs and outputs; where that is ambiguous, a skeleton.
+"""Derives the signature of a model that has none from its inputs and outputs, or drafts a skeleton if they are ambiguous.
 
-Unambiguous is: only the batch is open of every input's shape. Each takes the event field of its own name, an array of as many
-elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float, of any shape.
+They are unambiguous if only the batch of every input is open, and the single output is a float of any shape. Each input then
+takes the event field of its own name: an array of as many elements, or a scalar if the shape is (B,), or (B, 1) with other
+inputs.
 """
 
 import json
@@ -18,7 +19,12 @@ from model_registry.package.signature import InputField, Output, Signature, Sign
 
 
 class Underivable(SignatureError):
-    """A model whose signature has to be written. `skeleton` is what is known of it, as JSON; `todo` what is to be filled in."""
+    """A model whose signature must be written by hand.
+
+    Attributes:
+        todo: What must be decided, one text each.
+        skeleton: The part of the signature that the model states, as JSON.
+    """
 
     def __init__(self, todo: Sequence[str], skeleton: str) -> None:
         super().__init__("; ".join(todo), "model_registry/docs/signature.md describes signature.json")
@@ -27,7 +33,11 @@ class Underivable(SignatureError):
 
 
 def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Signature:
-    """The signature, if the model leaves no choice. Raises Underivable, saying what is ambiguous."""
+    """Return the signature if the model leaves no choice.
+
+    Raises:
+        Underivable: The model is ambiguous; `todo` names each decision.
+    """
     todo = [doubt for one in inputs if not masked_by(one, inputs) and (doubt := _input_doubt(one))]
     if not inputs:
         todo.append("the model has no inputs")
@@ -42,13 +52,16 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """The shape to state of an output, open lengths as -1; None where a number or a row says enough."""
+    """Return the shape to state for an output, -1 for an open length.
+
+    None for a number, for a row, and for a shape beyond MAX_RANK or MAX_WIDTH.
+    """
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _fed(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """An input of which only the batch is open, from one field."""
+    """Build an input of which only the batch is open, fed by one field."""
     row = tuple(int(size or 0) for size in tensor.shape[1:])
     width = math.prod(row)
     array = width if row and (alone or width > 1 or len(row) > 1) else None
@@ -71,7 +84,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """What to write of a row with open dimensions."""
+    """Return what to write for a row with open dimensions."""
     what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{what}; one of them may vary from event to event, -1"
@@ -80,7 +93,7 @@ def _open_doubt(row: Shape) -> str:
 
 
 def _is_blank(size: int | str | None) -> bool:
-    """Whether a model leaves a dimension open; some say so by 0."""
+    """Return whether a model leaves a dimension open; some models state 0 for it."""
     return is_open(size) or size == 0
 
 
@@ -94,7 +107,7 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 
 
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
-    """An input of which the batch and one dimension are open, or a mask of such a one; None: it is another."""
+    """Draft an input whose batch and one other dimension are open, or the mask of such an input; None for other inputs."""
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
         return None
@@ -108,31 +121,31 @@ def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dic
 
 
 def mask(tensor: ModelTensor, masked: ModelTensor) -> dict[str, Any]:
-    """A mask of another input, with a gap for its polarity: neither names nor shapes tell it."""
+    """Draft the mask of another input, with a gap for its polarity: neither names nor shapes state it."""
     gap = f"{BLANK}: values if the mask is 1 (true) at values, padding if it is 1 (true) at padding"
     return {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked.name, "marks": gap}
 
 
 def pad_gap(dtype: str) -> str:
-    """A gap for the value of padding."""
+    """Return a gap for the value of padding."""
     example = '""' if dtype == "string" else "false" if dtype == "bool" else "0"
     return f"{BLANK}: the value that the model was trained to see as padding, such as {example}; without pad nothing is padded"
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """The inputs whose padding a tensor tells, if its name and its shape say so."""
+    """Return the inputs that a tensor masks, by its name and its shape."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [one for one in inputs if one.shape[:2] == tensor.shape and "mask" not in one.name]
 
 
 def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """An input of a document as the model states it, with gaps; `inputs` are all that the model has."""
+    """Draft an input as the model states it, with gaps; `inputs` are all inputs of the model."""
     return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 
 def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
-    """An input of a document as the model states it, with gaps. `alone`: it has no other."""
+    """Draft an input as the model states it, with gaps. `alone`: the model has no other input."""
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
@@ -149,7 +162,7 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
 
 
 def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """The likeliest output: the one with several float columns (a classifier's probabilities), else the first float."""
+    """Draft the likeliest score: an output with several float columns (a classifier's probabilities), else the first float."""
     likely = [one for one in outputs if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     wide = [one for one in likely if len(one.shape) == 2 and one.shape[1] != 1]
     chosen = next(iter(wide + likely), None)

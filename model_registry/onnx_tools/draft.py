@@ -1,7 +1,7 @@
-"""A signature as far as a model and example events tell it: a document with gaps where a person has to say what is meant.
+"""Drafts the inputs of a signature from a model and example events, with gaps for the decisions that need a person.
 
-Inputs take the fields of their names, wherever events have them; an array may also be the only one of its shape. Nothing that
-can be told apart by its name or shape alone is guessed: the order of numbers in a row is left open.
+A tensor takes the event field of its own name, at any depth, or the only array that fits its shape. Everything that names and
+shapes leave ambiguous stays a gap, such as the order of the numbers in a row.
 """
 
 import contextlib
@@ -27,8 +27,15 @@ NONE_NAMED = "the examples have none of that name"
 
 @dataclass(slots=True)
 class Drafting:
-    """The example events' values by path, one an event, None where it has none. `nameless` are the tensors that no field is
-    called by; `notes` say what was chosen, and why."""
+    """The state of one draft.
+
+    Attributes:
+        values: The example events' values by path, one for each event; None where the event has none.
+        nameless: The tensors whose name no field has.
+        taken: The paths that already feed a tensor.
+        names: The field names in use.
+        notes: The choices, each with its reason.
+    """
 
     values: Mapping[Path, Sequence[Any]]
     nameless: list[ModelTensor] = field(default_factory=list)
@@ -38,7 +45,7 @@ class Drafting:
 
 
 def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """A document's inputs, and notes. Without values each is as the model states it."""
+    """Return a document's inputs, and notes about the choices. Without values each input is as the model states it."""
     drafting = Drafting(values)
     drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
     called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
@@ -50,7 +57,7 @@ def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]])
 
 
 def _mask(tensors: Sequence[ModelTensor], found: dict[str, dict[str, Any]]) -> None:
-    """Give masks, by their names, that no field feeds, what they mask. Their polarity and the padding are gaps."""
+    """Draft inputs that are named as masks, and that no field feeds, as masks. Their polarity and the padding are gaps."""
     varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
     for tensor in tensors:
         masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
@@ -61,7 +68,7 @@ def _mask(tensors: Sequence[ModelTensor], found: dict[str, dict[str, Any]]) -> N
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
-    """An input of one open length of uint8, which is the bytes of one event; None: it is another."""
+    """Draft a uint8 input with one open dimension as the bytes of one event; None for other inputs."""
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
     drafting.notes.append(
@@ -112,7 +119,10 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Where events have the field of a tensor's name: at the top, else at the only place that fits."""
+    """Return the path of the field that has a tensor's name and fits it; None unless exactly one remains.
+
+    An exact name is preferred, then a field at the top level.
+    """
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     exact = [path for path in fitting if path[-1] == tensor.name]
@@ -124,7 +134,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _why(drafting: Drafting, tensor: ModelTensor) -> str:
-    """Why no field of the examples is taken by a tensor's name."""
+    """Return why no field of the examples feeds a tensor by its name."""
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
@@ -137,7 +147,7 @@ def _why(drafting: Drafting, tensor: ModelTensor) -> str:
 
 
 def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
-    """The shapes of the arrays among values."""
+    """Return the shapes of the arrays among values."""
     found: list[Sequence[int]] = []
     for one in (one for one in values if isinstance(one, list)):
         with contextlib.suppress(ValueError):
@@ -146,7 +156,7 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Where events have the one array that fits a tensor, and no other tensor that has to find its own."""
+    """Return the path of the only array that fits a tensor; None if several fit, or if it fits another nameless tensor too."""
     free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
     if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
@@ -156,7 +166,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """The fields that a row may be made of, behind a gap: nothing tells their order."""
+    """List the fields that a row may consist of, after a gap: the examples do not state their order."""
     scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
     fitting = [path for path in scalars if not any(event_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
     count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
@@ -165,7 +175,7 @@ def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
 
 
 def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """One field of the events, with a gap for the default where some lack it."""
+    """Draft one field of the events, with a gap for its default if some events lack it."""
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
     name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
@@ -177,7 +187,7 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """The shape and the field of a tensor that is fed by its bytes, in base64."""
+    """Draft the shape and the field of a tensor whose bytes are in the events, in base64."""
     fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
     told = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
     drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(path)} as {told}")
@@ -185,7 +195,7 @@ def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Whether all values are a row of the tensor as its bytes in base64."""
+    """Return whether each value is one row of the tensor as bytes in base64."""
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
         return False
@@ -194,7 +204,7 @@ def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _fixed(size: int | str | None) -> int:
-    """A dimension's size, 0 where it is open."""
+    """Return a dimension's size, 0 if it is open."""
     return size if isinstance(size, int) and not is_open(size) else 0
 
 
@@ -208,7 +218,7 @@ def _called(path: Path, name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A name without what styles of writing add: depDelay is dep_delay."""
+    """Return a name in lower case without separators, so that depDelay equals dep_delay."""
     return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
@@ -221,7 +231,7 @@ def _is_array(drafting: Drafting, path: Path) -> bool:
 
 
 def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Whether all values are a scalar of the tensor's dtype, where one feeds it, or all arrays of one shape that it takes."""
+    """Return whether a tensor takes all values: scalars of its dtype, rows as bytes in base64, or arrays of one shape."""
     there, row = _there(values), tensor.shape[1:]
     if tensor.dtype not in DTYPES:
         return False
@@ -238,7 +248,7 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """The shape of the arrays where the tensor takes it, -1 for an open length that differs; nothing where it does not."""
+    """Return the shape of the arrays, -1 for an open length that differs; an empty list if the tensor does not take them."""
     found, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
     if not found or len(opened) != 1:
         return found
@@ -249,13 +259,15 @@ def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
 
 
 def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
-    """The largest length of arrays of a shape in which it varies."""
+    """Return the largest length of the arrays in the dimension that varies."""
     return max(length_in(one, tuple(shape)) or 0 for one in _there(values) if isinstance(one, list))
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """The shape of the first array where the tensor takes it; nothing where it does not. A flat array has the tensor's shape
-    where that is fixed."""
+    """Return the shape of the first array; an empty list if the tensor does not take it.
+
+    A flat array has the tensor's shape if that is fixed and has as many elements.
+    """
     try:
         found = shape_of_value(_there(values)[0])
     except ValueError:

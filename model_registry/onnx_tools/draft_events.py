@@ -1,4 +1,4 @@
-"""Events that a person shows: a file of JSON objects, one a line, and the values that stand in them, by path."""
+"""Reads example events, a file with one JSON object a line, and collects their values by path."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,18 +9,23 @@ from model_registry.errors import Refused
 from model_registry.package.json_path import MAX_STEPS, Step
 from model_registry.untrusted_input import documents
 
-MOST_EVENTS = 100  # that are looked at; a file may have more
+MOST_EVENTS = 100  # that are read; a file may have more
 MAX_LINE = 16 << 20  # bytes of an event
-MAX_BYTES = 64 << 20  # of all that are looked at
-MOST_PLACES = 4_096  # values that are looked at in all events
-MOST_ELEMENTS_OF_OBJECTS = 8  # of an array of objects: as many are looked into
+MAX_BYTES = 64 << 20  # of all events that are read
+MOST_PLACES = 4_096  # paths that are read in all events
+MOST_ELEMENTS_OF_OBJECTS = 8  # that are read of an array of objects
 
 Event = dict[str, Any]
 Path_ = tuple[Step, ...]
 
 
 def read(path: Path) -> list[Event]:
-    """The first events of a file. Raises Refused, naming the line, and Unreachable where it cannot be read."""
+    """Read the first events of a file.
+
+    Raises:
+        Refused: A line is not an event; the message names it.
+        Unreachable: The file cannot be read.
+    """
     found: list[Event] = []
     left = MAX_BYTES
     with atomic_files.report_os_errors(f"the events {path}"), path.open("rb") as stream:
@@ -39,8 +44,10 @@ def read(path: Path) -> list[Event]:
 
 
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
-    """The scalars and arrays of all events by path, one value an event, None where it has none. Objects are looked into, and
-    the first elements of an array of objects."""
+    """Return the scalars and arrays of all events by path: one value for each event, None where it has none.
+
+    Paths lead into objects, and into the first elements of an array of objects.
+    """
     found: dict[Path_, list[Any]] = {}
     for at, event in enumerate(events):
         for path, value in _leaves(event, ()):

@@ -1,4 +1,4 @@
-"""The folder of a draft: the model with the files of its weights, and what was drafted of them."""
+"""Writes the folder of a draft: the model, the files of its weights, and the drafted texts."""
 
 import shutil
 from collections.abc import Mapping
@@ -11,7 +11,15 @@ from model_registry.onnx_tools.file import OnnxFile
 
 
 def write(model: Path, found: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Write all files, or none where one is there already; their names. The model may lie there before."""
+    """Write all files, or none if one of them exists. The model itself may already be in the folder.
+
+    Returns:
+        The names of the written files.
+
+    Raises:
+        Refused: A file exists.
+        Unreachable: The folder cannot be written.
+    """
     here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
     beside = sorted({one.location for one in found.external if is_confined(one.location)})
     copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}

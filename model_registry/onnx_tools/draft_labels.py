@@ -1,4 +1,4 @@
-"""The labels of a model's columns, a file that a person has: one a line."""
+"""Reads the labels of a model's columns from a file, one a line."""
 
 from pathlib import Path
 
@@ -10,7 +10,12 @@ MAX_BYTES = 1 << 20
 
 
 def read(path: Path) -> list[str]:
-    """The lines of a file. Raises Refused, naming it, where they are no labels."""
+    """Return the labels of a file.
+
+    Raises:
+        Refused: The file does not hold labels; the message names the line.
+        Unreachable: The file cannot be read.
+    """
     with atomic_files.report_os_errors(f"the labels {path}"), path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     try:

@@ -1,4 +1,4 @@
-"""The outputs of a draft, as far as a model and the labels of its columns tell them."""
+"""Drafts the outputs of a signature from a model and the labels of its columns."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,9 +17,9 @@ TOP = 3  # classes of a draft
 def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the output, labels and decision of a model that takes one event at a time.
 
-    The first dimension of an output is open where its length is the answer's own, or where it is a batch of one. If no input
-    has an open first dimension, and it has a name that is none of a batch, or if an input has the same name, it is the
-    former; else a person has to say.
+    An open first dimension of an output is the answer's own length or a batch of one. It is the answer's length if an input
+    has the same open first dimension. If no input has an open first dimension, it is the answer's length if its name is not a
+    usual name of a batch. In all other cases a gap asks for it.
 
     Raises:
         Refused: No output can be read.
@@ -47,15 +47,21 @@ def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor]
 
 
 def _is_count(size: object) -> bool:
-    """Whether the name of an axis is that of a number of answers. Converters leave the batch of a model of one event open."""
+    """Return whether the name of an axis is that of a number of answers, not of a batch.
+
+    Converters leave the batch open even for a model that takes one event.
+    """
     return is_name(size) and not is_batch(size)
 
 
 def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
-    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
-    `alone` the batch is one event.
+    """Draft the output, labels and decision of a model.
 
-    Raises Refused where nothing is left.
+    Outputs that are not tensors, and those whose first dimension is not a batch, are left out. With `alone` the batch is one
+    event.
+
+    Raises:
+        Refused: No output is left, or none that may be a score.
     """
     batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
@@ -82,7 +88,7 @@ def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: boo
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Classes of the only output that has a column for each label, beside the others."""
+    """Draft the classes of the only output with a column for each label, and the other outputs."""
     fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
     fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
     rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}

@@ -1,4 +1,4 @@
-"""A package for a person to complete: the model, what is known of its signature, golden examples and a model card."""
+"""Drafts a package to be completed by hand: the model, a partial signature, golden examples and a model card."""
 
 import re
 import shlex
@@ -40,7 +40,7 @@ _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b
 
 @dataclass(frozen=True, slots=True)
 class DraftedPackage:
-    """What was written, what was chosen, what is open, and the commands to go on with."""
+    """The written files, notes about the choices, the gaps that are left, and the next commands."""
 
     files: list[str]
     notes: list[str]
@@ -49,7 +49,12 @@ class DraftedPackage:
 
 
 def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> DraftedPackage:
-    """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
+    """Write the drafted package into a folder.
+
+    Raises:
+        Corrupt: The model is not an ONNX file.
+        Refused: A file exists, the model is unsafe, or the events or labels cannot be read.
+    """
     with tempfile.TemporaryDirectory(prefix="model-registry-") as scratch:
         return _write(model, folder, example, labels, domains, Path(scratch))
 
@@ -67,7 +72,7 @@ def _write(
     notes[:0] = changes
     signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
     if signature and (fault := tensors.find_fault(signature, found.inputs, found.outputs)):
-        raise Refused(fault, "export the model anew, or write its signature.json by hand")
+        raise Refused(fault, "export the model again, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
     if golden_lines := _golden(model, found, signature, events, notes):
         texts[package.GOLDEN] = golden_lines
@@ -84,7 +89,7 @@ def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -
     """Write the model without its final ZipMap into the scratch folder.
 
     Returns:
-        The model to continue with, and a note for the person if it is another one.
+        The model to continue with, and a note if it was changed.
 
     Raises:
         Refused: It needs the library `onnx`, or has a ZipMap that cannot be removed.
@@ -134,7 +139,7 @@ def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) 
 
 
 def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
-    """Golden examples of the first good events, with the model's own answers where it can be asked; nothing without events."""
+    """Draft golden examples of the first valid events, scored by the model if it runs here; empty without events."""
     if not events:
         return ""
     if signature is None:
@@ -160,14 +165,14 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """What is to be filled in, as `push` names it."""
+    """Return what must be filled in, as `push` names it."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
 
 
 def _called(folder: Path) -> tuple[str, str]:
-    """The model's name and version, after the folder's name, as a registry takes them."""
+    """Return the model's name and version, taken from the folder's name, in a form that a registry accepts."""
     found = _VERSIONED.fullmatch(folder.resolve().name)
     name = found["name"] if found else folder.resolve().name
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", found["version"] if found else "1.0.0"

@@ -1,4 +1,4 @@
-"""The draft of a signature that feeds one event at a time: which models need it, and how their inputs are written."""
+"""Drafts signatures that feed one event at a time: decides which models need one, and writes their inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 
 
 def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
+    """Return why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
     opened = [one for one in inputs if one.shape and is_open(one.shape[0])]
     if not opened and (fixed := next((one for one in inputs if one.shape[:1] == (1,)), None)):
         return f"input {fixed.name!r} has the fixed batch size 1"
@@ -33,7 +33,7 @@ def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str
 
 
 def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Which first axes of inputs and outputs have no common length; empty if an output has the batch of the inputs."""
+    """Return which first axes of inputs and outputs differ; empty if an output has the batch of the inputs."""
     if not inputs:
         return ""
     sizes = {one.shape[0] for one in inputs}
@@ -47,7 +47,10 @@ def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> 
 
 
 def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """The inputs that an event feeds: those with a batch of one or an open axis, or all with an axis if there is none."""
+    """Return the inputs that an event feeds.
+
+    These have a batch of one or an open axis; if no input has either, all inputs with an axis.
+    """
     shaped = [one for one in inputs if one.shape]
     return [one for one in shaped if one.shape[0] == 1 or any(map(is_open, one.shape))] or shaped
 
@@ -71,10 +74,10 @@ def reason_of_lengths(
 def of_one(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
-    """Return inputs and outputs of a model that takes one event at a time, the axes of its batch as those of a batch of one.
+    """Return the inputs and outputs of a model that takes one event at a time, with its batch axes as a batch of one.
 
-    The batch is the first axis if the answers are as long as events (`lengths`), else the axis that an output has first and
-    an input has at another place.
+    The batch is the first axis if the answers are as long as events (`lengths`). Otherwise it is the axis that is first in an
+    output and at another place in an input.
     """
     batch = {one.shape[0] for one in outputs if one.shape} & {size for one in inputs for size in one.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
@@ -88,7 +91,7 @@ def of_one(
 
 
 def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
-    """An input as it is drafted: with an open batch before the row of one event, if it is fed one event at a time.
+    """Return an input as it is drafted: if it is fed one event at a time, with an open batch before the row of one event.
 
     A batch of one before at most one other axis is left out of the row: events have numbers, or a flat array.
     """
@@ -99,8 +102,10 @@ def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
 
 
 def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False) -> dict[str, Any]:
-    """A drafted input, fed one event at a time. An input of a name that no event has is a constant, unless it is the `only`
-    one."""
+    """Return a drafted input, changed to one event at a time if it was drafted with an added batch.
+
+    An input whose name no event has becomes a constant, unless it is the `only` one.
+    """
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document
     fields = document.get("fields", ())
@@ -119,7 +124,7 @@ def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, 
 
 
 def _row(document: dict[str, Any], drafted: ModelTensor) -> list[int | str]:
-    """The row of an input whose document has no shape."""
+    """Return the row of an input whose document has no shape."""
     if "mask_of" in document:
         return [VARIES]
     if document.get("shape") == []:

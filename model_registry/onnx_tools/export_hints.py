@@ -1,4 +1,4 @@
-"""How a model in another format becomes ONNX: the remedy, by the file's name. Nothing of the file is read or executed."""
+"""Names the exporter to ONNX for a model in another format, by the file's name. The file is neither read nor executed."""
 
 from pathlib import Path
 

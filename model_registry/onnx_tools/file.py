@@ -1,7 +1,8 @@
-"""What an ONNX file says of itself (inputs, outputs, operators, opsets, files beside it), read without reading its weights.
+"""Reads the inputs, outputs, operators, opsets and external files of an ONNX file without reading its weights.
 
-The library `onnx` would parse the whole file into memory, twice the size of the model for a moment, and cannot parse 2 GiB; it
-costs 31 MB on disk. This reads the same facts off the file's structure and skips the weights. Field numbers: onnx/onnx.proto.
+The library `onnx` would parse the whole file into memory, up to twice the size of the model, and cannot parse 2 GiB; it costs
+31 MB on disk. This module reads the same facts from the file's structure and skips the weights. Field numbers:
+onnx/onnx.proto.
 """
 
 import mmap
@@ -30,7 +31,7 @@ _NUMBERS = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f]|\x4a(?:" + 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Weights that lie in another file: its path as the model states it, the first byte, and how many (None: to its end)."""
+    """Weights in another file: its path as the model states it, the first byte, and their number (None: to the file's end)."""
 
     location: str
     offset: int
@@ -39,7 +40,7 @@ class External:
 
 @dataclass(slots=True)
 class OnnxFile:
-    """See the module. Operators are (domain, name); ONNX's own domain is ''. `functions` are those the file itself defines."""
+    """The facts of an ONNX file. Operators are (domain, name); ONNX's own domain is ''. The file defines `functions` itself."""
 
     ir_version: int = 0
     opsets: dict[str, int] = field(default_factory=dict)
@@ -51,7 +52,12 @@ class OnnxFile:
 
 
 def read(path: Path) -> OnnxFile:
-    """Read a file. Raises Corrupt, naming it, where it is no ONNX, and Unreachable where it cannot be read."""
+    """Read a file.
+
+    Raises:
+        Corrupt: The file is not an ONNX file; the message names it.
+        Unreachable: The file cannot be read.
+    """
     with atomic_files.report_os_errors(f"the model {path}"), open_regular(path) as stream:
         if not stream.seek(0, 2):
             raise Corrupt(f"{path} is empty", "export the model again")
@@ -152,7 +158,7 @@ class _Reader:
                 self._constants.add(self._tensor(value))
 
     def _tensor(self, span: Span) -> str:
-        """TensorProto; its name."""
+        """Read a TensorProto and return its name."""
         name, places = "", []
         for number, value in protobuf_reader.messages(self._buffer, span):
             if number == 8:
@@ -164,7 +170,7 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Every location counts that is stated: readers differ in which of two they follow."""
+        """Record every stated location: readers differ in which of two they use."""
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))
@@ -206,7 +212,7 @@ class _Reader:
         return dtype, shape
 
     def _holds_maps(self, sequence: Span) -> bool:
-        """Whether the elements of a sequence are maps."""
+        """Return whether the elements of a sequence are maps."""
         return any(
             kind == 5
             for number, element in protobuf_reader.messages(self._buffer, sequence)
@@ -237,5 +243,5 @@ class _Reader:
 
 
 def _domain(name: str) -> str:
-    """ONNX's own domain has two names."""
+    """Return '' for either name of ONNX's own domain, other names unchanged."""
     return "" if name == "ai.onnx" else name

@@ -1,4 +1,4 @@
-"""Locales that models need: ONNX Runtime changes the case of text by one, en_US where the model names none."""
+"""Hints for missing locales. ONNX Runtime changes the case of text by a locale, en_US if the model names none."""
 
 import re
 
@@ -6,7 +6,7 @@ _MISSING = re.compile(r"locale with name:\s*(?P<name>[A-Za-z0-9_.@-]+)")
 
 
 def hint(error: str) -> str:
-    """Return how to install the locale that ONNX Runtime did not find, or an empty string if the error is another one."""
+    """Return how to install the locale that ONNX Runtime lacks; an empty string for any other error."""
     found = _MISSING.search(error)
     if found is None:
         return ""

@@ -1,6 +1,6 @@
-"""Operators of onnxruntime-extensions (tokenizers, strings, images): a library that is loaded for a model that has them.
+"""Loads the library onnxruntime-extensions for models with its operators (tokenizers, strings, images).
 
-Whether a model may have them is settled before, by the domains that are allowed.
+`safety` decides by the allowed domains whether a model may have them.
 """
 
 from model_registry.errors import Refused
@@ -11,7 +11,7 @@ DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
 
 
 def library(model: OnnxFile) -> str | None:
-    """The path of the library that a model needs, None where it needs none. Raises Refused where it is not installed."""
+    """Return the path of the library if a model needs it, else None. Raises Refused if it is not installed."""
     needed = sorted((domain, name) for domain, name in model.operators - model.functions if domain in DOMAINS)
     if not needed:
         return None

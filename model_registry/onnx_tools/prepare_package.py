@@ -1,6 +1,7 @@
-"""The checks before a folder becomes a version: the model may be loaded, its signature is known, its golden examples hold.
+"""Checks a folder before it becomes a version: the model is safe, its signature is known, its golden examples hold.
 
-What the model requires of a scorer is noted."""
+It also records what the model requires of a scorer.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +24,17 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class PreparedPackage:
-    """A package that may be pushed, with the files that the folder lacks and the annotations that go with it.
+    """A package that may be pushed.
 
-    `files` are those of the folder that belong to the package, `left_out` the others; a folder of such ends with a slash.
-    `derived`: the signature is one of these files. `ran` is the ONNX Runtime that answered the golden examples, "" where none
-    is installed here or `remote`: the model is for a server, which the scorer asks before the version goes live.
+    Attributes:
+        package: The package.
+        more: Content by name of files that the folder lacks.
+        annotations: The model's requirements, for the manifest.
+        derived: Whether the signature was derived, and is in `more`.
+        ran: The version of ONNX Runtime that scored the golden examples; empty if none is installed or the model is `remote`.
+        remote: Whether the model runs on a server. The scorer checks it before the version goes live.
+        files: The files of the folder that belong to the package.
+        left_out: The other files, and the folders (with a final slash) that hold them.
     """
 
     package: Package
@@ -41,7 +48,7 @@ class PreparedPackage:
 
 
 class MissingScores(Refused):
-    """A package whose golden examples have no scores yet. `lines` are the examples with the model's own, where it was asked."""
+    """A package whose golden examples have no scores yet. `lines` are the examples with the model's scores if it ran."""
 
     def __init__(self, folder: Path, lines: str = "") -> None:
         super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in", "write what the model answers")
@@ -56,9 +63,19 @@ def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
 def prepare(
     folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
 ) -> PreparedPackage:
-    """Check a folder. `run` calls what loads the model: with `sandbox.run_apart` a model that kills is refused.
+    """Check a folder.
 
-    Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered.
+    Args:
+        folder: The folder with the model.
+        devices: The devices of which a scorer must have one; empty allows any.
+        op_domains: The operator domains that are allowed in addition to the standard ones.
+        run: Calls a function that loads the model; `sandbox.run_apart` turns a crash of the model into Refused.
+
+    Raises:
+        Corrupt: The model is not an ONNX file.
+        Underivable: The signature must be written by hand.
+        MissingScores: A golden example has no score.
+        Refused: Another check fails.
     """
     placeholders.check(folder)
     path, stated = package.find_model(folder), package.read_signature(folder)
@@ -91,9 +108,9 @@ def prepare(
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the files of a folder that belong to its package, and what does not, as `Prepared` names them.
+    """Return the files of a folder that belong to its package, and the others, as `PreparedPackage` names them.
 
-    A package consists of its model with the files of its weights, the signature, the golden examples, and what people read.
+    A package consists of its model with the files of its weights, the signature, the golden examples, and pages for people.
     """
     with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
@@ -104,14 +121,14 @@ def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]
 
 
 def _is_for_people(path: str) -> bool:
-    """Whether a file at the top of a package is its model card, another page, or a licence."""
+    """Return whether a file at the top of a package is its model card, another page, or a licence."""
     return "/" not in path and (
         path.endswith(".md") or path.split(".")[0].upper() in ("LICENSE", "LICENCE", "NOTICE", "COPYING")
     )
 
 
 def _read(folder: Path, signature: Signature) -> Package:
-    """The folder's package. Raises Refused, also where golden.jsonl proves nothing."""
+    """Read the folder's package. Raises Refused, also for a golden.jsonl without examples."""
     found = package.read(folder, signature)
     if not found.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')
@@ -119,7 +136,7 @@ def _read(folder: Path, signature: Signature) -> Package:
 
 
 def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
-    """The ONNX Runtime that answered the golden examples; nothing where none is installed. Raises Refused and Unanswered."""
+    """Return the ONNX Runtime that scored the golden examples; empty if none is installed. Raises Refused, MissingScores."""
     try:
         if _unanswered(found):
             events = [one.event for one in found.golden]
@@ -136,20 +153,19 @@ def _unanswered(found: Package) -> bool:
 
 
 def golden_lines(model: run_golden.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
-    """Lines of golden.jsonl: these events with the model's own answers to each alone, where those are finite. Raises
-    Refused."""
+    """Return lines of golden.jsonl: events with the model's score of each alone, if it is finite. Raises Refused."""
     found = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
     lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in found)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
 
 def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
-    """As `answered`, by a model that is loaded for it. Raises ImportError too."""
+    """Load a model and return its `golden_lines`. Raises ImportError too."""
     return golden_lines(run_golden.LoadedOnnxModel(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:
-    """What numbers of a score may be off on another machine: 1e-4, or so much of the largest, in one digit."""
+    """Return how far a score may differ on another machine: 1e-4, or 1e-4 of its largest number if that exceeds 1."""
     return float(f"{CLOSE * max(1.0, _largest(score)):.0e}")
 
 

@@ -1,7 +1,7 @@
-"""Protocol Buffers on the wire: the fields of a message that lies in memory or in a mapped file, without copying their values.
+"""Reads the fields of Protocol Buffers messages in memory or in a mapped file, without copying their values.
 
-What is to be read comes from strangers, so every length is checked against what is there, and one budget bounds the number of
-fields that are looked at. The format: protobuf.dev/programming-guides/encoding.
+The input is untrusted: every length is checked against the remaining bytes, and one budget bounds the number of fields. The
+format: protobuf.dev/programming-guides/encoding.
 """
 
 import re
@@ -22,13 +22,13 @@ Span = tuple[int, int]
 
 @dataclass(slots=True)
 class Buffer:
-    """Bytes with a budget of fields."""
+    """Bytes, and the number of fields that may still be read."""
 
     data: mmap | bytes
     left: int = MAX_FIELDS
 
     def text(self, span: Span, limit: int = 4096) -> str:
-        """A string of at most `limit` bytes. Raises Corrupt."""
+        """Return a string of at most `limit` bytes. Raises Corrupt."""
         begin, end = span
         if end - begin > limit:
             raise Corrupt(f"a name of {end - begin} bytes; at most {limit} are read")
@@ -39,15 +39,15 @@ class Buffer:
 
 
 def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span]]:
-    """The number and the span of every field that has a length: strings, bytes, packed numbers and messages.
+    """Yield the number and the span of each field that has a length: strings, bytes, packed numbers and messages.
 
-    `skip` matches runs of fields that are of no interest, which costs a tenth of looking at each. Raises Corrupt.
+    `skip` matches runs of fields to pass over, at a tenth of the cost of reading them. Raises Corrupt.
     """
     return ((number, value) for number, value in fields(buffer, span, skip) if isinstance(value, tuple))
 
 
 def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span | int]]:
-    """Every field of a message: its number and its value, an integer for variable-length ones, a span for all with a length.
+    """Yield the number and the value of each field: an integer for a varint, a span for a value with a length.
 
     Fields of fixed width are passed over. See `messages`.
     """

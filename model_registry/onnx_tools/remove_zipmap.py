@@ -1,6 +1,6 @@
-"""A final ZipMap of a classifier, which makes a sequence of maps of its probabilities: removed, so that an output is a tensor.
+"""Removes a classifier's final ZipMap, so that its probabilities are a tensor and not a sequence of maps.
 
-CatBoost always exports one, scikit-learn's exporter by default. Depends on the library `onnx`, which may be absent.
+CatBoost always exports a ZipMap, scikit-learn's exporter by default. Depends on the library `onnx`, which may be absent.
 """
 
 from dataclasses import dataclass
@@ -28,16 +28,15 @@ class Unzipped:
 
 
 def is_in(model: OnnxFile) -> bool:
-    """Whether a model has the operator."""
+    """Return whether a model has the operator ZipMap."""
     return (DOMAIN, NAME) in model.operators
 
 
 def without(path: Path) -> Unzipped | None:
-    """Return a model in which each output of ZipMap is the tensor that ZipMap was given; None if no output is one.
+    """Return a model whose outputs are the inputs of its ZipMaps; None if no output comes from a ZipMap.
 
     Raises:
         ImportError: The library `onnx` is not installed.
-        Refused: The model without ZipMap answers otherwise.
     """
     import onnx
     from onnx import helper
@@ -92,7 +91,7 @@ def compare(path: Path, unzipped: Unzipped) -> str:
 
 
 def _rows(stated: Any) -> Any:
-    """Rows of an input as ONNX Runtime states it."""
+    """Generate rows for an input as ONNX Runtime states it."""
     shape = [size if isinstance(size, int) else 1 for size in stated.shape]
     if shape and not isinstance(stated.shape[0], int):
         shape[0] = ROWS

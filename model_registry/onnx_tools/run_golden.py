@@ -1,6 +1,7 @@
-"""Golden examples, answered by the model itself before a version is pushed: one batch, on the CPU, with ONNX Runtime.
+"""Runs golden examples through the model before a version is pushed: one batch, on the CPU, with ONNX Runtime.
 
-A scorer does the same with its own decoder and on its own device before it serves the version; this only finds out sooner.
+A scorer repeats this with its own decoder and on its own device before it serves the version; this check only reports faults
+earlier.
 """
 
 import os
@@ -34,10 +35,17 @@ ZEROS = "without golden examples scorers ask it for zeros and empty strings; wri
 
 
 def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], stated: OnnxFile | None = None) -> str:
-    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
-    found `stated` in the file.
+    """Load the model, score the examples, compare, and return the version of ONNX Runtime.
 
-    Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
+    Args:
+        model: A file that `safety.check` accepted.
+        signature: The signature to feed and read the model by.
+        examples: The golden examples.
+        stated: The facts that `safety.check` read from the file.
+
+    Raises:
+        ImportError: ONNX Runtime is not installed.
+        Refused: The model does not load or score, or a score differs from its example.
     """
     loaded = LoadedOnnxModel(model, signature, stated)
     events = [example.event for example in examples]
@@ -57,8 +65,12 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
 
 
 class LoadedOnnxModel:
-    """A model in ONNX Runtime, asked by its signature. Raises ImportError: ONNX Runtime is not installed; Refused: the model
-    does not load."""
+    """A model in ONNX Runtime that is fed and read by a signature.
+
+    Raises:
+        ImportError: ONNX Runtime is not installed.
+        Refused: The model does not load.
+    """
 
     def __init__(self, model: Path, signature: Signature, stated: OnnxFile | None = None) -> None:
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
@@ -75,11 +87,11 @@ class LoadedOnnxModel:
         self._declared = {one.name: one.shape for one in stated.outputs} if stated else {}
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
-        """The score of each event, as JSON has it. Raises Refused."""
+        """Return the score of each event in its JSON form. Raises Refused."""
         return self._answers(decoded(self._signature, events)) if events else []
 
     def check_neutral(self) -> None:
-        """Ask for one event of zeros and empty strings, as a scorer does that has no golden example. Raises Refused."""
+        """Score one event of zeros and empty strings, as a scorer does without golden examples. Raises Refused."""
         try:
             self._answers(neutral_rows(self._signature))
         except Refused as error:
@@ -94,12 +106,12 @@ class LoadedOnnxModel:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
 
     def probe(self, events: Sequence[dict[str, Any]]) -> None:
-        """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+        """Check that no score depends on its batch. Raises Refused as `batch_probe.check_batch_independence` does."""
         rows = decoded(self._signature, events) if events else None
         batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)
 
     def _check_shapes(self, outputs: Tensors) -> None:
-        """Raises Refused where answers have several shapes and the signature does not say so."""
+        """Check that answers of several shapes have an output whose `shape` allows them. Raises Refused."""
         for one in self._signature.outputs:
             if is_ragged(outputs[one.tensor]) and self._signature.rank(one) is None:
                 found = sorted({row.shape for row in outputs[one.tensor]}, key=len)
@@ -107,8 +119,14 @@ class LoadedOnnxModel:
                 raise Refused(said, f'write "shape": {_common(found)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
-        """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.
-        Raises Refused where it has none."""
+        """Check that an output that is stated without an open batch has a row for each event all the same.
+
+        The model scores copies of the event, or neutral rows without one. Their number differs from every stated first
+        dimension.
+
+        Raises:
+            Refused: An output has another number of rows.
+        """
         stated = [tuple(one.shape) for one in self._session.get_outputs() if one.name in self._names]
         if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
             return
@@ -117,7 +135,7 @@ class LoadedOnnxModel:
         self._run(decoded(self._signature, [*event] * count) if event else neutral)
 
     def _outputs(self, tensors: Tensors) -> Tensors:
-        """The outputs for events: in one run, or as many as their lengths need."""
+        """Return the outputs for events, from one run, or from one run for each length that the events have."""
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
         runs = LengthPlan(self._signature).plan(tensors)
@@ -141,9 +159,9 @@ class LoadedOnnxModel:
         return found
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raises Refused where a score is a whole row, and the file declares another length than the row has.
+        """Check that a score that is a whole row has the length that the file declares. Raises Refused.
 
-        ONNX Runtime knows the length that it infers, not the declared one.
+        ONNX Runtime uses the length that it infers, not the declared one.
         """
         declared = self._declared.get(name, ())
         whole = any(
@@ -168,24 +186,27 @@ class LoadedOnnxModel:
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """The shape of answers of these shapes, of ascending ranks. A first dimension of one was taken for the batch of some."""
+    """Return the shape to state for answers of these shapes, which are sorted by rank.
+
+    Answers of a lower rank had a first dimension of one that was taken for the batch, so that dimension varies.
+    """
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
     found = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
     return found if len(full) == len(shapes) else [VARIES, *found[1:]]
 
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """What the model is given for some events, by tensor name."""
+    """Return the tensors that the model is fed for these events, by tensor name."""
     return InputAssembler(signature).all_tensors(decoded(signature, events))
 
 
 def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """(B, n) rows by the name of each tensor that events feed."""
+    """Return the (B, n) rows of each tensor that events feed, by tensor name."""
     return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
-    """The (B, width) rows of a tensor; where its length varies each is an array of its own."""
+    """Return the (B, width) rows of a tensor, or an array of arrays if their length varies."""
     if tensor.varies:
         return ragged((_row(tensor, look_up(event, tensor.fields[0].steps)) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
@@ -193,7 +214,7 @@ def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]
 
 
 def _row(tensor: TensorInput, value: Any) -> NDArray[Any]:
-    """An array, or bytes in base64, as the tensor has it, its length as it comes; an empty one of None."""
+    """Return one event's value as the tensor takes it: an array of its own length, empty for None. Bytes are base64."""
     shape = tensor.shape or ()
     if tensor.fields[0].raw:
         return array_from_bytes(binary_fields.from_base64(value or ""), tensor.fields[0])

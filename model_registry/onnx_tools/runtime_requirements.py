@@ -1,6 +1,6 @@
-"""What a version needs of the scorer that is to run it: noted in its manifest by push, compared before anything is loaded.
+"""A version's requirements of a scorer: recorded in its manifest by push, compared before anything is loaded.
 
-The table of minimum versions was measured: each release of ONNX Runtime was given models of rising opset and IR version.
+The table of minimum versions was measured: each release of ONNX Runtime ran models of rising opset and IR version.
 """
 
 import re
@@ -22,7 +22,7 @@ _SYNTAX = {
 
 
 def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
-    """The needs of a model, as annotations. The minimum version is left open where the table does not reach."""
+    """Return a model's requirements as annotations, without a minimum version if no entry of the table covers the model."""
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
     opsets = ",".join(f"{domain or 'ai.onnx'}={version}" for domain, version in sorted(model.opsets.items()))
@@ -31,9 +31,10 @@ def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[
 
 
 def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
-    """What this version of ONNX Runtime on this device lacks of what a manifest asks for, or None if it has all.
+    """Return the requirement of a manifest that this ONNX Runtime or device does not meet, or None if all are met.
 
-    Raises Corrupt, naming the annotation that does not read.
+    Raises:
+        Corrupt: An annotation has a wrong syntax; the message names it.
     """
     needs = {key: annotations.get(key, "") for key in _SYNTAX}
     for key, value in needs.items():
@@ -49,6 +50,6 @@ def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, dev
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """The numbers a version begins with."""
+    """Return the numbers that a version starts with."""
     begin = _VERSION.match(version)
     return tuple(int(part) for part in begin.group().split(".")) if begin else ()

@@ -1,7 +1,7 @@
-"""An ONNX model is checked before anything loads it: what it would read, what it would run, and whether its signature fits.
+"""Checks an ONNX model before anything loads it: the files it reads, the operators it runs, and the fit of its signature.
 
-A loader follows a model's external data to any path, reads memory where the path is of a certain form, and calls whatever
-library claims an operator's domain; so all three are settled here, on the file's structure alone.
+A loader follows a model's external data to any path, reads memory if the path has a certain form, and calls any library that
+claims an operator's domain. All three are therefore checked here, on the file's structure alone.
 """
 
 from collections.abc import Collection
@@ -21,10 +21,12 @@ STANDARD = ("", "ai.onnx.ml")
 
 
 def check(model: Path, signature: Signature | None, domains: Collection[str] = DEFAULT_DOMAINS) -> OnnxFile:
-    """What the file says, if it may be loaded; the files beside it are those of its package.
+    """Return the facts of a file if it may be loaded. The files in its folder are those of its package.
 
-    Raises Corrupt (no ONNX), and Refused: external data outside the package, operators of domains that are not allowed, an
-    opset that no runtime promises, inputs or outputs that the signature does not fit.
+    Raises:
+        Corrupt: The file is not an ONNX file.
+        Refused: External data is outside the package, an operator's domain is not allowed, no runtime supports the opset, or
+        the signature does not fit the inputs or outputs.
     """
     found = file.read(model)
     for external in found.external:
@@ -40,7 +42,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
 
 
 def _external_fault(model: Path, external: External) -> str | None:
-    """Why weights must not be read from there, or None if they may."""
+    """Return why weights must not be read from a location, or None if they may."""
     if not is_confined(external.location) or MEMORY in external.location:
         return "that is no plain path inside the package"
     there = _size(model, external.location)
@@ -52,7 +54,7 @@ def _external_fault(model: Path, external: External) -> str | None:
 
 
 def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
-    """Which operator or opset speaks against the model, or None if none does."""
+    """Return which operator or opset is not allowed, or None if all are."""
     opset = model.opsets.get("")
     if opset is not None and opset < OLDEST_OPSET:
         return f"has opset {opset}; the oldest that is run is {OLDEST_OPSET}"
@@ -64,7 +66,7 @@ def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
 
 
 def _size(model: Path, location: str) -> int | None:
-    """The bytes of a file beside the model, where neither it nor a folder on the way is a link."""
+    """Return the size of a file in the model's folder in bytes; None if it is missing, or if its path has a link."""
     path = model.parent / location
     with atomic_files.report_os_errors(f"the package {model.parent}"):
         plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model

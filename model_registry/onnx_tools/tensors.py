@@ -1,4 +1,4 @@
-"""A model's inputs and outputs as its file or its runtime states them, and whether a signature fits them."""
+"""A model's inputs and outputs as its file or its runtime states them, and the checks of a signature against them."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,13 @@ Shape = tuple[int | str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ModelTensor:
-    """An input or output: numpy's name of its dtype (or what else it is), and its shape. Free dimensions are None or a name."""
+    """An input or output of a model.
+
+    Attributes:
+        name: The name in the model.
+        dtype: numpy's name of its dtype, or a description if it is not a tensor.
+        shape: The sizes of its dimensions; an open one is None or a name.
+    """
 
     name: str
     dtype: str
@@ -25,7 +31,7 @@ class ModelTensor:
 
 
 def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Iterable[ModelTensor]) -> str | None:
-    """Why a model with these inputs and outputs cannot be served by a signature, or None if it can.
+    """Return why a signature cannot serve a model with these inputs and outputs, or None if it can.
 
     Every input must be fed with the model's dtype and shape; every output that is read must be a tensor.
     """
@@ -39,12 +45,12 @@ def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Ite
 
 
 def is_tensor(found: ModelTensor) -> bool:
-    """Whether an output is a tensor of a dtype that scores may have."""
+    """Return whether an output is a tensor of a dtype that scores may have."""
     return found.dtype in (*DTYPES, UNKNOWN)
 
 
 def remedy(found: ModelTensor) -> str:
-    """Return what to do about an output that is no tensor which scores may have."""
+    """Return how to export a model whose output is not a tensor of such a dtype."""
     if found.dtype == MAPS:
         options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
         return f"export it without ZipMap ({options}), or let `model-registry init` remove it, as for CatBoost"
@@ -55,18 +61,18 @@ def remedy(found: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output of a model of which none can be a score, or None if one can."""
+    """Return the first output if none of the outputs can be a score, else None."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 
 
 def is_name(size: object) -> bool:
-    """Whether a dimension has a name that a person gave it."""
+    """Return whether a dimension has a name that does not look like one made up by an exporter."""
     return isinstance(size, str) and not MADE_UP.search(size)
 
 
 def is_batch(size: object) -> bool:
-    """Whether a dimension has a usual name of the batch."""
+    """Return whether a dimension has a usual name of the batch."""
     return isinstance(size, str) and size.lower() in BATCHES
 
 
@@ -81,7 +87,7 @@ def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
 
 
 def shape_fault(tensor: ModelTensor) -> str | None:
-    """Why no events can feed an input of this shape, or None if they can."""
+    """Return why no events can feed an input of this shape, or None if they can."""
     if not tensor.shape:
         constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
         hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
@@ -93,7 +99,7 @@ def shape_fault(tensor: ModelTensor) -> str | None:
 
 
 def input_fault(stated: TensorInput, found: ModelTensor) -> str | None:
-    """Why a model's input does not take what a signature gives, or None if it does."""
+    """Return why a model's input does not take the tensor that a signature gives, or None if it does."""
     name = stated.tensor
     if found.dtype != stated.dtype:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
@@ -108,7 +114,7 @@ def input_fault(stated: TensorInput, found: ModelTensor) -> str | None:
 
 
 def _hint(stated: TensorInput, found: ModelTensor) -> str:
-    """What to write where the model's shape is not of the kind that is given without one."""
+    """Return the setting that may correct a shape that does not fit; empty if no setting does."""
     if not found.shape or is_open(found.shape[0]) is not stated.batch:
         said = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {said}'
@@ -119,7 +125,10 @@ def _hint(stated: TensorInput, found: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Which output has as many rows of numbers as an event is long, by the names that a model gives its dimensions."""
+    """Return why an output has the length of an event, which scores of one shape cannot have, or None.
+
+    The names that a model gives its dimensions show which lengths are equal.
+    """
     varying = [one for one in signature.fed if one.varies]
     names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
     for output in signature.outputs:
@@ -150,7 +159,10 @@ def _output_fault(signature: Signature, found: dict[str, ModelTensor]) -> str | 
 
 
 def output_fault(signature: Signature, output: Output, found: ModelTensor) -> str | None:
-    """Why a model's output is not what a signature reads, or None if it may be. A shape of [] may be one that is not stated."""
+    """Return why a model's output does not match a signature, or None if it may.
+
+    A shape of [] may be one that the model does not state.
+    """
     name, dtype, shape = output.tensor, found.dtype, with_batch_dimension(found.shape) if signature.alone else found.shape
     if not is_tensor(found):
         return f"output {name!r} is {dtype}, not a tensor; {remedy(found)}"
@@ -171,7 +183,7 @@ def output_fault(signature: Signature, output: Output, found: ModelTensor) -> st
 
 
 def with_batch_dimension(shape: Shape) -> Shape:
-    """The shape of an output for one event with the batch before it; nothing where it cannot be told."""
+    """Return the shape of an output for one event, with a batch of one; empty if the model does not state it."""
     if not shape or is_open(shape[0]):
         return ()
     return shape if shape[0] == 1 else (1, *shape)

@@ -1,4 +1,4 @@
-"""What differs between two versions, and whether events that were good for one are good for the other. Pure."""
+"""Compares two versions, and decides whether valid events of one are valid for the other. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,22 @@ from model_registry.package import dynamic_shapes, event_tree, field_sources, js
 from model_registry.package.shapes import format_shape
 from model_registry.package.signature import VALUES, Argmax, InputField, Output, Signature, TensorInput
 
-IMAGE_HAS_NO_SIGNATURE = "the manifest of a container image does not tell its signature; pull both and compare"
+IMAGE_HAS_NO_SIGNATURE = "the manifest of a container image does not contain its signature; pull both and compare"
 MAX_LABELS = 12  # labels that are shown; a model may have thousands
 NO_SIGNATURE = "neither version states a signature"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDifference:
-    """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer.
+    """The differences between an older version and a newer one.
 
-    `unknown` says why nobody can tell, and is empty where that is known. `signature` tells of inputs, outputs, labels and
-    decision, a line each; file paths are sorted.
+    Attributes:
+        added: Paths of files that only the newer version has, sorted.
+        removed: Paths of files that only the older version has, sorted.
+        changed: Paths of files whose content differs, sorted.
+        signature: The differences in inputs, outputs, labels and decision, a line each.
+        breaks: Reasons why events of the older version may be invalid for the newer one.
+        unknown: The reason why the signatures cannot be compared; empty if they can.
     """
 
     added: tuple[str, ...]
@@ -30,7 +35,7 @@ class VersionDifference:
 
     @property
     def compatible(self) -> bool | None:
-        """Whether events that are good for the older version are good for the newer one; None: unknown."""
+        """Whether valid events of the older version are valid for the newer one; None if unknown."""
         return None if self.unknown else not self.breaks
 
 
@@ -52,13 +57,13 @@ def compare_versions(
 
 
 def _digests(version: VersionManifest) -> dict[str, str]:
-    """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
+    """Return digests by file path; for a container image, whose manifest names no files, by the layer's position."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers
 
 
 def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The differences of two signatures, and those among them that break. At least one signature is stated."""
+    """Return the differences of two signatures, and those that break compatibility. At least one signature is stated."""
     if old and new:
         return _signatures(old, new)
     line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"
@@ -67,7 +72,7 @@ def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...]
 
 def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
     before, after = {f.name: f for f in old.fields}, {f.name: f for f in new.fields}
-    lines = [f"field {name} is not read any more" for name in before if name not in after]
+    lines = [f"field {name} is no longer read" for name in before if name not in after]
     lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
     both = [(before[name], field) for name, field in after.items() if name in before]
     lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
@@ -83,7 +88,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
 
 
 def _tensors(old: Signature, new: Signature) -> list[str]:
-    """The tensors whose shape or constant differs, where both signatures have them."""
+    """Describe the tensors of both signatures whose shape, constant or padding differs."""
     before = {one.tensor: one for one in old.inputs}
     both = [(before[one.tensor], one) for one in new.inputs if one.tensor in before]
     return [
@@ -92,9 +97,9 @@ def _tensors(old: Signature, new: Signature) -> list[str]:
 
 
 def _answers(old: Signature, new: Signature) -> list[str]:
-    """What readers of scores see of another signature."""
+    """Describe the differences that readers of scores see."""
     before, after = ({one.name or "score": one for one in signature.outputs} for signature in (old, new))
-    lines = [f"output {name} is not given any more" for name in before if name not in after]
+    lines = [f"output {name} is no longer given" for name in before if name not in after]
     lines += [f"output {name} is new: {describe_output(new, one)}" for name, one in after.items() if name not in before]
     both = [(name, before[name], one) for name, one in after.items() if name in before]
     lines += [
@@ -110,7 +115,7 @@ def _answers(old: Signature, new: Signature) -> list[str]:
 
 
 def describe_output(signature: Signature, one: Output) -> str:
-    """An output in words: what stands in a score, and of which tensor."""
+    """Describe an output: the part of a score that it gives, and its tensor."""
     if one.index is not None:
         return f"a number, column {one.index} of {one.tensor}"
     if one.top:
@@ -122,14 +127,14 @@ def describe_output(signature: Signature, one: Output) -> str:
 
 
 def describe_labels(labels: Sequence[str] | None) -> str:
-    """Some labels, and how many there are."""
+    """Return the first labels, and the number of the others."""
     if not labels:
         return "none"
     return ", ".join(labels[:MAX_LABELS]) + (f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else "")
 
 
 def describe_decision(signature: Signature) -> str:
-    """How a score is called."""
+    """Describe how the decision follows from a score."""
     rule = signature.decision
     where = f" of {rule.output}" if rule and rule.output else ""
     if isinstance(rule, Argmax):
@@ -138,7 +143,7 @@ def describe_decision(signature: Signature) -> str:
 
 
 def describe_tensor(one: TensorInput) -> str:
-    """A tensor in words: its dtype, its shape, the value of a constant, and what else is said of a length that varies."""
+    """Describe a tensor: its dtype, its shape, the value of a constant, and the rules for a length that varies."""
     said = "" if one.value is None else f", always {one.value!r:.60}"
     said += f", -1 up to {one.fields[0].max_length}" if one.varies else ""
     said += "" if one.pad is None else f", padded with {one.pad!r:.60}"
@@ -170,13 +175,13 @@ def _fault(was: InputField | None, now: InputField) -> str:
 
 
 def _crossing(events: event_tree.Tree, was: InputField | None, now: InputField) -> str:
-    """Why a field cannot be read from events that were good; one that was read there can."""
+    """Return why events of the older version cannot have a new field at its path; empty if they can."""
     fault = "" if was or now.source else event_tree.path_conflict(events, now.steps)
     return f"field {now.name} is read at {json_path.format_path(now.steps)}{fault}" if fault else ""
 
 
 def describe_type(field: InputField) -> str:
-    """What events have for a field: its dtype, whether they are its bytes, its shape, the bound of a length that varies."""
+    """Describe the value of a field: its dtype, whether it is given as bytes, its shape, the bound of a length that varies."""
     shape = list(field.shape) if field.shape else [field.array] if field.array else ""
     bound = f" up to {field.max_length}" if field.varies else ""
     return f"{'the bytes of ' if field.raw else ''}{field.dtype}{shape}{bound}"

@@ -126,7 +126,7 @@ def test_what_readers_of_scores_see_of_another_version(make_package: MakePackage
     assert found["signature"] == ["output score: the 1 largest of p, of a, b -> (B, 2) of p", "labels: a, b -> a, c"]
     found = answer("inspect", f"{REPO}:7.0.0", "--diff", "6.0.0")
     assert found["signature"] == [
-        "output score is not given any more",
+        "output score is no longer given",
         "output q is new: the 2 largest of p, of class 0, class 1",
         "labels: a, c -> class 0, class 1",
         "decision: none -> the label of the largest of q",

@@ -84,7 +84,7 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
     assert (found["added"], found["compatible"], found["breaks"]) == (["layer 2"], None, [])
     text = run("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0").stdout
-    assert "whether events stay valid is unknown: the manifest of a container image does not tell its signature" in text
+    assert "whether events stay valid is unknown: the manifest of a container image does not contain its signature" in text
     assert "not compatible" not in text
     assert "which version?" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
     run("push", "v1", f"{REPO}:3.0.0")
