@@ -15,7 +15,9 @@ VERBS = {
     "demo": "training.commands.demo:demo",
 }
 LIBRARIES = ("lightgbm", "onnx", "onnxruntime", "optuna", "pyarrow", "scipy")
-app = command_line.program("From labelled events to a promoted version: by hand, on schedule, or when labels come.", VERBS)
+app = command_line.program(
+    "Train a version from labelled events and promote it: by hand, on schedule, or when labels arrive.", VERBS
+)
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """The environment of a run: variables for reproducible computations, and a digest of the installed packages.
 
 Libraries choose code by the processor and split sums by the number of threads; both change the last bits of sums, and so
-models. Every
-machine with AVX2 (x86-64-v3, from 2013 on) runs the code that these variables choose:
+models. Every machine with AVX2 (x86-64-v3, from 2013 on) runs the code that these variables choose:
 
 - OpenBLAS: the kernels for Haswell, one thread: core type and thread count both change bytes.
 - OpenMP: one thread by default. LightGBM and torch get an explicit count and give the same bytes for any. Waiting threads

@@ -72,7 +72,7 @@ class SearchSection(Section):
     @classmethod
     def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
         if rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
-            raise ValueError("rungs are whole numbers that rise, such as [27, 81, 243]")
+            raise ValueError("rungs must be increasing whole numbers, such as [27, 81, 243]")
         return rungs
 
 
@@ -150,7 +150,7 @@ class Training(Configuration):
         taken = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(taken.values()) >= snapshot.window:
             told = ", ".join(f"{name} {written(ms)}" for name, ms in taken.items())
-            raise ValueError(f"window {written(snapshot.window)} leaves no time to train on beside {told}; make it longer")
+            raise ValueError(f"window {written(snapshot.window)} leaves no time to train on besides {told}; make it longer")
         return snapshot
 
     @field_validator("gate")
@@ -162,8 +162,8 @@ class Training(Configuration):
         hold_out = info.data["snapshot"].hold_out
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
-            told = f"block {written(gate.block)} parts snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
-            raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are drawn from")
+            told = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
+            raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are allowed")
         return gate
 
 
@@ -177,7 +177,7 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     labels_topic(scorer)
     publish = training.publish
     if publish.rollout and publish.channel not in (None, scorer.model.tag):
-        told = f"publish.channel is {publish.channel!r}, and a rollout moves the scorer's model.tag {scorer.model.tag!r}"
+        told = f"publish.channel is {publish.channel!r}, but a rollout moves the scorer's model.tag {scorer.model.tag!r}"
         raise Fatal(told, "leave publish.channel out, or publish.rollout", USAGE)
     return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 

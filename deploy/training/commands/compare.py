@@ -19,14 +19,15 @@ from training.settings import load
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
 Against = Annotated[str | None, typer.Option("--against", metavar="VERSION", show_default="the channel's champion")]
 Name = Annotated[
-    str | None, typer.Option("--run", help="Whose held-out rows, by id, version or folder.", show_default="the newest")
+    str | None,
+    typer.Option("--run", help="The run that provides the held-out rows: id, version or folder.", show_default="the newest"),
 ]
 
 
 def compare(
     path: Config, version: Version, against: Against = None, name: Name = None, flags: Set = None, as_json: Json = False
 ) -> None:
-    """Judge a version beside another one by the rules of the gate. Moves nothing. Exit code 1 if it is rejected."""
+    """Compare a version with another one by the rules of the gate. Moves no channel. Exit code 1 if it is rejected."""
     training, settings = load(path, flags or [])
     with progress() as shown:
         run = Run(training, settings, found(training.folder, name, "join"), shown)

@@ -12,7 +12,7 @@ from publisher.runtime.command_line import Json, print_data
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave all processes running, and print commands to try.")] = False,
     as_json: Json = False,
 ) -> None:
     """Learn from flights on a Kafka broker of its own, with a kill in the middle of the run.
@@ -25,7 +25,7 @@ def demo(
 
     if find_spec("jgo") is None:
         raise Fatal("the extra `demo` is not installed", "pip install -e '.[cpu,demo,training]'", USAGE)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: stop all started processes
     with DemoView() as view:
         found = run.demo(keep, view)
     print_data(as_json, found.to_dict(), found.table)

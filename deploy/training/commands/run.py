@@ -17,7 +17,7 @@ from training.pipeline.run_dirs import alone
 from training.settings import load
 
 Until = Annotated[str | None, typer.Option("--until", metavar="STEP", help=f"Stop after one of: {', '.join(pipeline.STEPS)}.")]
-New = Annotated[bool, typer.Option("--new", help="Begin anew, also where a run was broken off, or no label has come.")]
+New = Annotated[bool, typer.Option("--new", help="Start a new run even if one was interrupted or no label has arrived.")]
 
 
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:

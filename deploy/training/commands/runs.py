@@ -21,7 +21,7 @@ COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, version or folder.", show_default="the newest")]
 
 Evident = Annotated[
-    bool, typer.Option("--evidence", help="Of a version in the registry: what trusted keys attest, and nothing else.")
+    bool, typer.Option("--evidence", help="Show only what trusted keys attest about a version in the registry.")
 ]
 
 

@@ -1,8 +1,7 @@
 """Ten months of flights as records: events, and outcomes that came later. Pure: the last flight leaves shortly before `now_ms`.
 
 Outcomes are irregular as in practice: each is reported hours after the arrival, some never, some twice, and some are wrong at
-first
-and corrected later. The id of a flight decides which, so that every demo has the same ones.
+first and corrected later. The id of a flight decides which, so that every demo has the same ones.
 """
 
 import zlib
@@ -19,7 +18,7 @@ MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 AGO_MS = HOUR_MS  # before now the last flight has left
 SILENT, TWICE, CORRECTED = range(10), range(10, 15), range(15, 20)  # of a thousand flights
 REPORTED_HOURS = 12  # after its arrival, at the latest
-CORRECTED_HOURS = 30  # after it was told
+CORRECTED_HOURS = 30  # after the first report
 
 
 class Record(NamedTuple):

@@ -44,7 +44,7 @@ SIGNATURE_OF = "2.0.0"
 GOING_ON = (
     f"python {PROGRAM} list training.yaml",
     f"python {PROGRAM} show training.yaml",
-    f"python {PROGRAM} run training.yaml   # nothing new: no label has come",
+    f"python {PROGRAM} run training.yaml   # nothing new: no label has arrived",
     "scorer status scorer.yaml",
     "scorer labels scorer.yaml --last 310d",
     f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
@@ -100,7 +100,7 @@ class Training(Demo):
 
     def make_registry(self) -> None:
         self.view.step(
-            f"2. flight-delay {OLD} into a model registry: made by hand, attested by hand, signed; prod points at it"
+            f"2. flight-delay {OLD} into a model registry: built by hand, attested by hand, signed; prod points to it"
         )
         repository, package = self.options.repository, flights.DATA / f"flight-delay-{OLD}"
         version = f"{repository}:{OLD}"
@@ -113,26 +113,26 @@ class Training(Demo):
         self.shell.run("model-registry", "promote", repository, "--to", OLD, "--reason", "first version")
 
     def start_scorers(self) -> None:
-        self.view.step("3. Topics, and a scorer that loads what is signed and has passed a comparison")
+        self.view.step("3. Topics, and a scorer that loads versions that are signed and have passed a comparison")
         topics.create(self.settings.kafka, "demo", [NewTopic(OUTCOMES, PARTITIONS)])
         self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
         self.processes["scorer"] = self.shell.start("scorer.log", "scorer", "run", "scorer.yaml", "--workers", "1")
 
     def write_history(self) -> None:
         """Write ten months of flights, which the scorer scores meanwhile."""
-        self.view.step("4. Ten months of flights, and how they ended, told hours later")
+        self.view.step("4. Ten months of flights, and their outcomes, reported hours later")
         found = self._flown.result()
         bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], found.events)
         bulk_produce.write(self.settings.kafka, OUTCOMES, found.outcomes)
         self.view.say(
-            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.told['silent']:,} flights nobody "
-            f"tells, of {found.told['twice']:,} twice, of {found.told['corrected']:,} wrongly at first"
+            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.told['silent']:,} flights "
+            f"have no outcome, {found.told['twice']:,} have two, {found.told['corrected']:,} were corrected"
         )
 
     def killed_run(self) -> list[str]:
         """Kill a run during its search and return its completed steps."""
         self.view.step(
-            f"5. {RATE:,.0f} flights a second from now on; a run learns from the ten months, and is killed in its search"
+            f"5. {RATE:,.0f} flights a second from now on; a run trains on the ten months, and is killed during its search"
         )
         started = self.shell.start("run.log", "python", str(PROGRAM), "run", "training.yaml")
         self.processes["the run"] = started
@@ -141,12 +141,14 @@ class Training(Demo):
         done = sorted(self._folder.glob("runs/*/steps/*.json"), key=lambda path: path.stat().st_mtime_ns)
         kept = [path.stem for path in done]
         scores = len(list(self._folder.glob("runs/*/search/scores/*/*.json")))
-        self.view.say(f"what is done stays: {', '.join(kept)}, and {scores} scores of the search")
+        self.view.say(f"completed and kept: {', '.join(kept)}, and {scores} scores of the search")
         return kept
 
     def finished_run(self) -> dict[str, Any]:
         """Run the same command again and return the document of the run."""
-        self.view.step("6. The same command again: it goes on, is judged beside the champion, and promotes what passed")
+        self.view.step(
+            "6. The same command again: it continues, compares the version with the champion, and promotes it if it passes"
+        )
         document: dict[str, Any] = self.shell.run("python", str(PROGRAM), "run", "training.yaml")
         self.view.say(f"{document['outcome']}: {document['because'] or document['version']}")
         self.view.say(document["comparison"]["because"])
@@ -163,14 +165,14 @@ class Training(Demo):
 
         self.wait_for(f"every partition to show {version}", everywhere)
         seconds = max(0, now_ms() - moved_ms) / 1_000
-        self.view.step(f"7. The running scorer answers by {version} {seconds:.1f} s after the channel moved")
+        self.view.step(f"7. The running scorer uses {version} {seconds:.1f} s after the channel moved")
         enough = self.seen() + AFTER_SWAP
         self.wait_for("more scores of it", lambda: self.seen() >= enough)
         return seconds
 
     def counted(self, document: dict[str, Any], kept: list[str], swapped: float) -> Summary:
         """Read all topics from the start and count."""
-        self.view.step("8. Reading everything back from the start, read_committed, and counting")
+        self.view.step("8. Reading all topics from the start, read_committed, and counting")
         version, repository = document["version"], self.options.repository
         report = audit_topics.audit(self.settings.kafka, audit_plan(self.settings))
         verified = self.shell.run("model-registry", "verify", f"{repository}:{version}", "--policy", "policy.yaml")

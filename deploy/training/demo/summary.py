@@ -14,9 +14,8 @@ class Summary:
     """The result of the demo.
 
     `counts` are those of the audit; `run` is the document of the run; `kept` the steps that survived the kill; `scores` the
-    number of
-    scores per version; `admitted` whether the scorers' policy admits the new version; `moves` how often the run moved the
-    channel;
+    number of scores per version; `admitted` whether the scorers' policy admits the new version; `moves` how often the run
+    moved the channel;
     `swap_seconds` the time from that move to the first score of the new version in the last partition.
     """
 
@@ -42,7 +41,7 @@ class Summary:
         return {"clean": self.clean, **asdict(self)}
 
     def table(self) -> Table:
-        shown = Table("", "", title="what came of it", show_header=False)
+        shown = Table("", "", title="result", show_header=False)
         for name, told in self._rows():
             shown.add_row(name, told)
         return shown

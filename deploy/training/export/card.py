@@ -35,7 +35,7 @@ def text(card: Card, parity: float, size: int) -> str:
         *((f"Events: {part}", f"{count:,}") for part, count in card.rows.items()),
         *((name, f"{value:.4f}") for name, value in card.metrics.items()),
         ("Size of model.onnx", f"{size:,} bytes"),
-        ("ONNX against what was trained", f"scores differ by at most {parity:.0e}"),
+        ("ONNX against the trained model", f"scores differ by at most {parity:.0e}"),
         ("Libraries", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES[card.recipe])),
     ]
     lines = [f"| {name} | {value} |" for name, value in rows]

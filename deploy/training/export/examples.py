@@ -1,8 +1,7 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
 An event has only the fields of the signature, at their paths. It is therefore the same in any format, and no other content of
-a record
-is published with the model.
+a record is published with the model.
 """
 
 from collections.abc import Iterator, Mapping

@@ -43,8 +43,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
 
     Raises:
         Fatal: 3 if ONNX Runtime, configured like the scorer on a CPU, deviates from `fitted` by more than 1e-6, the scorer
-        would reject
-            the package, or the disk is full.
+            would reject the package, or the disk is full.
     """
     settings = scorer.model_copy(update={"model": scorer.model.model_copy(update={"device": "cpu", "buckets": []})})
     try:
@@ -60,8 +59,8 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
             decoder = JsonDecoder(field_sources.read_by_name(signature), None, settings.input.max_event_bytes)
             prepare_model(model, decoder, package.golden, settings).model.close()
     except (Refused, ModelRefused) as error:
-        hint = getattr(error, "hint", "") or "a scorer would not take this version"
-        raise Fatal(f"the model that was trained is refused: {error}", hint, REFUSED) from None
+        hint = getattr(error, "hint", "") or "a scorer would not load this version"
+        raise Fatal(f"the trained model is rejected: {error}", hint, REFUSED) from None
     except OSError as error:
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
     return Exported(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)

@@ -79,4 +79,4 @@ def written(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, error: Exception) -> Fatal:
-    return Fatal(f"{path} cannot be read: {error}", f"remove {path.parents[1]}, or begin anew: run --new", REFUSED)
+    return Fatal(f"{path} cannot be read: {error}", f"remove {path.parents[1]}, or start a new run: run --new", REFUSED)

@@ -21,8 +21,8 @@ from training.snapshot.rows import Rows as Labelled
 
 
 def plan(run: Run) -> Plan:
-    """Settle what the run is to do. Raises Fatal (2), RegistryError."""
-    run.key  # noqa: B018 - a run that could not sign ends before it has cost anything
+    """Settle the plan of the run. Raises Fatal (2), RegistryError."""
+    run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
     if signature is None:
@@ -45,7 +45,7 @@ def copy(run: Run) -> Counted:
         Over: No label has arrived since the last completed run.
     """
     if last := _nothing_new_since(run):
-        raise Over("nothing-new", f"no label came since the run {last}")
+        raise Over("nothing-new", f"no label has arrived since the run {last}")
     copied = freeze_topics.copy(run.settings, run.frozen, run.records, partial(run.progress, "records copied"))
     return Counted(copied.digest, copied.records("events"), copied.records("labels"))
 

@@ -67,7 +67,7 @@ def promote(run: Run) -> Promotion:
         if isinstance(begun, Overtaken):
             if begun.by is None:
                 hint = "promote a first version without publish.rollout"
-                raise Fatal(f"the channel {run.channel!r} serves nothing that a rollout could begin beside", hint, REFUSED)
+                raise Fatal(f"the channel {run.channel!r} has no version to compare a rollout's candidate with", hint, REFUSED)
             raise Moved
         return Promotion("rollout", run.channel, None, begun)
     promoted = promote_once(run.store, run.channel, version, digest, judged, name, current_actor(), _now(), run.key)

@@ -1,8 +1,7 @@
 """Train a version again and compare the digests.
 
 The snapshot comes from beside the version; configuration, seed and signature come from its provenance, which a trusted key
-must
-have signed. Nothing is pushed: the version is built in a separate folder.
+must have signed. Nothing is pushed: the version is built in a separate folder.
 """
 
 import shutil
@@ -35,7 +34,7 @@ from training.settings import Training
 from training.snapshot import dataset
 
 LAST = "export"
-_HINT = "only a version that a run has made can be made again"
+_HINT = "only a version that a run has built can be reproduced"
 
 
 class _Outside(msgspec.Struct, frozen=True):
@@ -76,10 +75,10 @@ def begin(training: Training, settings: Settings, version: str, progress: Progre
     try:
         run = Run(_training(outside.config, training), _settings(outside.config, settings), folder, progress)
     except (ValidationError, KeyError) as error:
-        raise Refused(f"{digest}: its provenance states a configuration that does not read: {error}", _HINT) from None
+        raise Refused(f"{digest}: the configuration in its provenance cannot be read: {error}", _HINT) from None
     copied = dataset.pull(here.store, dataset.of_version(here.store, digest), run.records)
     if copied.digest != found.dataset:
-        raise Refused(f"{digest}: its snapshot is {copied.digest}, and it was made from {found.dataset}", _HINT)
+        raise Refused(f"{digest}: its snapshot is {copied.digest}, but its provenance names {found.dataset}", _HINT)
     signature = parse_signature(msgspec.json.encode(outside.signature)).to_json()
     now_ms = copied.frozen.now_ms
     run.journal.write("plan", Plan(now_ms, outside.config, signature, None, found.environment), 0, now_ms)
@@ -114,7 +113,7 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
             try:
                 return msgspec.convert(one.predicate, _Provenance).build_definition.external_parameters
             except msgspec.ValidationError as error:
-                raise Refused(f"{digest}: its provenance does not read: {error}", _HINT) from None
+                raise Refused(f"{digest}: its provenance cannot be read: {error}", _HINT) from None
     raise Refused(f"{digest}: no trusted provenance of run {name}", _HINT)
 
 
@@ -129,7 +128,7 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
     stated, here = config["scorer"], schema(settings)
     if stated["schema"] != here:
         hint = "name that schema in input.schema_file"
-        raise Refused(f"the events were read by the schema {stated['schema']}, and here it is {here}", hint)
+        raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {here}", hint)
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),

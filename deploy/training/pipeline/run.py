@@ -112,8 +112,8 @@ class Run:
         try:
             decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
-            told = f"input.format {self.settings.input.format} does not suit the signature: {error}"
-            raise Fatal(told, "name the signature that does: signature", USAGE) from None
+            told = f"input.format {self.settings.input.format} does not match the signature: {error}"
+            raise Fatal(told, "set a signature that matches: signature", USAGE) from None
         others = [] if self.plan.champion is None else [parse_signature(self.plan.champion)]
         return join_labels.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder, others)
 
@@ -143,7 +143,7 @@ class Run:
         """The key that attests and signs. Raises Fatal (2) if none is configured, RegistryError if it cannot be read."""
         publish = self.training.publish
         if publish.key_file is None:
-            hint = "make one: model-registry keygen training; then publish: {key_file: training.key}"
+            hint = "create one: model-registry keygen training; then publish: {key_file: training.key}"
             raise Fatal("publish.key_file is not set: a version is attested and signed with a key", hint, USAGE)
         return read_private(publish.key_file, read_password(publish.password_file))
 

@@ -12,8 +12,8 @@ class Plan(msgspec.Struct, frozen=True):
     """The plan of a run, settled before its first step.
 
     `config` contains every setting that affects the model; with the digest of the environment it decides whether an
-    interrupted run
-    can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if there is none.
+    interrupted run can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if
+    there is none.
     `anew`: train
     also if no label has arrived.
     """
@@ -114,7 +114,7 @@ class Promotion(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.outcome == "rollout":
-            return f"the rollout {self.rollout} was begun"
+            return f"the rollout {self.rollout} was started"
         return f"the channel {self.channel} was moved, revision {self.revision}"
 
 

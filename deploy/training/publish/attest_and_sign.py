@@ -13,15 +13,14 @@ from model_registry.signing.signatures import TrustedKey
 from model_registry.stores.base import Store
 from training.publish.push_version import model_name
 
-ATTEMPTS = 5  # of two who attest at once a registry without a referrers API may list only one
+ATTEMPTS = 5  # without a referrers API, a registry may list only one of two concurrent attestations
 
 
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a statement about a version unless this key has attested the same before; return the digest of the referrer.
 
     The same statement is: a comparison of the same run with the same champion, the provenance of the same run, an evaluation
-    on the
-    same dataset, or otherwise an equal predicate.
+    on the same dataset, or otherwise an equal predicate.
 
     Raises:
         BadFile: The type does not allow the predicate.
@@ -35,7 +34,9 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
             return there.referrer
         if attempt < ATTEMPTS - 1:
             attest(store, digest, type_, predicate, key, at)
-    raise Conflict(f"what is attested of {digest} is overwritten by others all the time", "attest from one place at a time")
+    raise Conflict(
+        f"the attestations of {digest} are continually overwritten by other processes", "attest from one process at a time"
+    )
 
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
@@ -54,13 +55,15 @@ def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey
     compared = [one.predicate for one in ours(store, digest, COMPARISON, key, at) if one.predicate.get("run") == run]
     if not any(said.get("verdict") == PASSED for said in compared):
         verdicts = ", ".join(repr(said.get("verdict")) for said in compared) or "none"
-        hint = "a run attests its comparison first, and signs what passed"
-        raise Refused(f"version {version} is not signed: the comparisons that run {run} attested say {verdicts}", hint)
+        hint = "a run attests its comparison first, and signs a version that passed"
+        raise Refused(
+            f"version {version} is not signed: the comparisons that run {run} attested have the verdicts {verdicts}", hint
+        )
     signatures.sign(store, digest, key, at, [f"{model_name(store)}:{version}"])
 
 
 def _same(type_: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two statements about one version say the same thing, however exactly."""
+    """Return whether two statements about one version count as the same attestation."""
     match type_:
         case predicates.COMPARISON:
             same = (one.get("run"), _champion(one)) == (other.get("run"), _champion(other))

@@ -22,7 +22,7 @@ def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
     """
     group = group_of(settings)
     groups = ConsumerGroups(connect(settings.kafka, group), settings.kafka, "the broker", ANSWER_SECONDS)
-    with retriable_as_fatal("see its log; run again: everything else of the run is done"):
+    with retriable_as_fatal("see the broker's log, and run again: all other steps are complete"):
         positions = ahead(frozen, groups.positions(group))
         groups.move(group, positions)
     return positions

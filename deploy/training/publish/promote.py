@@ -27,7 +27,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The channel move of this run: made now, or found in the history."""
+    """The channel move of this run: new, or found in the history."""
 
     move: ChannelMove
     found: bool = False
@@ -95,15 +95,15 @@ def promote_once(
             serves = standing(store, channel)
             if judged_by(serves) != judged:
                 return Overtaken(serves)
-            newest = _newest(store, channel)  # moves that others broke off have numbers too, and nothing else
+            newest = _newest(store, channel)  # interrupted moves of other processes have numbers too
             request = MoveRequest(actor, reason_of(run), now, digest, newest, key=key)
             try:
                 return Promoted(channels.promote(store, channel, version, request))
             except Refused:
                 if _newest(store, channel) == newest:
                     raise
-    hint = "one writer a channel is the rule; run again"
-    raise Conflict(f"the channel {channel!r} is moved by others all the time", hint)
+    hint = "let one process move a channel, and run again"
+    raise Conflict(f"the channel {channel!r} is continually moved by other processes", hint)
 
 
 def _newest(store: Store, channel: str) -> int:
@@ -119,6 +119,6 @@ def _own(store: Store, channel: str, digest: str, run: str) -> ChannelMove | Non
         if resume_move.is_completed(store, move):
             return move
     if not own or own[-1] != moves[-1]:
-        return None  # nothing of it ever took place: others have moved since
+        return None  # the move did not take effect: others have moved the channel since
     resume_move.complete(store, own[-1])
     return own[-1]

@@ -66,4 +66,4 @@ def origin_of(store: Store, digest: str) -> Origin | None:
     try:
         return Origin(found["run"], found["dataset"], found["environment"], int(found["seed"]), found["recipe"])
     except (KeyError, ValueError) as error:
-        raise Corrupt(f"the annotations {NOTE}* of {digest} do not read: {error!r}") from None
+        raise Corrupt(f"the annotations {NOTE}* of {digest} cannot be read: {error!r}") from None

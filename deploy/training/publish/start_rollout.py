@@ -17,13 +17,11 @@ def begin_once(
     """Start a rollout of a version beside the champion that it was compared with; return the id of the rollout.
 
     A rollout that this run has started is found, whether it has ended or not. The candidate is the version, whatever the plan
-    states. A
-    first version is promoted, because there is no champion.
+    states. A first version is promoted, because there is no champion.
 
     Raises:
         Fatal: 2 for the plan or missing topics; 3 if another rollout runs or the version does not have that digest; 4 if the
-        broker
-            is unreachable.
+            broker is unreachable.
         RegistryError: Errors of the registry.
     """
     wanted = plans.read(plan, candidate=version)
@@ -32,14 +30,14 @@ def begin_once(
         return own
     serves = standing(open_source(settings), settings.model.tag)
     if serves is None and judged.digest is None:
-        told = f"{settings.model.tag!r} serves nothing that version {version} could be rolled out beside"
-        raise Fatal(told, "promote a first version; the next ones are rolled out", REFUSED)
+        told = f"{settings.model.tag!r} has no version to compare {version} with in a rollout"
+        raise Fatal(told, "promote a first version; later versions can be rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
     revision, rivals = preconditions.resolve_contestants(settings, wanted)
     if rivals.candidate.digest != digest:
         told = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
-        raise Fatal(told, "somebody pushed other content under this version; see model-registry inspect", REFUSED)
+        raise Fatal(told, "this version was pushed again with other content; see model-registry inspect", REFUSED)
     if Judged(rivals.champion.digest, revision) != judged:
         return Overtaken(standing(open_source(settings), settings.model.tag))
     try:

@@ -17,7 +17,7 @@ from model_registry.stores.base import Store
 
 NAMES = {uri: name for name, uri in TYPES.items()}
 KINDS = ("events", "labels")
-_HINT = "model-registry inspect REF --key FILE shows what is attested; a training run attests both"
+_HINT = "model-registry inspect REF --key FILE shows the attestations; a training run attests both"
 
 
 class _Dependency(msgspec.Struct, frozen=True):
@@ -78,8 +78,7 @@ class Evidence:
     """The evidence of a decision to promote or reject a version.
 
     Digests are `sha256:...`; `rows` is the digest of the `count` rows on which both versions were evaluated. `keys` are the
-    ids of the
-    trusted keys that signed the provenance and the comparison.
+    ids of the trusted keys that signed the provenance and the comparison.
     """
 
     digest: str
@@ -118,12 +117,12 @@ def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetim
     every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
     compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
     if not compared:
-        raise Refused(f"{digest} has no comparison with a champion of before revision {before}", _HINT)
+        raise Refused(f"{digest} has no comparison with a champion from before revision {before}", _HINT)
     judged_by, judged = max(compared, key=lambda pair: (_revision(pair[1]), pair[1].verdict == PASSED))
     for made_by, made in ((one, _provenance(one, digest)) for one in _verified(found, PROVENANCE, digest)):
         if made.internal_parameters.run == judged.run:
             return _joined(digest, made_by, made, judged_by, judged)
-    raise Refused(f"{digest}: run {judged.run} compared it, and no trusted provenance says that this run made it", _HINT)
+    raise Refused(f"{digest}: run {judged.run} compared it, but no trusted provenance names this run as its builder", _HINT)
 
 
 def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Attestation, judged: _Compared) -> Evidence:
@@ -131,7 +130,7 @@ def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Att
     spans = tuple(_span(one, digest) for one in made.resolved_dependencies if one.name in KINDS)
     for kind in KINDS:
         if not any(span.kind == kind for span in spans):
-            raise Refused(f"{digest}: its provenance does not say which {kind} it was made from", _HINT)
+            raise Refused(f"{digest}: its provenance does not name the {kind} that it was trained on", _HINT)
     dataset, environment = (_digest_of(named.get(name), name, digest) for name in ("dataset", "environment"))
     count = judged.rows.get("count")
     return Evidence(
@@ -146,7 +145,7 @@ def _verified(found: Sequence[Attestation], type_: str, digest: str) -> list[Att
     of_type = [one for one in found if one.type == type_]
     if trusted := [one for one in of_type if one.verified]:
         return trusted
-    faults = "; ".join(dict.fromkeys(one.fault for one in of_type)) or "nobody attested one"
+    faults = "; ".join(dict.fromkeys(one.fault for one in of_type)) or "none is attested"
     raise Refused(f"{digest} has no {NAMES[type_]} that a trusted key signed: {faults}", _HINT)
 
 
@@ -156,7 +155,7 @@ def _comparison(one: Attestation, digest: str) -> _Compared:
         predicates.check(COMPARISON, one.predicate, digest)
         return msgspec.convert(one.predicate, _Compared)
     except (BadFile, msgspec.ValidationError) as error:
-        raise Refused(f"{digest}: the comparison that {one.key_id!r} signed does not read: {error}", _HINT) from None
+        raise Refused(f"{digest}: the comparison that {one.key_id!r} signed cannot be read: {error}", _HINT) from None
 
 
 def _provenance(one: Attestation, digest: str) -> _Definition:
@@ -164,7 +163,7 @@ def _provenance(one: Attestation, digest: str) -> _Definition:
     try:
         return msgspec.convert(one.predicate, _Provenance).build_definition
     except msgspec.ValidationError as error:
-        raise Refused(f"{digest}: the provenance that {one.key_id!r} signed does not read: {error}", _HINT) from None
+        raise Refused(f"{digest}: the provenance that {one.key_id!r} signed cannot be read: {error}", _HINT) from None
 
 
 def _span(one: _Dependency, digest: str) -> Span:
@@ -175,14 +174,14 @@ def _span(one: _Dependency, digest: str) -> Span:
     if not (one.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
         raise Refused(f"{digest}: its provenance has {one.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
     if not isinstance(begin, int) or not isinstance(end, int) or not 0 <= begin <= end:
-        raise Refused(f"{digest}: its provenance does not say which offsets of {one.uri} it was made from", _HINT)
+        raise Refused(f"{digest}: its provenance does not name the offsets of {one.uri} that it was trained on", _HINT)
     return Span(one.name, cluster, topic, int(partition), begin, end)
 
 
 def _digest_of(one: _Dependency | None, name: str, digest: str) -> str:
     found = f"sha256:{one.digest.get('sha256')}" if one else ""
     if not is_digest(found):
-        raise Refused(f"{digest}: its provenance has no digest of the {name} that it was made with", _HINT)
+        raise Refused(f"{digest}: its provenance has no digest of the {name} that it was trained with", _HINT)
     return found
 
 

@@ -28,8 +28,7 @@ class Recipe(Protocol):
     """A way to train.
 
     Every method is a function of its arguments: the same rows, parameters and seed give the same bytes. A recipe can be
-    pickled for
-    worker processes.
+    pickled for worker processes.
     """
 
     name: str
@@ -50,8 +49,7 @@ class Recipe(Protocol):
         """Train up to `budget` trees or epochs.
 
         `folder` keeps the checkpoints: training continues from them, so that a killed training and a larger budget cost only
-        the
-        remainder. Interruptions and the number of workers do not affect the model.
+        the remainder. Interruptions and the number of workers do not affect the model.
         """
 
 

@@ -8,7 +8,7 @@ def check(signature: Signature, recipe: str) -> None:
     """Raise Fatal (2) with the tensor, field or output that the recipe does not support."""
     if fault := _fault(signature):
         hint = "give a signature of tensors with a fixed shape and one output, or train the model elsewhere and push it"
-        raise Fatal(f"recipe {recipe} does not serve this signature: {fault}", hint, USAGE)
+        raise Fatal(f"recipe {recipe} does not support this signature: {fault}", hint, USAGE)
 
 
 def output_row(signature: Signature) -> tuple[int, ...]:
@@ -26,10 +26,10 @@ def _fault(signature: Signature) -> str | None:
         if one.fields and not one.batch:
             return f"tensor {one.tensor!r} has no batch dimension"
         if one.varies or one.mask_of or one.length_of:
-            return f"tensor {one.tensor!r} has a length that varies"
+            return f"tensor {one.tensor!r} has a variable length"
     for field in signature.fields:
         if field.raw:
-            return f"field {field.name!r} comes as bytes"
+            return f"field {field.name!r} is bytes"
     if len(signature.outputs) > 1:
         return f"it has {len(signature.outputs)} outputs: {', '.join(repr(one.name) for one in signature.outputs)}"
     return _output_fault(signature, signature.outputs[0])
@@ -38,11 +38,11 @@ def _fault(signature: Signature) -> str | None:
 def _output_fault(signature: Signature, output: Output) -> str | None:
     labels = signature.labels_of(output)
     if labels and len(labels) != 2:
-        return f"it has {len(labels)} labels, and there are two classes"
+        return f"it has {len(labels)} labels, but there are two classes"
     if output.index is not None and output.index > 1:
-        return f"output {output.tensor!r} is read at column {output.index}, and there are two classes"
+        return f"output {output.tensor!r} is read at column {output.index}, but there are two classes"
     if output.index == 0 and labels:
-        return f"output {output.tensor!r} is read at column 0, and the score is of the second class"
+        return f"output {output.tensor!r} is read at column 0, but the score is that of the second class"
     if output_row(signature) not in ((), (1,), (2,)):
         return f"output {output.tensor!r} has the shape {list(output.shape or ())}; it may be [], [1] or [2]"
     return None

@@ -1,8 +1,7 @@
 """Tensors of a signature as a matrix of numbers with one column per element.
 
 Strings are categories, numbered in the order of their share of the second class among the training rows, so that one split of
-a
-tree separates them well.
+a tree separates them well.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,9 @@
 """The recipe `trees`: gradient boosted trees by LightGBM.
 
 Trees are grown in chunks. A chunk is a LightGBM model that starts from the sum of the previous chunks; its seed is the run's
-and the
-number of trees so far. Each chunk is stored as text. An interrupted training, or one that continues to a larger budget,
-therefore
-ends in the same model as an uninterrupted one: with `init_model` and bagging LightGBM would grow other trees.
+and the number of trees so far. Each chunk is stored as text. An interrupted training, or one that continues to a larger
+budget, therefore ends in the same model as an uninterrupted one: with `init_model` and bagging LightGBM would grow other
+trees.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ from training.recipes.encoding import Encoding, Matrix, gaps, learned
 from training.snapshot.rows import Rows
 
 CHUNK = 27  # trees
-TAUGHT = 0.02  # of the rows, once more for each field that may lack, without it
+TAUGHT = 0.02  # of the rows, repeated for each field that may be missing, without its value
 DEFAULTS: dict[str, int | float | str] = {
     "learning_rate": 0.1,
     "num_leaves": 31,
@@ -118,9 +117,11 @@ class Trees:
     def parameters(self, stated: Params) -> Params:
         for name, value in stated.items():
             if name not in DEFAULTS:
-                raise Fatal(f"parameters.{name}: recipe trees has no such parameter", f"it has {', '.join(DEFAULTS)}", USAGE)
+                raise Fatal(
+                    f"parameters.{name}: recipe trees has no such parameter", f"its parameters are {', '.join(DEFAULTS)}", USAGE
+                )
             if isinstance(value, str):
-                raise Fatal(f"parameters.{name}: {value!r} is no number", "write a number", USAGE)
+                raise Fatal(f"parameters.{name}: {value!r} is not a number", "write a number", USAGE)
         return DEFAULTS | dict(stated)
 
     def suggest(self, trial: Any) -> Params:
@@ -147,7 +148,7 @@ class Trees:
             folder.mkdir(parents=True, exist_ok=True)
             chunks = [growth.chunk(first, min(CHUNK, budget - first)) for first in range(0, budget, CHUNK)]
         except lightgbm.basic.LightGBMError as error:
-            raise Fatal(f"LightGBM refuses the parameters {full}: {error}", "see parameters in training.yaml", USAGE) from None
+            raise Fatal(f"LightGBM rejects the parameters {full}: {error}", "see parameters in training.yaml", USAGE) from None
         except OSError as error:
             raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
         return FittedTrees(signature, last.encoding, growth.start, tuple(chunks), budget - (len(chunks) - 1) * CHUNK)

@@ -1,10 +1,8 @@
 """Boosted trees as ONNX: strings to numbers, all columns side by side, the trees, the probability.
 
 Thresholds and leaves are doubles, and columns are cast to doubles: the model takes every branch that LightGBM takes and adds
-in
-doubles like it. Converters write floats: rounded thresholds send some rows the other way, and sums drift by 1.6e-6 with 1,500
-trees,
-against 1.5e-7 at the same speed here. A NaN takes LightGBM's branch.
+in doubles like it. Converters write floats: rounded thresholds send some rows the other way, and sums drift by 1.6e-6 with
+1,500 trees, against 1.5e-7 at the same speed here. A NaN takes LightGBM's branch.
 """
 
 from collections.abc import Mapping, Sequence

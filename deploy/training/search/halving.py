@@ -1,8 +1,7 @@
 """Synchronous successive halving: all trials are trained to the first rung, the best of them to the next, and so on. Pure.
 
 A rung is decided when all of its trials have a score. The result therefore does not depend on the order in which trials end or
-on the
-number of workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
+on the number of workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
 """
 
 from collections.abc import Mapping, Sequence

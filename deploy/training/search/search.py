@@ -42,8 +42,7 @@ def search(
     Trial 0 has the stated parameters and the defaults; the others draw what is not stated. `settings.workers` trials run in
     parallel.
     `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers and
-    interruptions.
-    Raises Fatal.
+    interruptions. Raises Fatal.
     """
     recipe.check(signature)
     trials = drawn(recipe, settings)

@@ -89,7 +89,9 @@ def _died(task: Task, process: BaseProcess) -> None:
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     hint = "if it was killed for its memory, set fewer workers; finished rungs are kept, run again"
     raise Fatal(
-        f"the process of trial {task.trial} died {ATTEMPTS} times on the way to {task.budget}, last by {how}", hint, REFUSED
+        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, last by {how}",
+        hint,
+        REFUSED,
     )
 
 
@@ -105,7 +107,7 @@ class _Worker:
         theirs.close()
 
     def give(self, task: Task) -> None:
-        with contextlib.suppress(OSError):  # it has died: the end of the pipe says so
+        with contextlib.suppress(OSError):  # it has died: the pipe then ends
             self.connection.send(task)
 
     def score(self) -> float | None:

@@ -26,7 +26,7 @@ from training.snapshot.files import MANIFEST, Copied, digest_of
 DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
 PARQUET_TYPE, JSON_TYPE = "application/vnd.apache.parquet", "application/json"
 SNAPSHOT = "io.scorestream.dataset.snapshot"
-ATTEMPTS = 5  # of two who add to the list at once a registry without a referrers API may keep only one
+ATTEMPTS = 5  # without a referrers API, a registry may keep only one of two concurrent additions
 MAX_FILES = 5_000
 MAX_BYTES = 256 << 30
 MAX_MANIFEST = 8 << 20
@@ -46,14 +46,14 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     with atomic_files.report_os_errors(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
         if manifest.decode(described, Copied, str(folder / MANIFEST)) != copied:
-            raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
+            raise Corrupt(f"{folder / MANIFEST} describes another snapshot than {copied.digest}")
         layers = {MANIFEST: manifest.describe_content(JSON_TYPE, described)}
         for path, file in sorted(copied.files.items()):
             layers[path] = Descriptor(media_type=PARQUET_TYPE, digest=f"sha256:{file.sha256}", size=file.bytes)
         try:
             _check(layers)
         except Corrupt as error:
-            raise Refused(f"the snapshot in {folder} is kept nowhere: {error}", "set snapshot.keep: false") from None
+            raise Refused(f"the snapshot in {folder} cannot be stored: {error}", "set snapshot.keep: false") from None
         named = tuple(
             msgspec.structs.replace(layer, annotations={manifest.TITLE: path}) for path, layer in sorted(layers.items())
         )
@@ -66,7 +66,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
                 return made
             parallel_transfer.upload(store, [(layer, file_opener(folder / path)) for path, layer in layers.items()])
             referrers.refer(store, document)
-    raise Conflict(f"the list of what belongs to {digest} is overwritten by others all the time", "run again")
+    raise Conflict(f"the list of referrers of {digest} is continually overwritten by other processes", "run again")
 
 
 def of_version(store: Store, digest: str) -> str:
@@ -74,7 +74,7 @@ def of_version(store: Store, digest: str) -> str:
     for found, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return found.digest
-    hint = "it was made with snapshot.keep: false, or by no run; its provenance says which records it was made from"
+    hint = "it was trained with snapshot.keep: false, or not by a run; its provenance names the records that it was trained on"
     raise NotFound(f"{digest} has no dataset in {store.repository}", hint)
 
 
@@ -89,13 +89,13 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
     """
     found = manifest.parse(store.manifest(digest))
     if found.artifact_type != DATASET_TYPE:
-        raise Corrupt(f"{digest} is an artifact of type {found.artifact_type or found.config.media_type}, no dataset")
+        raise Corrupt(f"{digest} is an artifact of type {found.artifact_type or found.config.media_type}, not a dataset")
     layers = {layer.annotations.get(manifest.TITLE, ""): layer for layer in found.layers}
     if len(layers) != len(found.layers):
-        raise Corrupt(f"the dataset {digest} has two files of one name")
+        raise Corrupt(f"the dataset {digest} has two files with the same name")
     _check(layers)
     if (total := sum(layer.size for layer in layers.values())) > max_bytes:
-        raise Refused(f"the dataset {digest} has {total} bytes, and at most {max_bytes} are read")
+        raise Refused(f"the dataset {digest} has {total} bytes; at most {max_bytes} are read")
     copied = _described(b"".join(store.blob(layers[MANIFEST])), layers, digest)
     with atomic_files.report_os_errors(f"the folder {folder}"), _whole(folder) as part:
         for path in layers:
@@ -111,7 +111,7 @@ def _check(layers: dict[str, Descriptor]) -> None:
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
         raise Corrupt(f"a dataset without a {MANIFEST} of at most {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
-        raise Corrupt(f"{odd!r:.200} is no file of a dataset")
+        raise Corrupt(f"{odd!r:.200} cannot be a file of a dataset")
     atomic_files.check_paths(layers)
 
 
@@ -129,7 +129,7 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
 def _whole(folder: Path) -> Iterator[Path]:
     """Create a temporary folder that is renamed to its target at the end. Raises Refused if the target exists."""
     if folder.exists():
-        raise Refused(f"{folder} is there already", "choose a new folder")
+        raise Refused(f"{folder} exists already", "choose a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder.parent))
     try:

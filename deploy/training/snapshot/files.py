@@ -43,8 +43,8 @@ SETTINGS: dict[str, Any] = {
     "write_statistics": False,
     "store_schema": False,
 }
-RECORD_BYTES = 32  # of memory that a record takes here, beside its own bytes
-TAKEN = 1_000  # records whose bytes are here and with the client at the same time
+RECORD_BYTES = 32  # of memory per record in addition to its bytes
+TAKEN = 1_000  # records whose bytes exist both here and in the client
 READ_ROWS = 16_384
 
 
@@ -174,9 +174,9 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     except (OSError, documents.UnreadableDocument) as error:
         raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
     if wrong:
-        raise Fatal(f"{folder / wrong[0]} is not as it was written: its digest is another", way_out, REFUSED)
+        raise Fatal(f"{folder / wrong[0]} has changed since it was written: its digest differs", way_out, REFUSED)
     if copied.frozen != frozen:
-        raise Fatal(f"the snapshot in {folder} is of another freeze", way_out, REFUSED)
+        raise Fatal(f"the snapshot in {folder} belongs to another freeze", way_out, REFUSED)
     return copied
 
 

@@ -1,8 +1,7 @@
 """Freeze ranges of the topics of events and labels, and copy them to files. Only reads; joins no group.
 
 A freeze contains the events since the start of the window, by their Kafka timestamps, and all retained labels, up to the last
-stable
-offset at that time. Copies of one freeze are equal to the byte, unless a compacted topic has lost records in between.
+stable offset at that time. Copies of one freeze are equal to the byte, unless a compacted topic has lost records in between.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from training.snapshot.files import KINDS, Copied, Frozen, Kind, PartitionFile, 
 
 GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16
-AGAIN = "remove the folder of the snapshot, and run again: that freezes what is there now"
+AGAIN = "remove the folder of the snapshot, and run again: this freezes the records that exist now"
 Progress = Callable[[int, int], None]
 """Reports the number of copied records and the maximum."""
 
@@ -83,15 +82,15 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
     topics = dict.fromkeys(topic for topic, _ in spans)
     cluster_id, ids = _identities(settings, topics)
     if cluster_id != frozen.cluster_id:
-        raise Fatal(f"the cluster is {cluster_id}, and the snapshot is of {frozen.cluster_id}", AGAIN, REFUSED)
+        raise Fatal(f"the cluster is {cluster_id}, but the snapshot is of {frozen.cluster_id}", AGAIN, REFUSED)
     for topic in topics:
         if ids.get(topic) != frozen.ids[topic]:
-            what = "made again" if topic in ids else "deleted"
+            what = "recreated" if topic in ids else "deleted"
             raise Fatal(f"topic {topic} was {what} since the snapshot was frozen", AGAIN, REFUSED)
     for (topic, number), (low, high) in reader.spans(spans).items():
         start, stop = spans[topic, number]
         if start < stop and (low > start or high < stop):
-            lost = f"offsets {start} to {min(low, stop)} are gone" if low > start else f"it ends at {high}"
+            lost = f"offsets {start} to {min(low, stop)} were deleted" if low > start else f"it ends at {high}"
             raise Fatal(f"{topic}[{number}] no longer has the snapshot's offsets {start} to {stop}: {lost}", AGAIN, REFUSED)
 
 
@@ -99,7 +98,7 @@ def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> t
     """Return the id of the cluster and the ids of its topics. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     asked = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
-    with retriable_as_fatal("see its log; try again"):
+    with retriable_as_fatal("see the broker's log, and try again"):
         return asked.id(), {name: topic.id for name, topic in asked.topics(topics).items()}
 
 

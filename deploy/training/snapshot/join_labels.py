@@ -1,11 +1,9 @@
 """Join the events of a snapshot with their labels by id, and split them by time.
 
 Kafka timestamps are compared with the freeze: events before the window, later than the freeze, or younger than `labels.after`
-are
-omitted and counted. A label counts whatever its time is, also before its event. Of several labels with one id the last of each
-partition counts, and of those the one with the latest time; a null value withdraws it. Of several events with one id the
-newest
-counts by the same rule.
+are omitted and counted. A label counts whatever its time is, also before its event. Of several labels with one id the last of
+each partition counts, and of those the one with the latest time; a null value withdraws it. Of several events with one id the
+newest counts by the same rule.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,8 +95,7 @@ def join(
 
     Raises:
         Fatal: 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no event; 2 if
-        there
-            are not two classes.
+            there are not two classes.
     """
     classes = known(settings, signature)
     copied = verified(folder, frozen)
@@ -128,10 +125,10 @@ def known(settings: Settings, signature: Signature) -> Classes:
         return BINARY
     if len(names) != 2:
         hint = "name two with labels.classes, or with the signature's decision"
-        raise Fatal(f"training knows two classes, and there are {len(names)}: {', '.join(names)}", hint, USAGE)
+        raise Fatal(f"training requires two classes, but there are {len(names)}: {', '.join(names)}", hint, USAGE)
     if names == tuple(reversed(told)):
-        hint = "the second is what a high score says: turn one of them round"
-        raise Fatal(f"labels.classes are {list(names)}, and the signature's are {list(told)}", hint, USAGE)
+        hint = "the second class is that of a high score: reverse one of the two lists"
+        raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(told)}", hint, USAGE)
     return Classes(names)
 
 
@@ -166,8 +163,8 @@ def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str
     """Check that a part has rows of both classes. Raises Fatal (3)."""
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
-        told = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled ones"
-        raise Fatal(f"{told} ({beside})", "check what writes the labels, and labels.value; or make the part longer", REFUSED)
+        told = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
+        raise Fatal(f"{told} ({beside})", "check the producer of the labels and labels.value, or make the part longer", REFUSED)
 
 
 class _Events:
@@ -223,11 +220,11 @@ class _Events:
         if 2 * wrong.total() > self._tried:
             reason, count = wrong.most_common(1)[0]
             told = f"{wrong.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
-            hint = "did their schema change? begin after that with snapshot.window, or give the signature that fits"
+            hint = "if their schema changed, shorten snapshot.window to start after the change, or set the matching signature"
             raise Fatal(f"{told}, the first at {self._undecodable.first[reason]}", hint, REFUSED)
         if not self._values:
             hint = "make snapshot.window longer, or labels.after shorter"
-            raise Fatal(f"the snapshot has no event to learn from; left out: {self.left_out}", hint, REFUSED)
+            raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
     def chosen(self, found: Newest, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
         """Return these rows of the newest events, with these outcomes, in order."""

@@ -56,8 +56,7 @@ class Rows:
     """B labelled events.
 
     `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
-    second
-    class, else 0. `values` are the original records; `beside` is present if a signature reads keys or headers.
+    second class, else 0. `values` are the original records; `beside` is present if a signature reads keys or headers.
     """
 
     tensors: Mapping[str, NDArray[Any]]
@@ -87,8 +86,7 @@ class Rows:
         """Return `sha256:` of the positions and outcomes of the rows.
 
         The digest covers the topics as JSON, then the topic number, partition, offset and outcome of each row, column by
-        column,
-        little-endian.
+        column, little-endian.
         """
         places = self.places
         found = sha256(json.dumps(places.topics).encode())

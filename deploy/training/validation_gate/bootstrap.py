@@ -1,11 +1,9 @@
 """The uncertainty of a difference: a block bootstrap over time, paired for both models. Pure.
 
 Events of one stretch of time are alike, so resampling single rows would make intervals too narrow. A resample draws as many
-blocks as
-there are, with replacement, and is represented by the count of each block: `draws` (R, K). A sum over rows is then a matrix
-product
-with its sums per block, and so is the AUC: the pairs (positive of block i, negative of block j) in the right order are counted
-once.
+blocks as there are, with replacement, and is represented by the count of each block: `draws` (R, K). A sum over rows is then a
+matrix product with its sums per block, and so is the AUC: the pairs (positive of block i, negative of block j) in the right
+order are counted once.
 """
 
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from scipy.special import stdtrit
 
 Numbers = NDArray[np.float64]
 Truth = NDArray[np.bool_]
-DRAWN = 0.99  # of the resamples a figure must be defined in so many; else nothing is known of it
+DRAWN = 0.99  # share of the resamples in which a figure must be defined; else it is unknown
 
 
 class Interval(NamedTuple):
@@ -100,8 +98,7 @@ class Blocks:
         """Return the two-sided Student's t interval with the standard error of the resamples, scaled from K to K - 1.
 
         Percentiles would be too narrow for few blocks, and too coarse for many slices that share one confidence (Efron and
-        Tibshirani,
-        An Introduction to the Bootstrap, 1993, chapter 12). None if the figure is unknown.
+        Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12). None if the figure is unknown.
         """
         known = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(known) < DRAWN * len(figure.resampled):

@@ -67,8 +67,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rule.
 
     `value` None: there is nothing to compare with the bound. `bound` None: the rule does not apply. `difference`: the interval
-    that the
-    value is an end of.
+    that the value is an end of.
     """
 
     name: str

@@ -26,10 +26,8 @@ class Evidence:
     """The evidence of a verdict.
 
     `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are
-    the times of
-    all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the number of
-    rows that the
-    champion was trained on, None if unknown. `slices` has the value of each row by field.
+    the times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is
+    the number of rows that the champion was trained on, None if unknown. `slices` has the value of each row by field.
     """
 
     run: str

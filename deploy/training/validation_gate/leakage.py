@@ -1,8 +1,7 @@
 """Leakage: whether the champion was trained on the rows of its evaluation, and so looks better than it is. Pure.
 
 A run records in the provenance of its version which records it froze, and until which time it trained on them: its own
-hold-out is
-later.
+hold-out is later.
 """
 
 from collections.abc import Mapping

@@ -37,8 +37,7 @@ def of_slices(evidence: Evidence, blocks: Blocks, confidence: float) -> tuple[Sl
     """Return the difference of the AUC in each large slice.
 
     The intervals hold simultaneously (Bonferroni), because one of many slices would look worse by chance. A slice without an
-    interval, for
-    lack of one class, is omitted.
+    interval, for lack of one class, is omitted.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

@@ -1,10 +1,8 @@
 """The rules of the gate: each is a figure, a bound, and a sentence for its failure. Pure.
 
 A rule about a difference compares its lower bound with a margin: a challenger must be shown to be not worse, and is rejected
-if too
-little is known. The rule of the slices is the opposite, because slices are many and small and equal models would fail by
-chance in
-some: a slice fails if it is worse by the margin and its simultaneous interval excludes chance.
+if the rows are too few to show it. The rule of the slices is the opposite, because slices are many and small and equal models
+would fail by chance in some: a slice fails if it is worse by the margin and its simultaneous interval excludes chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +49,7 @@ def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float)
     """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
     count, mature = len(evidence.rows), len(evidence.mature_times)
     if evidence.champion is not None:
-        told = f"the champion learned from {evidence.leaked or 0:,} of the {count:,} rows that it is judged on"
+        told = f"the champion was trained on {evidence.leaked or 0:,} of the {count:,} rows of this evaluation"
         yield _unknown("leak") if evidence.leaked is None else _at_most("leak", evidence.leaked, 0, told)
     share = count / mature if mature else 0.0
     yield _at_least("coverage", share, coverage, f"too few rows: only {share:.1%} of the held-out events have a label")
@@ -61,13 +59,13 @@ def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float)
     yield _at_most("fresh", late, STALE_BLOCKS, told)
     scored = float(evidence.scored.mean()) if count else 0.0
     yield _at_least("scored", scored, LEAST_SCORED, f"only {scored:.1%} of the rows are scored by every version")
-    yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they lie in {blocks} blocks of time")
+    yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they cover {blocks} blocks of time")
 
 
 def of_first(found: Interval | None) -> Iterator[Ruled]:
     """Check a first model by the interval of its AUC."""
     if found is None:
-        yield _unknown("chance", "too few rows: nothing is known of the AUC", passed=False)
+        yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:
         yield _above("chance", found.low, CHANCE, f"the AUC may be {found.low:.4g}: no better than chance")
 
@@ -93,7 +91,7 @@ def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     by it.
     """
     if found is None:
-        yield _unknown("width", f"too few rows: nothing is known of the difference in {gate.metric}", passed=False)
+        yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
         return
     better = gate.promote == "better"
     bound = 0.0 if better else -gate.margin

@@ -19,7 +19,7 @@ from training.snapshot.rows import Rows
 from training.snapshot.skip_counts import Told
 from training.validation_gate.metrics import Scored
 
-THRESHOLD = 0.5  # where the signature decides nothing
+THRESHOLD = 0.5  # if the signature has no decision
 AT_A_TIME = 4_096  # rows
 
 
@@ -34,7 +34,7 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
         loaded = tried_loader(settings, remember=False)(package)
     except ModelRefused as error:
         raise Fatal(
-            f"{name} is refused: {error}", "scorer check says the same; promote a version that loads", REFUSED
+            f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
         ) from None
     signature = loaded.model.signature()
     found, decided, told = np.full(len(rows), np.nan), classes_of(signature), Told()
@@ -67,7 +67,7 @@ def _check(name: str, signature: Signature, rows: Rows) -> None:
         None,
     )
     if beside is not None and rows.beside is None:
-        told = f"{name} reads field {beside.name!r} from {beside.source}, which the rows were joined without"
+        told = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
         raise Fatal(told, "join them for the signatures of both versions", REFUSED)
     if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):
         told = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest of a row"

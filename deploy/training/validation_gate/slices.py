@@ -12,8 +12,8 @@ from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import Rows
 
-LEAST_ROWS = 1_000  # of a slice; fewer say nothing
-MOST_SLICES = 200  # of a field: with more values it is no field to part rows by
+LEAST_ROWS = 1_000  # of a slice; fewer are too uncertain
+MOST_SLICES = 200  # of a field; more values make slices useless
 Texts = NDArray[np.str_]
 
 
@@ -37,7 +37,7 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
         if not (column != "null").any():
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
         if (values := len(large(column))) > MOST_SLICES:
-            told = f"gate.slices: {field!r} has {values} values with {LEAST_ROWS:,} rows and more, at most {MOST_SLICES} may be"
+            told = f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} may"
             raise Fatal(told, "name a field with fewer values", USAGE)
     return columns
 
@@ -53,7 +53,7 @@ def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Te
         names = [one.name for one in tensor.fields]
         if field in names and tensor.fields[0].array is None:
             return np.array([_text(value) for value in rows.tensors[tensor.tensor][:, names.index(field)].tolist()], np.str_)
-    told = f"gate.slices: events in {format_} have no names, and the signature has no field {field!r} that is one value"
+    told = f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
     raise Fatal(told, "name a field of the signature", USAGE)
 
 

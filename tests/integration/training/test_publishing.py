@@ -239,7 +239,7 @@ def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, ri
     with pytest.raises(Fatal, match="as this run pushed it"):
         begin(settings, plan, CHAMPION, judged)
     nothing = settings.model_copy(update={"model": settings.model.model_copy(update={"tag": "new"})})
-    with pytest.raises(Fatal, match="serves nothing that version"):
+    with pytest.raises(Fatal, match="has no version to compare"):
         begin(nothing, plan, digest, Judged())
     plan.write_text("steps: []")
     with pytest.raises(Fatal) as wrong:

@@ -73,7 +73,7 @@ def test_a_champion_that_has_seen_the_rows_is_named(ground: Ground) -> None:
     configure(ground)
     judged = told(ground, "run", code=1)["comparison"]
     (leak,) = (rule for rule in judged["rules"] if rule["name"] == "leak")
-    assert (leak["passed"], leak["value"] > 0, "the champion learned from" in judged["because"]) == (False, True, True)
+    assert (leak["passed"], leak["value"] > 0, "the champion was trained on" in judged["because"]) == (False, True, True)
 
 
 def test_a_version_that_somebody_has_promoted_meanwhile_is_the_same(ground: Ground) -> None:

@@ -148,7 +148,9 @@ def test_offsets_that_retention_has_removed_are_named(stage: Stage, admin: Admin
     settle(admin.delete_records([TopicPartition(stage.topic, 1, start + 7)]))
     with pytest.raises(Fatal) as raised:
         copy(stage.settings, frozen, stage.folder)
-    told = f"{stage.topic}[1] no longer has the snapshot's offsets {start} to {stop}: offsets {start} to {start + 7} are gone"
+    told = (
+        f"{stage.topic}[1] no longer has the snapshot's offsets {start} to {stop}: offsets {start} to {start + 7} were deleted"
+    )
     assert (str(raised.value), raised.value.exit_code) == (told, REFUSED)
     assert not stage.folder.exists()
 

@@ -46,7 +46,9 @@ class Network:
         check_signature.check(signature, self.name)
         if not check_signature.output_row(signature):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
-            raise Fatal(f"recipe network: output {signature.outputs[0].tensor!r} has no dimension but the batch", hint, USAGE)
+            raise Fatal(
+                f"recipe network: output {signature.outputs[0].tensor!r} has no dimension except the batch", hint, USAGE
+            )
 
     def parameters(self, stated: Params) -> Params:
         """Return all parameters: the stated ones and defaults. Raises Fatal (2)."""
@@ -73,8 +75,7 @@ class Network:
 
         Raises:
             Fatal: 2 for a signature or parameters that the recipe does not support, or without torch; 3 if checkpoints belong
-            to another
-                training or the weights became infinite; 4 if processes died too often.
+                to another training or the weights became infinite; 4 if processes died too often.
         """
         parameters = _parameters(params)
         self.check(signature)
@@ -102,7 +103,9 @@ class Network:
         if find_spec("torch") is None:
             raise Fatal("recipe network: torch is missing", "pip install -e '.[network]'", USAGE)
         if self._gpus and (there := settled().cuda.device_count()) < processes:
-            raise Fatal(f"gpus is {self._gpus}, and torch finds {there} here", "set gpus: 0, or to what there is", USAGE)
+            raise Fatal(
+                f"gpus is {self._gpus}, but torch finds {there}", "set gpus to 0 or to the number of available GPUs", USAGE
+            )
 
 
 class Perceptron:
@@ -148,5 +151,5 @@ def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int)
 def _fitted(folder: Path, found: Job, signature: Signature, budget: int) -> Perceptron:
     state = job_files.begun(folder, found, budget)
     if not np.isfinite(state.weights).all():
-        raise Fatal(f"the network has become infinite within {budget} epochs", "lower its learning_rate", REFUSED)
+        raise Fatal(f"the weights of the network became infinite within {budget} epochs", "lower its learning_rate", REFUSED)
     return Perceptron(signature, found.encoding, views(state.weights, found.shapes))

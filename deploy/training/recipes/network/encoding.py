@@ -1,10 +1,8 @@
 """The encoding of a network's inputs: standardized numbers, and names as indices.
 
 It is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers, infinities
-too, are
-clipped to ten standard deviations around the mean. A column that is constant, or has no finite number, becomes zeros. A name
-that
-occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is unknown: index 0.
+too, are clipped to ten standard deviations around the mean. A column that is constant, or has no finite number, becomes zeros.
+A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is unknown: index 0.
 """
 
 from collections import Counter

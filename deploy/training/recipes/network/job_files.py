@@ -106,7 +106,7 @@ def _read(path: Path, job: Job) -> State:
             f"the checkpoint {path} cannot be read: {error}", "remove it: its epochs are trained again", REFUSED
         ) from None
     if str(arrays["job"]) != job.digest:
-        told = f"{path} is a checkpoint of other rows, parameters or seed"
+        told = f"{path} is a checkpoint for other rows, parameters or seed"
         raise Fatal(told, f"remove {path.parent}: it is trained again", REFUSED)
     return state
 

@@ -1,8 +1,7 @@
 """The multilayer perceptron: the shapes of its weights, their initial values, and its computation.
 
 The weights are one flat vector; each table and layer is a view of a range of it. torch is imported on demand: the other parts
-of the
-recipe work without it.
+of the recipe work without it.
 """
 
 from collections.abc import Sequence
@@ -19,8 +18,8 @@ from training.recipes.network.encoding import Encoding
 
 SHARDS = 8
 """The parts of a batch whose gradients are computed separately, however many processes share them."""
-WEIGHTS, ORDER, MASKS = range(3)  # what random numbers are drawn for
-HIDDEN_SHARE = 0.02  # of the names, hidden while training: what is unknown must mean something
+WEIGHTS, ORDER, MASKS = range(3)  # purposes of random numbers
+HIDDEN_SHARE = 0.02  # of the names, hidden in training so that the unknown name has a meaning
 MOST_DIMENSIONS = 16
 Shape = tuple[int, ...]
 

@@ -1,8 +1,7 @@
 """The network as ONNX, written node by node from its weights: equal weights give equal bytes.
 
 torch's exporter is not used because it writes paths of the environment into the file. The graph has the inputs of the
-signature,
-encodes them like `encoding.py`, and returns the output that the signature reads.
+signature, encodes them like `encoding.py`, and returns the output that the signature reads.
 """
 
 from collections.abc import Sequence
@@ -76,7 +75,9 @@ class _Graph:
 
     def looked_up(self, tensor: str, at: int, known: Sequence[str], table: NDArray[np.float32]) -> str:
         """Return (B, dimensions) float32: the embedding of a name column; row 0 of the table is that of unknown names."""
-        indices = {"": 0} | {name: index for index, name in enumerate(known, 1)}  # ONNX wants a key, even if none is known
+        indices = {"": 0} | {
+            name: index for index, name in enumerate(known, 1)
+        }  # ONNX requires a key, even without known names
         column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
         found = self.add(
             "LabelEncoder", [column], domain="ai.onnx.ml",

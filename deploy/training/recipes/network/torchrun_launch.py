@@ -1,8 +1,7 @@
 """Start torchrun's agent, which starts the workers and restarts them if one dies.
 
 No process outlives its parent: each asks the kernel to be killed when its parent dies (Linux). A killed agent would otherwise
-leave
-workers that finish beside their successors.
+leave workers that finish beside their successors.
 """
 
 import ctypes
@@ -29,7 +28,7 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
         "PYTHONPATH": path,
         PARENT: str(os.getpid()),
         "OMP_NUM_THREADS": "1",
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS does not give the same bits each time
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without this value cuBLAS results differ between runs
     }
     here = ("--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}")
     worker = ("-m", "training.recipes.network.torchrun_worker", str(folder), str(epochs))
@@ -37,8 +36,8 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
     code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        told = f"the training in {folder} by {processes} processes {how}; torchrun has told why above"
-        raise Fatal(told, "run again: it goes on from the last checkpoint", UNREACHABLE)
+        told = f"the training in {folder} by {processes} processes {how}; torchrun logged the cause above"
+        raise Fatal(told, "run again: it continues from the last checkpoint", UNREACHABLE)
 
 
 def die_with_parent() -> None:

@@ -3,8 +3,7 @@
 A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight are added as a binary tree:
 ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch, and pairs of processes exchange their branches at
 distances 1, 2 and 4. Sums of floats depend on their order; this order is the same for 1, 2, 4 and 8 processes, and so are the
-weights,
-bit for bit. A ring, as in `DistributedDataParallel`, adds in another order for each number of processes.
+weights, bit for bit. A ring, as in `DistributedDataParallel`, adds in another order for each number of processes.
 """
 
 from collections.abc import Callable, Iterator

@@ -52,7 +52,7 @@ def test_runs_are_in_the_order_of_their_begin(tmp_path: Path) -> None:
 
 
 def test_one_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
-    with alone(tmp_path / "runs"), pytest.raises(Fatal, match="another run is under way") as raised, alone(tmp_path / "runs"):
+    with alone(tmp_path / "runs"), pytest.raises(Fatal, match="another run is active") as raised, alone(tmp_path / "runs"):
         pass
     assert raised.value.exit_code == REFUSED
     with alone(tmp_path / "runs"):

@@ -149,7 +149,7 @@ def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str)
     attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
     attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT)
     attest_once(store, pushed, "comparison", comparison(pushed, "refused"), KEY, AT)
-    with pytest.raises(Refused, match="run 0123456789ab attested say 'refused'"):
+    with pytest.raises(Refused, match="run 0123456789ab attested have the verdicts 'refused'"):
         sign_once(store, pushed, VERSION, RUN, KEY, AT)
     with pytest.raises(Refused, match="it has no signature"):
         signatures.verify(store, pushed, KEYS, AT)

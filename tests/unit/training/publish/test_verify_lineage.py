@@ -52,16 +52,16 @@ def test_the_evidence_is_of_the_champion_that_was_judged_against_last(store: Lay
 
 
 def test_evidence_that_is_missing_or_not_verified_is_named(store: LayoutStore, pushed: str) -> None:
-    with pytest.raises(Refused, match="has no comparison that a trusted key signed: nobody attested one"):
+    with pytest.raises(Refused, match="has no comparison that a trusted key signed: none is attested"):
         evidence(store, pushed, KEYS, AT)
     attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
     with pytest.raises(Refused, match="no comparison that a trusted key signed: no trusted key signed it"):
         evidence(store, pushed, KEYS, AT)
     attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
-    with pytest.raises(Refused, match="has no slsa-provenance that a trusted key signed: nobody attested one"):
+    with pytest.raises(Refused, match="has no slsa-provenance that a trusted key signed: none is attested"):
         evidence(store, pushed, KEYS, AT)
     attest_once(store, pushed, "slsa-provenance", provenance(OTHER), KEY, AT)
-    with pytest.raises(Refused, match="no trusted provenance says that this run made it"):
+    with pytest.raises(Refused, match="no trusted provenance names this run as its builder"):
         evidence(store, pushed, KEYS, AT)
     attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
     assert evidence(store, pushed, KEYS, AT).passed
@@ -84,13 +84,13 @@ def spanning(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("said", "fault"),
     [
-        (without("labels"), "which labels it was made from"),
+        (without("labels"), "does not name the labels that it was trained on"),
         (without("dataset"), "no digest of the dataset"),
         (without("environment"), "no digest of the environment"),
-        (spanning(annotations={"from": 5}), "which offsets of kafka:cluster/flights/0"),
-        (spanning(annotations={"from": 5, "to": 4}), "which offsets of"),
+        (spanning(annotations={"from": 5}), "does not name the offsets of kafka:cluster/flights/0"),
+        (spanning(annotations={"from": 5, "to": 4}), "does not name the offsets of"),
         (spanning(uri="kafka:flights"), "not kafka:CLUSTER/TOPIC/PARTITION"),
-        (provenance(seed="seven"), "does not read"),
+        (provenance(seed="seven"), "cannot be read"),
     ],
 )
 def test_provenance_that_leaves_something_open_is_no_evidence(

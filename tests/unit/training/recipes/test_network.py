@@ -55,7 +55,7 @@ def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at
         (signature(output={"tensor": "p", "index": 2}), "is read at column 2"),
         (signature(labels=["a", "b", "c"]), "it has 3 labels"),
         (signature(output={"tensor": "p", "shape": [-1]}), r"has the shape \[-1\]"),
-        (signature(output={"tensor": "p", "shape": []}), "has no dimension but the batch"),
+        (signature(output={"tensor": "p", "shape": []}), "has no dimension except the batch"),
         (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "it has 2 outputs"),
     ],
 )
@@ -71,7 +71,7 @@ def test_other_outputs_are_refused(said: Signature, told: str) -> None:
         ({"tensor": "x", "dtype": "float32", "fields": ["a"], "batch": False}, "'x' has no batch dimension"),
         (
             {"tensor": "t", "dtype": "int64", "fields": [{"name": "t", "array": True, "max_length": 9}], "shape": [-1]},
-            "'t' has a length that varies",
+            "'t' has a variable length",
         ),
     ],
 )

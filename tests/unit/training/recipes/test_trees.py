@@ -232,29 +232,29 @@ VARYING = TensorInput("v", "float32", (InputField("v", "float32", array=9, shape
 @pytest.mark.parametrize(
     ("signature", "told"),
     [
-        (Signature((VARYING,), SIGNATURE.outputs), "tensor 'v' has a length that varies"),
+        (Signature((VARYING,), SIGNATURE.outputs), "tensor 'v' has a variable length"),
         (
             Signature((TensorInput("b", "string", (InputField("b", "string", raw=True),)),), SIGNATURE.outputs),
-            "field 'b' comes as bytes",
+            "field 'b' is bytes",
         ),
         (
             Signature((TensorInput("a", "float32", (InputField("a", "float32"),), (), batch=False),), SIGNATURE.outputs),
             "tensor 'a' has no batch dimension",
         ),
         (Signature(SIGNATURE.inputs, (Output("a", "a"), Output("b", "b"))), "it has 2 outputs: 'a', 'b'"),
-        (outputs(Output(None, "p", 2)), "output 'p' is read at column 2, and there are two classes"),
+        (outputs(Output(None, "p", 2)), "output 'p' is read at column 2, but there are two classes"),
         (outputs(Output(None, "p", shape=(3,))), "output 'p' has the shape [3]; it may be [], [1] or [2]"),
-        (outputs(Output(None, "p"), labels=("a", "b", "c")), "it has 3 labels, and there are two classes"),
+        (outputs(Output(None, "p"), labels=("a", "b", "c")), "it has 3 labels, but there are two classes"),
         (
             outputs(Output(None, "p", 0), labels=("a", "b")),
-            "output 'p' is read at column 0, and the score is of the second class",
+            "output 'p' is read at column 0, but the score is that of the second class",
         ),
     ],
 )
 def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature, told: str) -> None:
     with pytest.raises(Fatal) as raised:
         check_signature.check(signature, "trees")
-    assert str(raised.value) == f"recipe trees does not serve this signature: {told}"
+    assert str(raised.value) == f"recipe trees does not support this signature: {told}"
     assert raised.value.exit_code == USAGE
 
 
@@ -262,8 +262,8 @@ def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature
     ("stated", "told"),
     [
         ({"depth": 3}, "parameters.depth: recipe trees has no such parameter"),
-        ({"num_leaves": "many"}, "parameters.num_leaves: 'many' is no number"),
-        ({"num_leaves": 1}, "LightGBM refuses the parameters"),
+        ({"num_leaves": "many"}, "parameters.num_leaves: 'many' is not a number"),
+        ({"num_leaves": 1}, "LightGBM rejects the parameters"),
     ],
 )
 def test_parameters_that_are_none_are_refused_by_name(stated: dict[str, Any], told: str, tmp_path: Path) -> None:

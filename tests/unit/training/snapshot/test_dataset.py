@@ -48,7 +48,7 @@ def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
     )
     with pytest.raises(NotFound, match="has no dataset"):
         dataset.of_version(store, versions["2.0.0"])
-    with pytest.raises(Refused, match="is there already"):
+    with pytest.raises(Refused, match="exists already"):
         dataset.pull(store, made, tmp_path / "back")
 
 
@@ -76,7 +76,7 @@ def test_a_file_that_changed_since_it_was_copied_is_not_stored(
         dataset.push(store, versions["1.0.0"], records, copied)
     with pytest.raises(NotFound):
         dataset.of_version(store, versions["1.0.0"])
-    with pytest.raises(Corrupt, match="of another snapshot"):
+    with pytest.raises(Corrupt, match="describes another snapshot"):
         dataset.push(store, versions["1.0.0"], records, msgspec.structs.replace(copied, digest="sha256:x"))
     (records / "events/flights/0.parquet").unlink()
     with pytest.raises(Unreachable, match="snapshot"):
@@ -110,15 +110,15 @@ def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) 
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("../outside.parquet", "no file of a dataset"),
-        ("/etc/passwd", "no file of a dataset"),
+        ("../outside.parquet", "cannot be a file of a dataset"),
+        ("/etc/passwd", "cannot be a file of a dataset"),
         ("events/../0.parquet", "leads out of the folder"),
-        ("events/flights/0.parquet/x", "no file of a dataset"),
-        ("events/flights/0.exe", "no file of a dataset"),
+        ("events/flights/0.parquet/x", "cannot be a file of a dataset"),
+        ("events/flights/0.exe", "cannot be a file of a dataset"),
         ("events/FLIGHTS/0.parquet", "stands in the way"),
         ("", "leads out of the folder"),
         ("events/more/0.parquet", "names other files"),
-        (MANIFEST, "two files of one name"),
+        (MANIFEST, "two files with the same name"),
     ],
 )
 def test_files_that_no_dataset_has_are_refused(
@@ -151,7 +151,7 @@ def test_manifests_that_say_something_else_are_refused(
         pushed = referrers.refer(store, referrers.build(store, digest, DATASET_TYPE, layers, {}))
         with pytest.raises(Corrupt, match=fault):
             dataset.pull(store, pushed.digest, tmp_path / "back")
-    with pytest.raises(Corrupt, match="no dataset"):
+    with pytest.raises(Corrupt, match="not a dataset"):
         dataset.pull(store, digest, tmp_path / "back")
 
 

@@ -197,11 +197,11 @@ def test_a_schema_that_changed_for_more_than_half_of_the_events_is_told(wrong: i
     with pytest.raises(Fatal) as raised:
         bench.joined()
     assert str(raised.value).startswith("3 of 5 events cannot be decoded, 2 of them missing-field, the first at in[0]@2: ")
-    assert (raised.value.exit_code, "did their schema change?" in raised.value.hint) == (REFUSED, True)
+    assert (raised.value.exit_code, "if their schema changed" in raised.value.hint) == (REFUSED, True)
 
 
 def test_a_snapshot_without_events_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Fatal, match="has no event to learn from; left out: immature 1") as raised:
+    with pytest.raises(Fatal, match="has no event to train on; left out: immature 1") as raised:
         Bench(tmp_path, [[event(0, 0.5)]], [both()]).joined()
     assert raised.value.exit_code == REFUSED
 
@@ -209,8 +209,8 @@ def test_a_snapshot_without_events_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        ([label(0, 1), label(1, 1)], "the snapshot has no event of class 'on time' among 2 labelled ones"),
-        ([label(9, 1)], "the snapshot has no event of class 'on time' or of class 'late' among 0 labelled ones"),
+        ([label(0, 1), label(1, 1)], "the snapshot has no event of class 'on time' among 2 labelled events"),
+        ([label(9, 1)], "the snapshot has no event of class 'on time' or of class 'late' among 0 labelled events"),
     ],
 )
 def test_a_class_without_an_event_is_named(labels: list[Record], told: str, tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
 @pytest.mark.parametrize(
     ("classes", "told"),
     [
-        (["a", "b", "c"], "training knows two classes, and there are 3: a, b, c"),
-        (["late", "on time"], "labels.classes are ['late', 'on time'], and the signature's are ['on time', 'late']"),
+        (["a", "b", "c"], "training requires two classes, but there are 3: a, b, c"),
+        (["late", "on time"], "labels.classes are ['late', 'on time'], but the signature's are ['on time', 'late']"),
     ],
 )
 def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], told: str) -> None:
@@ -272,9 +272,9 @@ def test_too_few_rows_are_refused_with_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ages", "told"),
     [
-        ([60, 50, 28, 20, 14], "the part hold-out (14d) has no event of class 'late' among 1 labelled ones"),
+        ([60, 50, 28, 20, 14], "the part hold-out (14d) has no event of class 'late' among 1 labelled events"),
         ([60, 50, 28, 27, 26, 25], "the part hold-out (14d) has no event of class 'on time' or of class 'late' among 0"),
-        ([60, 28, 20, 14, 10], "the part training has no event of class 'late' among 1 labelled ones"),
+        ([60, 28, 20, 14, 10], "the part training has no event of class 'late' among 1 labelled events"),
     ],
 )
 def test_a_class_that_vanished_from_a_part_is_named(ages: list[float], told: str, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_damaged_snapshot_is_not_joined(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [FIRST], [both()])
     path = tmp_path / path_of("labels", (LABELS, 0))
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(Fatal, match="is not as it was written"):
+    with pytest.raises(Fatal, match="has changed since it was written"):
         bench.joined()
 
 

@@ -75,7 +75,7 @@ def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -
     fields = ["a", {"name": "b", "from": "header:b"}]
     reading = version(tmp_path / "m", {**LINEAR, "inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}]})
     without = held_out({"a": 1})
-    with pytest.raises(Fatal, match="reads field 'b' from header:b, which the rows were joined without") as raised:
+    with pytest.raises(Fatal, match="reads field 'b' from header:b, but the rows were joined without it") as raised:
         scored(reading, minimal(), without)
     assert raised.value.exit_code == REFUSED
     having = Rows(without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]]))
@@ -103,5 +103,5 @@ def test_a_version_that_scores_nothing_and_one_that_cannot_be_loaded_are_refused
         scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"c": 0}))
     golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 9.0, "tolerance": 1e-5}]
     wrong = package.read(made(tmp_path / "n", lambda path: linear(path, 0.1), LINEAR, golden))
-    with pytest.raises(Fatal, match="version n is refused: golden example 1 must score 9"):
+    with pytest.raises(Fatal, match="version n is rejected: golden example 1 must score 9"):
         scored(wrong, minimal(), held_out({"a": 0, "b": 0}))

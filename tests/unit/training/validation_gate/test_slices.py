@@ -37,7 +37,7 @@ def test_values_of_formats_without_names_are_those_of_the_signature() -> None:
     plain = replace(held_out([b"", b""]), tensors={"x": np.array([[1.0, 2.5], [3.0, 4.5]], np.float32)})
     settings = minimal(input={"format": "float32"})
     assert by_field(plain, settings, SIGNATURE, ("b",))["b"].tolist() == ["2.5", "4.5"]
-    with pytest.raises(Fatal, match=r"float32 have no names, and the signature has no field 'carrier'") as raised:
+    with pytest.raises(Fatal, match=r"float32 have no field names, and the signature has no field 'carrier'") as raised:
         by_field(plain, settings, SIGNATURE, ("carrier",))
     assert raised.value.exit_code == USAGE
 
@@ -51,5 +51,5 @@ def test_slices_have_enough_rows_and_are_not_too_many() -> None:
     column = np.repeat(np.array(["a", "b", "c"]), [LEAST_ROWS, LEAST_ROWS - 1, LEAST_ROWS + 1])
     assert large(column) == ["a", "c"]
     many = held_out([{"n": at % (MOST_SLICES + 1)} for at in range((MOST_SLICES + 1) * LEAST_ROWS)])
-    with pytest.raises(Fatal, match=f"'n' has {MOST_SLICES + 1} values with 1,000 rows and more"):
+    with pytest.raises(Fatal, match=f"'n': {MOST_SLICES + 1} values have 1,000 rows or more"):
         by_field(many, minimal(), SIGNATURE, ("n",))

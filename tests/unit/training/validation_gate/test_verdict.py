@@ -61,7 +61,7 @@ def test_a_champion_that_learned_from_the_rows_is_refused_before_all_else() -> N
     scores = made.scores(0.1)
     found = judged(made.evidence(scores, scores, leaked=3))
     assert (found.verdict, failed(found)) == ("refused", ["leak", "differs"])
-    told = "rule leak (3, and the bound is 0): the champion learned from 3 of the 56,000 rows that it is judged on"
+    told = "rule leak (3, and the bound is 0): the champion was trained on 3 of the 56,000 rows of this evaluation"
     assert found.because == told
     unknown = judged(made.evidence(scores, made.scores(0.1), leaked=None)).rules[0]
     assert (unknown.name, unknown.value, unknown.bound, unknown.passed) == ("leak", None, None, True)
@@ -103,7 +103,7 @@ def test_few_blocks_are_too_few_rows() -> None:
     made = HoldOut(days=4)
     found = judged(made.evidence(made.scores(0.05), made.scores(0.05)))
     assert (failed(found)[0], found.rows.blocks) == ("blocks", 4)
-    assert "too few rows: they lie in 4 blocks of time" in found.because
+    assert "too few rows: they cover 4 blocks of time" in found.because
 
 
 def test_an_interval_that_leaves_the_question_open_is_too_few_rows() -> None:
@@ -171,7 +171,7 @@ def test_a_first_model_must_be_better_than_chance() -> None:
     coin = judged(made.evidence(None, np.full(made.count, 0.25)))
     assert (coin.verdict, failed(coin)) == ("refused", ["chance"])
     one_class = judged(made.evidence(None, made.scores(0.3)).select(~made.true), coverage=0.1)
-    assert (failed(one_class), one_class.because) == (["chance"], "rule chance: too few rows: nothing is known of the AUC")
+    assert (failed(one_class), one_class.because) == (["chance"], "rule chance: too few rows: the AUC is unknown")
 
 
 def test_mcnemar_is_shown_and_decides_nothing() -> None:
