@@ -120,7 +120,7 @@ class Quarantine:
             self._in_hand.clear()
             if self._acquitted:
                 self._in_hand.acquit()
-            versions.move(self._load)
+            versions.reload(self._load)
         else:
             self._in_hand.note(self._examination.suspects)
 

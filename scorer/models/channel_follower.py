@@ -1,4 +1,4 @@
-"""The channel as one scorer last saw it: its target, and the last good target."""
+"""The channel as one scorer last polled it: its target, and the last good target."""
 
 import logging
 import time
@@ -12,11 +12,11 @@ from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 60.0  # after so long a channel is resolved though its tag names what it did: it may have gone and come back
+RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: it may have moved away and back
 
 
 class ChannelFollower:
-    """Polled by one thread; any thread may call `forget`."""
+    """A follower of the configured channel. One thread polls it; any thread may call `forget`."""
 
     def __init__(self, settings: ModelSettings, store: Store, cache: Cache) -> None:
         self._tag = settings.tag
@@ -26,37 +26,37 @@ class ChannelFollower:
         self._validator: str | None = None
         self._resolved_at = 0.0
         self._noted: Resolution | None = None
-        self.named: Resolution | None = None  # at the last look
+        self.named: Resolution | None = None  # at the last poll
 
-    def look(self) -> tuple[Resolution, str] | None:
+    def poll(self) -> tuple[Resolution, str] | None:
         """Return the target of the channel and the reason of its move; None if it cannot have changed. Raises RegistryError."""
         validator, now = self._store.validator(self._tag), time.monotonic()
-        if validator == self._validator and now < self._resolved_at + LOOK_SECONDS:
+        if validator == self._validator and now < self._resolved_at + RESOLVE_SECONDS:
             return None
-        found = channel.resolve(self._store, self._tag)
-        reason = self._reason(found)
-        self._validator, self._resolved_at, self.named = validator, now, found
-        return found, reason
+        resolution = channel.resolve(self._store, self._tag)
+        reason = self._find_reason(resolution)
+        self._validator, self._resolved_at, self.named = validator, now, resolution
+        return resolution, reason
 
     def forget(self) -> None:
         """Resolve the channel at the next poll in any case."""
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """The target that was served last, also before a restart; None if there is none."""
+        """Return the target that was served last, also before a restart; None if no target was served."""
         return self._cache.recall(self._key)
 
     def note(self, serving: Resolution, label: str) -> None:
-        """Record the served target, including one that was rolled back to: a start falls back to it."""
+        """Record the served target, also after a rollback: a start without a usable channel serves it."""
         if serving == self._noted:
             return
         try:
             self._cache.remember(self._key, serving)
             self._noted = serving
         except RegistryError as error:
-            log.warning("%s is not noted as known good: %s", label, error)
+            log.warning("could not record %s as the last good version: %s", label, error)
 
-    def _reason(self, resolution: Resolution) -> str:
+    def _find_reason(self, resolution: Resolution) -> str:
         if not resolution.revision:
             return ""
         moves = channel.history(self._store, self._tag, after=resolution.revision - 1)

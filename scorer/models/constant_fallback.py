@@ -1,4 +1,4 @@
-"""The constant answer while all model servers are unavailable (`model.fallback`). Pure."""
+"""The constant answer while all model servers are unavailable (`model.fallback`). Pure functions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import orjson
 from scorer.scores.answer import BatchAnswers
 from scorer.settings.model import FallbackSettings
 
-FALLBACK = "fallback"  # the status of its answers
+FALLBACK = "fallback"  # the status of the constant answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +28,32 @@ class ConstantFallback:
 
 
 def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
-    """Return how the form of a score differs from that of a model's score, both as JSON values; None if it does not.
+    """Return the difference between the form of a configured score and of a model's score, both JSON values; None if equal.
 
-    `lengths`: arrays must also have the same number of elements.
+    Args:
+        ours: the configured score.
+        shown: a score of the model.
+        lengths: whether arrays must also have the same number of elements.
+        where: the name of the score in the message.
     """
     if isinstance(shown, dict):
         if not isinstance(ours, dict) or ours.keys() != shown.keys():
             return f"{where} has to be an object with {', '.join(shown)}"
-        return _first(shape_difference(ours[name], shown[name], lengths=lengths, where=f"{where}.{name}") for name in shown)
+        return _first_difference(
+            shape_difference(ours[name], shown[name], lengths=lengths, where=f"{where}.{name}") for name in shown
+        )
     if isinstance(shown, list):
         if not isinstance(ours, list) or (lengths and len(ours) != len(shown)):
             return f"{where} has to be an array{f' of {len(shown)}' if lengths else ''}"
-        return _first(
-            shape_difference(one, shown[0], lengths=lengths, where=f"{where}[{at}]") for at, one in enumerate(ours) if shown
+        return _first_difference(
+            shape_difference(element, shown[0], lengths=lengths, where=f"{where}[{index}]")
+            for index, element in enumerate(ours)
+            if shown
         )
     if isinstance(shown, str):
         return None if isinstance(ours, str) else f"{where} has to be a string"
     return None if isinstance(ours, int | float) else f"{where} has to be a number"
 
 
-def _first(found: Iterable[str | None]) -> str | None:
-    return next((each for each in found if each), None)
+def _first_difference(differences: Iterable[str | None]) -> str | None:
+    return next((difference for difference in differences if difference), None)

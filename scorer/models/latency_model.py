@@ -1,13 +1,13 @@
-"""The cost of a batch: T(B) = a + b B seconds, fitted by least squares with forgetting. Pure."""
+"""The cost of a batch: T(B) = a + b B seconds, fitted by least squares with exponential forgetting. Pure functions."""
 
 from dataclasses import dataclass
 
-FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
+FORGET = 0.98  # weight of the earlier batches at each new batch: about the last fifty count
 
 
 @dataclass(slots=True)
 class LatencyModel:
-    """T(B) = a + b B, from exponentially forgotten sums of (1, B, T, B*B, B*T)."""
+    """A fit of T(B) = a + b B, from exponentially weighted sums of (1, B, T, B*B, B*T)."""
 
     weight: float = 0.0
     b: float = 0.0
@@ -24,7 +24,7 @@ class LatencyModel:
         self.bt = self.bt * FORGET + size * seconds
 
     def line(self) -> tuple[float, float]:
-        """Return (a, b) in seconds, neither negative. If all sizes are equal the whole cost counts per event."""
+        """Return (a, b) in seconds, neither negative. If all sizes are equal, the whole cost is attributed to b."""
         if not self.weight:
             return 0.0, 0.0
         mean_b, mean_t = self.b / self.weight, self.t / self.weight
@@ -36,9 +36,9 @@ class LatencyModel:
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
 
     def within(self, seconds: float, most: int) -> int:
-        """Return the largest size, 1 to `most`, with an expected time of at most `seconds`.
+        """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
 
-        The constant cost counts for at most half of that time: smaller batches would not reduce it.
+        At most half of that time is attributed to the constant cost, because smaller batches do not reduce it.
         """
         a, b = self.line()
         room = max(seconds - a, seconds / 2)

@@ -11,14 +11,14 @@ from scorer.models.latency_model import LatencyModel
 
 
 class LengthBucketedRuns:
-    """The runs of one model. No run is expected to exceed `deadline` seconds, unless a single event does."""
+    """The runs of one model. Only a run of a single event may be expected to exceed `deadline` seconds."""
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._lengths = LengthPlan(signature)
         self._alone = signature.alone
         self._deadline = deadline
         self._clock = clock
-        self._cost = LatencyModel()  # by steps: events times their padded length
+        self._cost = LatencyModel()  # by steps, the number of events times their padded length
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
@@ -28,26 +28,26 @@ class LengthBucketedRuns:
         """
         runs = self._lengths.plan(tensors, self._cost.within(self._deadline, MAX_STEPS))
 
-        def one(part: Tensors, steps: int) -> Tensors:
+        def run_part(part: Tensors, steps: int) -> Tensors:
             alive()
             began = self._clock()
-            found = model.run(part)
+            outputs = model.run(part)
             self._cost.observe(steps, self._clock() - began)
             if not self._alone:
-                self._check(found)
-            return found
+                self._check_shapes(outputs)
+            return outputs
 
         try:
-            return run_all(runs, tensors, one, alone=self._alone)
+            return run_all(runs, tensors, run_part, alone=self._alone)
         except ValueError as error:
             raise InferenceFailed(str(error)) from error
 
-    def _check(self, outputs: Tensors) -> None:
-        """Check that outputs keep their shape. Raises InferenceFailed if an output has the length of the events."""
+    def _check_shapes(self, outputs: Tensors) -> None:
+        """Check that the shapes of outputs do not depend on the events' length. Raises InferenceFailed."""
         for name, output in outputs.items():
             shape = output.shape[1:]
             if (previous := self._shapes.setdefault(name, shape)) != shape:
                 shapes = f"{format_shape((None, *shape))}, and had {format_shape((None, *previous))}"
-                said = f"output {name!r} has the shape {shapes}"
+                error = f"output {name!r} has the shape {shapes}"
                 hint = 'a score has one shape, unless "batch": false feeds one event at a time'
-                raise InferenceFailed(f"{said} for events of another length; {hint}")
+                raise InferenceFailed(f"{error} for events of another length; {hint}")

@@ -1,12 +1,10 @@
-"""The version policy: a snapshot of aspired, serving and known versions gives the next action. Pure and idempotent.
+"""The version policy: a snapshot of aspired, serving and known versions determines the next action. Pure and idempotent.
 
 Availability first: the served versions stay until every aspired version is known to be good or refused, and a refused champion
-changes
-nothing. A state of the channel is good if its champion is good. A refused candidate is left out, and the champion answers its
-share under
-the revision of that state. The decision does not depend on a scorer's past: a running scorer, a starting one and one that
-skipped polls
-reach the same revision. The previous version stays in memory, so that a rollback needs no load.
+changes nothing. A state of the channel is good if its champion is good. A refused candidate is left out, and the champion
+answers its share under the revision of that state. The decision does not depend on a scorer's past: a running scorer, a
+starting one and one that skipped polls reach the same revision. The previous version stays in memory, so that a rollback needs
+no load.
 """
 
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from enum import Enum
 
 from model_registry.channels.roles import CHAMPION
 
-KEPT_IDLE = 1  # versions kept in memory beside those that are served
+KEPT_IDLE = 1  # idle versions that stay in memory, besides the served ones
 
 
 class VersionState(Enum):
@@ -54,9 +52,14 @@ Action = LoadVersion | Flip | UnloadVersion | Wait
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`aspired` and `serving` map each role to a digest; both are empty at first.
+    """The versions on which the policy decides.
 
-    `known` holds versions in the order in which they were last served or loaded, oldest first. `revision`s are the channel's.
+    Attributes:
+        aspired: the digest to serve in each role; empty before the channel is resolved.
+        aspired_revision: the channel's revision of the aspired versions.
+        serving: the digest that is served in each role; empty before the first version is served.
+        serving_revision: the channel's revision of the served versions.
+        known: the state of each known version by digest, in the order in which they were last served or loaded, oldest first.
     """
 
     aspired: Mapping[str, str]
@@ -67,7 +70,7 @@ class Snapshot:
 
 
 def is_refused(now: Snapshot) -> bool:
-    """Return whether the aspired state cannot be served: its champion is refused, or there is no such state."""
+    """Return whether the aspired state cannot be served: its champion is refused, or it is empty."""
     return not now.aspired or now.known.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 
@@ -85,7 +88,7 @@ def next_action(now: Snapshot) -> Action:
 
 
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
-    """Free the version that has been idle longest, if too many are idle."""
+    """Unload the version that has been idle longest, if too many are idle."""
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [digest for digest, state in now.known.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

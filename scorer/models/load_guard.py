@@ -13,29 +13,29 @@ OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
 
 
 class Superseded(Exception):
-    """The version is no longer wanted: the channel has moved, or this process ends."""
+    """The version is no longer aspired: the channel has moved, or this process ends."""
 
 
 class LoadGuard(Protocol):
-    """Prevents a version from ending the process that loads it. Used by one thread at a time."""
+    """Protection of a process from versions whose load crashes it. Used by one thread at a time."""
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version (see `Resolution.identity`) is refused after earlier deaths; None if it may load."""
+        """Return why this version (see `Resolution.identity`) is refused after earlier crashes; None if it may load."""
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
-        """Return the context of a trial and load: a death in it counts against the version."""
+        """Return the context of a trial and load: a crash inside it counts against the version."""
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Try the version in another process. `is_wanted` is called several times a second meanwhile.
+        """Load the version in a trial process, and call `is_wanted` several times a second until the trial ends.
 
         Raises:
-            ModelRefused: The version is not fit to serve.
-            Superseded: The version is no longer wanted.
+            ModelRefused: The version cannot serve.
+            Superseded: The version is no longer aspired.
         """
 
 
 class Unguarded:
-    """Lets every version load at once."""
+    """A guard that allows every version to load without a trial."""
 
     def refusal(self, identity: str) -> str | None:  # noqa: ARG002
         return None

@@ -1,4 +1,4 @@
-"""A model in memory: loaded, with its golden examples answered, warmed up, and its cost measured. It has no role.
+"""A model in memory: loaded, checked by its golden examples, warmed up, and its cost measured. It has no role.
 
 Only `LoadedModel.score` runs on the scoring thread.
 """
@@ -31,15 +31,19 @@ from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
-FEW = 8  # golden examples that are scored together: a slow model, and one that is not warm, has a deadline too
+FEW = 8  # golden examples per batch: a slow or cold model must also meet the deadline
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """One version, ready to score.
 
-    `cost` is the time of a batch from decoding to its commit, `inference` that of the model. `runs` is None if a batch is one
-    run. `control` is a row that it answered when it was loaded; `broken` creates the error if it no longer answers it.
+    Attributes:
+        cost: the time of a batch from decoding to its commit.
+        inference: the time of the model for a batch.
+        runs: the runs of a batch; None if a batch is one run.
+        broken: creates the error if the model no longer answers `control`.
+        control: a row that the model answered when it was loaded.
     """
 
     model: Model
@@ -51,11 +55,11 @@ class LoadedModel:
     control: Tensors = field(default_factory=dict)
 
     def run(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Tensors:
-        """Return the outputs for good events. `alive` is called between runs. Raises InferenceFailed."""
+        """Return the outputs for valid events; call `alive` between runs. Raises InferenceFailed, DependencyUnavailable."""
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
     def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
-        """Return the scores of good events, like `run`."""
+        """Return the scores of valid events, like `run`."""
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
@@ -63,7 +67,7 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def vouch(self) -> None:
-        """Check that the model works, so that a failing event is at fault. Raises ModelBroken, DependencyUnavailable."""
+        """Check that the model still answers its control row. Raises the error of `broken`, or DependencyUnavailable."""
         try:
             self.run(self.control)
         except InferenceFailed as error:
@@ -71,10 +75,13 @@ class LoadedModel:
 
 
 def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
-    """Return a loader with the configured backend: it checks golden examples, warms up, and measures.
+    """Return a loader for the configured backend, which checks golden examples, warms up and measures the model.
 
-    The loader raises ModelRefused with the reason, and DependencyUnavailable. `probe`: check that no score depends on its
-    batch; None: only for models on servers, which have no trial process.
+    The loader raises ModelRefused with the reason, and DependencyUnavailable.
+
+    Args:
+        settings: the configuration.
+        probe: check that no score depends on its batch. None: only for models on servers, which have no trial process.
 
     Raises:
         BackendMissing: The backend or its device is missing.
@@ -89,7 +96,7 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
 
 
 def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
-    """Return a model and the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
+    """Open a model and create the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
     model = backend.open(package)
     try:
         return model, decoder_factory.create_decoder(settings, model.signature())
@@ -107,9 +114,13 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """Return a model that answers its golden examples, warmed up and measured.
+    """Check a model by its golden examples, warm it up, measure it, and return it ready to score.
 
     The model is closed if an error is raised. `broken`: see LoadedModel. `probe`: see `loader`.
+
+    Raises:
+        ModelRefused: the model fails a check.
+        DependencyUnavailable: the model's server is unavailable.
     """
     signature = model.signature()
     runs = LengthBucketedRuns(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
@@ -133,15 +144,15 @@ def prepare_model(
 
 
 def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
-    """Check the answer to every golden example. Raises ModelRefused."""
+    """Check the scores of all golden examples. Raises ModelRefused."""
     if not golden:
         return
     signature = loaded.model.signature()
     decoded = decode_golden(signature, golden)
     for row, poison in sorted(decoded.rejected.items()):
-        raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
+        raise ModelRefused(f"golden example {row + 1} is not a valid event: {poison}")
     try:
-        few = FEW if signature.batch_tolerance is None else 1  # a score that depends on its batch is that of the event alone
+        few = FEW if signature.batch_tolerance is None else 1  # such a model is tested by single events
         parts = [decoded.select(start, start + few) for start in range(0, len(golden), few)]
         answers = [orjson.loads(answer) for part in parts for answer in loaded.score(part).encoded()]
     except InferenceFailed as error:
@@ -154,7 +165,7 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on its batch. Raises Refused: see `batch_probe.check`."""
+    """Check that no score depends on its batch. Raises Refused; see `batch_probe.check_batch_independence`."""
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
@@ -164,13 +175,13 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
 
 
 def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:
-    """Decode golden events, which are JSON objects whatever format the topics have."""
+    """Decode the events of golden examples, which are JSON objects for every format of the topics."""
     values = [orjson.dumps(example.event) for example in golden]
     return JsonDecoder(field_sources.read_by_name(signature), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes of these rows and record their cost; return the scores of the last."""
+    """Run batches of several sizes from these rows and record their cost; return the scores of the last batch."""
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 
@@ -188,28 +199,27 @@ def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
 
 
 def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
-    """Check that the configured record format can hold the model's scores. Raises ModelRefused with the remedy."""
+    """Check that the configured record format can represent the model's scores. Raises ModelRefused with the remedy."""
     if settings.output.format == "json":
         return
-    for one in signature.outputs:
-        if kind := _placeless(one, scores):
-            said = (
-                f"output {one.name or one.tensor!r} gives {kind}, which records in {settings.output.format} have no place for"
-            )
-            raise ModelRefused(f"{said}; set output.format to json")
+    for output in signature.outputs:
+        if kind := _unsupported_part(output, scores):
+            name, format_ = output.name or output.tensor, settings.output.format
+            error = f"output {name!r} has {kind}, which records in {format_} cannot represent"
+            raise ModelRefused(f"{error}; set output.format to json")
 
 
 def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
     """Check that `model.fallback` has the form of the model's scores. Raises ModelRefused with the remedy."""
     if settings.model.fallback.score is None:
         return
-    fixed = not any(-1 in (one.shape or ()) for one in signature.outputs)
-    if why := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
-        raise ModelRefused(f"model.fallback does not fit this version: {why}; correct it, or leave it out")
+    fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)
+    if difference := shape_difference(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
+        raise ModelRefused(f"model.fallback does not fit this version: {difference}; correct it, or leave it out")
 
 
-def _placeless(output: Output, scores: Scores) -> str:
-    """Return the part of an output that rows of numbers cannot hold; empty if they can hold all of it."""
+def _unsupported_part(output: Output, scores: Scores) -> str:
+    """Return the part of an output that rows of numbers cannot represent; empty if they can represent all of it."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

@@ -14,7 +14,7 @@ from model_registry.stores.open import open_store
 from scorer.settings import Settings
 from scorer.settings.model import ModelSettings
 
-SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
+SILENT_SECONDS = 10.0  # limit of a request: a registry that hangs delays a start with the last good version this long
 
 
 def open_source(settings: Settings) -> Store:

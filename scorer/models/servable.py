@@ -1,4 +1,4 @@
-"""A version in its role: a loaded model, and the encoder of its answers."""
+"""A model version in its role: a loaded model, and the encoder of its records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,15 +13,18 @@ from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 
 LoadPackage = Callable[[Package], LoadedModel]
-"""Loads the model of a package and makes it ready. Raises ModelRefused, DependencyUnavailable."""
+"""A function that loads the model of a package and prepares it. Raises ModelRefused, DependencyUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """Answers events in one role.
+    """A version that answers events in one role.
 
-    `resolution` is the channel's target for the role, under the revision that made it the aspired version; `reason` is that of
-    the move.
+    Attributes:
+        loaded: the model.
+        encoder: the encoder of its records.
+        resolution: the channel's target for the role, under the revision that made it the aspired version.
+        reason: the reason of the channel move.
     """
 
     loaded: LoadedModel
@@ -35,16 +38,16 @@ class Servable:
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def instead_of_canary(self, why: str) -> "Servable":
-        """Return the champion for events of the canary's arm, with the reason."""
+        """Return this champion as the one that answers events of the canary's arm; `why` is the reason."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return the same for records in the name of a version that is not loaded."""
+        """Return this servable with records in the name of a version that is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, why: str | None = None) -> "Servable":
-        """Return the same version as the shadow of this arm; `why` is the reason if it cannot score."""
+        """Return this version as the shadow of an arm; `why` is the reason if it cannot score."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=why))
 
@@ -55,7 +58,7 @@ class Servable:
 
     @property
     def digest(self) -> str:
-        """The manifest digest: the identity of the version."""
+        """The manifest digest, which identifies the version."""
         return self.resolution.digest
 
     @property
@@ -67,11 +70,16 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The canary's arm: its keys, and the version that answers them, None if that is refused here.
+    """The arm of the canary: its keys, and the version that answers them.
 
-    `pairs` is the percentage of keys that a shadow scores, 0 for its own setting. `alike`: it decodes an event to the same
-    tensors as the
-    champion.
+    Attributes:
+        digest: the canary's manifest digest.
+        percent: the percentage of keys that the canary answers.
+        split: the assignment of keys to the canary.
+        servable: the canary; None if this scorer refuses it.
+        version: the canary's version.
+        pairs: the percentage of keys that a shadow scores; 0 for the shadow's own setting.
+        alike: whether the canary decodes an event to the same tensors as the champion.
     """
 
     digest: str
@@ -84,15 +92,15 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Return the arm of a role in a channel beside this champion; a shadow answers no key."""
+        """Create the arm of a role of the channel, compared with this champion; a shadow answers no key."""
         alike = servable is not None and servable.reads_as(champion)
         split = TrafficSplit.of(role.digest, role.weight)
         return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
 
 def make(package: Package, resolution: Resolution, load: LoadPackage, settings: Settings, role: str = CHAMPION) -> Servable:
-    """Load a package for this role. Raises like `load`, and Fatal and DependencyUnavailable from the encoder."""
-    encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
+    """Load a package for this role. Raises the errors of `load` and of `formats.encoder`."""
+    encoder = score_formats.encoder(  # before the model: it may send a request to a schema registry, once per process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
     return Servable(load(package), encoder, resolution).acting(resolution, "", role)

@@ -1,8 +1,7 @@
-"""The traffic split: which keys a canary answers, and which a shadow samples. Pure, so that every scorer agrees.
+"""The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that every scorer agrees.
 
 The arm depends on the key, the digest of the candidate and the share. A key stays in its arm while the share is unchanged, and
-a larger share
-only adds keys. Another candidate gets other keys.
+a larger share only adds keys. Another candidate gets other keys.
 """
 
 from dataclasses import dataclass
@@ -16,28 +15,31 @@ from scorer.decoding.batch import Batch, Place, position_text
 from scorer.native.xxhash import xxh64
 
 BUCKETS = 10_000
-SEED_DIGITS = 16  # hexadecimal, of the digest: its first 8 bytes, big-endian
+SEED_DIGITS = 16  # hexadecimal digits of the digest: its first 8 bytes, big-endian
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficSplit:
-    """The canary, or the sample, owns the buckets below `below`, of BUCKETS; `seed` has 64 bits."""
+    """The split of keys into buckets: the canary, or the sample, owns the buckets lower than `below` of BUCKETS.
+
+    `seed` is a 64-bit hash seed.
+    """
 
     seed: int
     below: int
 
     @classmethod
     def of(cls, digest: str, percent: int) -> "TrafficSplit":
-        """Return the split of a candidate by its manifest digest (`sha256:...`) with this percentage of the keys."""
+        """Create the split of a candidate by its manifest digest (`sha256:...`), with this percentage of the keys."""
         return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
 
     @classmethod
     def sample(cls, digest: str, percent: int) -> "TrafficSplit":
-        """Return the sample that a shadow scores, independent of the canary's keys."""
+        """Create the sample of a shadow, which is independent of the canary's keys."""
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 
     def canary(self, batch: Batch) -> NDArray[np.bool_]:
-        """Return (B,) booleans: whether each event is the canary's, or sampled. Events without a key use their position."""
+        """Return (B,) booleans: whether the canary, or the sample, has each event. Events without a key use their position."""
         hashes = xxh64(batch.key_texts(), self.seed)
         if len(rows := batch.keyless()):
             hashes[rows] = xxh64(batch.position_texts(rows), self.seed)

@@ -39,14 +39,14 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 1.0  # between tries to load a model again that is served
+RELOAD_SECONDS = 1.0  # interval between attempts to load a served model again
 KNOWN_GOOD = "last known good"
-JITTER = 0.2  # polls of many scorers spread by themselves
+JITTER = 0.2  # share by which intervals vary, so that the polls of many scorers spread
 
 
 @dataclass(slots=True)
 class VersionRefusal:
-    """The refusal of a version: its reason, and the `revision` of the channel that named it."""
+    """The refusal of a version: its reason, and the channel's `revision` that named the version."""
 
     version: str
     reason: str
@@ -55,30 +55,45 @@ class VersionRefusal:
 
 @dataclass(slots=True)
 class _Shared:
-    """The state that both threads see; every change holds the lock.
+    """The state that both threads access; every change holds the lock.
 
-    `named` is the last seen state of the channel, `fault` the reason if that state itself is refused, and `accepted_revision`
-    the highest accepted revision. `aspired` is the state to serve: `named`, or an earlier state of the channel if `named` is
-    refused; empty if no state can be served.
+    Attributes:
+        named: the last polled state of the channel.
+        fault: the reason if that state itself is refused.
+        accepted_revision: the highest accepted revision.
+        aspired: the versions to serve by role: `named`, or an earlier state of the channel if `named` is refused. Empty if no
+            state can be served.
+        reason: the reason of the move to the aspired versions.
+        serving: the served versions by role.
+        canary: the canary's arm of the served versions.
+        ready: the loaded versions by digest.
+        refused: the refused versions by digest.
+        moving: whether the served versions must be loaded again.
     """
 
     named: Resolution | None = None
     fault: VersionRefusal | None = None
     accepted_revision: int = 0
-    aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
+    aspired: dict[str, Resolution] = field(default_factory=dict)
     reason: str = ""
-    serving: dict[str, Servable] = field(default_factory=dict)  # by role
-    canary: CanaryArm | None = None  # of what is serving
+    serving: dict[str, Servable] = field(default_factory=dict)
+    canary: CanaryArm | None = None
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, VersionRefusal] = field(default_factory=dict)
-    moving: bool = False  # what is served has to be made anew
+    moving: bool = False
 
 
 class VersionManager:
-    """The versions of one scorer: the champion, and the `candidate` among the channel's roles, if there is one.
+    """The versions of one scorer: the champion, and the candidate if the channel has one.
 
-    `on_refused(refusal)` updates the metrics, `outages` records unavailable dependencies. `lethal(identity)` returns why a
-    candidate is not loaded. `guard` tries each version before it is loaded here.
+    Args:
+        settings: the configuration.
+        load: loads the model of a package.
+        outages: records unavailable dependencies.
+        on_refused: called with each refusal, for the metrics.
+        lethal: returns why a candidate must not be loaded, by its identity.
+        candidate: selects the candidate among the channel's roles.
+        guard: tries each version before it is loaded in this process.
     """
 
     def __init__(
@@ -99,37 +114,37 @@ class VersionManager:
         self._lethal = lethal
         self._candidate = candidate
         self._guard = guard or Unguarded()
-        self._poll_at = 0.0  # when the channel is polled again while a version is tried
+        self._poll_at = 0.0  # time of the next poll while a version is in its trial
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
         self._tag = ChannelFollower(settings.model, self._store, self._cache)
         self._read_policy()
         self._shared = _Shared()
-        self._earlier: Iterator[tuple[Resolution, str]] | None = None  # states of the channel that were not tried yet
-        self._before: int | None = None  # they are older than this revision
+        self._earlier: Iterator[tuple[Resolution, str]] | None = None  # states of the channel that are still untried
+        self._before: int | None = None  # the untried states are older than this revision
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="model-versions", daemon=True)
 
     def _read_policy(self) -> None:
         policy_file, folder = self._settings.model.policy, self._cache.root
         self._admission, self._moves = admission(policy_file, folder), move_admission(policy_file, folder)
 
     def start(self) -> None:
-        """Load and serve the aspired version, else the last good one of the channel's history; then follow the channel.
+        """Load and serve the aspired version, else the last good version in the channel's history; then follow the channel.
 
         Raises:
-            DependencyUnavailable: No version can be served until something changes; call it again.
+            DependencyUnavailable: No version can be served at present; call `start` again.
             Fatal: The configuration must be corrected, or the channel does not exist.
         """
         try:
-            self._begin()
+            self._load_first()
         except RegistryError as error:
-            said = f"no model version to serve: {error}"
+            error_text = f"no model version to serve: {error}"
             if error.transient:
-                raise DependencyUnavailable(MODEL_REGISTRY, said, error.hint) from error
-            raise Fatal(said, error.hint, exit_code=error.exit_code) from error
+                raise DependencyUnavailable(MODEL_REGISTRY, error_text, error.hint) from error
+            raise Fatal(error_text, error.hint, exit_code=error.exit_code) from error
         self.flip()
         if not self._shared.serving:
             reasons = "; ".join(f"{refusal.version}: {refusal.reason}" for refusal in self.refusals())
@@ -137,27 +152,29 @@ class VersionManager:
         champion = self.champion
         if self.refuses_channel:
             log.warning(
-                "the channel names what is refused; serving %s of revision %d", champion.label, champion.resolution.revision
+                "the channel's target is refused; serving %s of revision %d", champion.label, champion.resolution.revision
             )
         self._tag.note(champion.resolution, champion.label)
         self._thread.start()
 
-    def _begin(self) -> None:
-        """Load the channel's target, or an earlier one if it is refused or the registry does not answer."""
+    def _load_first(self) -> None:
+        """Load the channel's target, or an earlier one if the target is refused or the registry does not answer."""
         failed: RegistryError | None = None
         try:
-            self._look()
+            self._poll_channel()
         except RegistryError as error:
             failed = error
             if error.exit_code == USAGE:
                 raise
             if error.transient:
-                if (known := self._tag.known_good()) is None:
+                if (known_good := self._tag.known_good()) is None:
                     raise
-                log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
-                self._aspire(known, KNOWN_GOOD)
-        self._work()
-        self._step_back()
+                log.warning(
+                    "the registry does not answer (%s); starting with the last version known good, %s", error, known_good
+                )
+                self._aspire(known_good, KNOWN_GOOD)
+        self._execute_actions()
+        self._aspire_to_earlier()
         if isinstance(failed, NotFound) and not self._shared.aspired and not self._has_history():
             raise failed
 
@@ -176,35 +193,35 @@ class VersionManager:
 
     @property
     def canary(self) -> CanaryArm | None:
-        """The candidate's arm of the next batch, if the channel has one."""
+        """The candidate's arm for the next batch, if the channel has one."""
         return self._shared.canary
 
     @property
     def aspired_revision(self) -> int:
-        """The channel's last seen revision, whether it is served, refused or being loaded."""
+        """The channel's last polled revision, whether it is served, refused or being loaded."""
         named = self._shared.named
         return named.revision if named else 0
 
     @property
     def trusted_revision(self) -> float:
-        """The highest acceptable revision: the highest seen signed one if the policy requires signed moves, else any."""
+        """The highest acceptable revision: the highest polled signed one if the policy requires signed moves, else infinity."""
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
     @property
     def refuses_channel(self) -> bool:
-        """Whether the channel's target or its move is refused here."""
+        """Whether this scorer refuses the channel's target or its move."""
         with self._lock:
             named = self._shared.named
-            wanted = self._by_role(named).values() if named else ()
-            return self._shared.fault is not None or any(one.digest in self._shared.refused for one in wanted)
+            targets = self._by_role(named).values() if named else ()
+            return self._shared.fault is not None or any(target.digest in self._shared.refused for target in targets)
 
     def refusals(self) -> list[VersionRefusal]:
-        """Return the refused versions that the channel still named then, and the refused state of the channel."""
+        """Return the refusals of versions, and of the channel's state."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def flip(self) -> bool:
-        """Serve the aspired versions if they are ready; return whether they changed. Called between two batches."""
+        """Serve the aspired versions if they are ready; return whether the served versions changed. Call it between batches."""
         shared = self._shared
         with self._lock:
             if not isinstance(load_decision.next_action(self._snapshot()), load_decision.Flip):
@@ -219,21 +236,21 @@ class VersionManager:
             return True
 
     def _serve(self, serving: dict[str, Servable]) -> None:
-        """Exchange the served versions; the caller holds the lock."""
+        """Replace the served versions; the caller holds the lock."""
         champion = serving[CHAMPION]
         role = self._candidate(champion.resolution.roles)
         self._shared.canary = None if role is None else CanaryArm.of(role, serving.get(role.role), champion)
         self._shared.serving = serving
 
-    def move(self, load: LoadPackage) -> None:
-        """Load the served versions again with `load`, and every later one. The previous models are closed already."""
+    def reload(self, load: LoadPackage) -> None:
+        """Load the served versions again with `load`, and use it from now on. The caller has closed the previous models."""
         with self._lock:
             self._load = load
             self._shared.moving = True
             self._shared.ready.clear()
             self._wake.set()
 
-    def _move(self) -> None:
+    def _load_again(self) -> None:
         """Serve the same versions from newly loaded models. Errors are logged and the load is retried."""
         for role, before in self._shared.serving.items():
             if (fresh := self._shared.ready.get(before.digest)) is None:
@@ -248,8 +265,8 @@ class VersionManager:
         with self._lock:
             self._shared.moving = False
 
-    def hurry(self) -> None:
-        """Poll the registry now: the channel was reported to have moved, or a partition has a newer revision."""
+    def poll_now(self) -> None:
+        """Poll the registry immediately: the channel was reported to have moved, or a partition has a newer revision."""
         self._tag.forget()
         self._wake.set()
 
@@ -260,9 +277,9 @@ class VersionManager:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def _poll_for_ever(self) -> None:
+    def _run(self) -> None:
         while not self._closing.is_set():
-            poll = AGAIN_SECONDS if self._shared.moving else self._settings.model.poll_seconds
+            poll = RELOAD_SECONDS if self._shared.moving else self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
             self._tag.note(self.champion.resolution, self.champion.label)
@@ -270,44 +287,46 @@ class VersionManager:
                 return
             try:
                 if self._shared.moving:
-                    self._move()
+                    self._load_again()
                 self._follow()
                 self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, optional=True)
             except DependencyUnavailable as error:
-                log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.champion.label, error)
+                log.warning("the aspired version is not ready yet, %s stays in service: %s", self.champion.label, error)
             except Exception:
-                log.exception("following the model's tag failed; %s goes on", self.champion.label)
+                log.exception("following the channel failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
-        """Load the channel's target, or an earlier state if that is refused.
+        """Load the channel's target, or an earlier state if the target is refused.
 
-        Raises RegistryError; for a channel without a target after an earlier state was searched.
+        Raises:
+            RegistryError: The registry does not answer. If the channel has no target, the error is raised after the earlier
+                states are tried.
         """
         failed: RegistryError | None = None
         try:
-            self._look()
+            self._poll_channel()
         except RegistryError as error:
             if error.transient:
                 raise
             failed = error
-        self._work()
-        self._step_back()
+        self._execute_actions()
+        self._aspire_to_earlier()
         if failed is not None:
             raise failed
 
-    def _look(self) -> None:
-        """Aspire to the target of the channel, if it may have changed and is accepted.
+    def _poll_channel(self) -> None:
+        """Aspire to the channel's target, if it may have changed and is accepted.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
         """
         try:
-            if (found := self._tag.look()) is None:
+            if (target := self._tag.poll()) is None:
                 return
-            resolution, reason = found
-            if not self._shared.serving:  # all was refused: a policy or a signature may have been corrected since
+            resolution, reason = target
+            if not self._shared.serving:  # every version was refused: a policy or a signature may have been corrected since
                 self._read_policy()
                 self._forget_refusals()
         except RegistryError as error:
@@ -331,15 +350,15 @@ class VersionManager:
         """Aspire to the channel's target."""
         with self._lock:
             aspired = self._by_role(resolution)
-            for one in aspired.values():
-                self._shared.refused.pop(one.digest, None)
+            for version in aspired.values():
+                self._shared.refused.pop(version.digest, None)
             self._shared.named, self._shared.fault = resolution, None
             self._shared.accepted_revision = max(self._shared.accepted_revision, resolution.revision)
             self._shared.aspired, self._shared.reason = aspired, reason
         self._earlier, self._before = None, resolution.revision
 
     def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
-        """Record a state of the channel that is not accepted. States before this revision may be served instead."""
+        """Record a state of the channel that is not accepted; states before the revision `before` may be served instead."""
         with self._lock:
             if self._shared.fault == refusal:
                 return
@@ -363,8 +382,8 @@ class VersionManager:
             by_role[role.role] = replace(resolution, digest=role.digest, version=role.version)
         return by_role
 
-    def _step_back(self) -> None:
-        """Aspire to earlier states of the channel, newest first, while the aspired state is refused."""
+    def _aspire_to_earlier(self) -> None:
+        """Aspire to earlier states of the channel, newest first, until one is not refused."""
         while True:
             with self._lock:
                 if not load_decision.is_refused(self._snapshot()):
@@ -380,48 +399,48 @@ class VersionManager:
                 return
             with self._lock:
                 aspired = self._by_role(state[0])
-                for one in aspired.values():
-                    self._forget_older_refusal(one)
+                for version in aspired.values():
+                    self._forget_older_refusal(version)
                 self._shared.aspired, self._shared.reason = aspired, state[1]
-            self._work()
+            self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Try a version again that was refused before this revision promoted it, like a scorer that skipped no poll.
+        """Forget a refusal from before this revision promoted the version, so that the version is tried again.
 
-        The caller holds the lock.
+        A scorer that skipped no poll has tried it again, too. The caller holds the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
             del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
-        """Yield the earlier states of the channel, newest first, that are newer than the served one, with their reasons.
+        """Yield the earlier states of the channel that are newer than the served state, newest first, with their reasons.
 
-        If nothing is served, the last good one is among them.
+        If no version is served, the last good state is one of them.
         """
         tag = self._settings.model.tag
-        known = None if self._shared.serving else self._tag.known_good()
+        known_good = None if self._shared.serving else self._tag.known_good()
         try:
             for move in channel.iter_completed(self._store, tag, self._before):
                 if move.revision <= self._served_revision:
                     return
-                if known is not None and known.revision >= move.revision:
-                    if known.revision > move.revision:
-                        yield known, KNOWN_GOOD
-                    known = None
+                if known_good is not None and known_good.revision >= move.revision:
+                    if known_good.revision > move.revision:
+                        yield known_good, KNOWN_GOOD
+                    known_good = None
                 resolution = Resolution(move.champion, move.to_version, move.revision, move.roles)
                 if self._may_step_back_to(resolution):
                     yield resolution, move.reason
         except RegistryError as error:
-            if known is None:
+            if known_good is None:
                 raise
             log.warning("the history of %s cannot be read: %s", tag, error)
-        if known is not None:
-            yield known, KNOWN_GOOD
+        if known_good is not None:
+            yield known_good, KNOWN_GOOD
 
     @property
     def _served_revision(self) -> int:
-        """Return the revision that is served now; -1 if nothing is served."""
+        """The revision that is served now; -1 if none is served."""
         serving = self._shared.serving
         return serving[CHAMPION].resolution.revision if serving else -1
 
@@ -432,12 +451,12 @@ class VersionManager:
         except RegistryError as error:
             if error.transient:
                 raise
-            log.warning("revision %d of the channel is left out: %s", resolution.revision, error)
+            log.warning("revision %d of the channel is skipped: %s", resolution.revision, error)
             return False
         return True
 
-    def _work(self) -> None:
-        """Execute the decided actions, until only the scoring thread can continue."""
+    def _execute_actions(self) -> None:
+        """Execute the actions of the policy, until the scoring thread must act."""
         while not self._closing.is_set():
             with self._lock:
                 action = load_decision.next_action(self._snapshot())
@@ -456,17 +475,17 @@ class VersionManager:
         load, settings = self._load, self._settings
         role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
-            if why := self._deadly(role, aspired):
-                raise ModelRefused(why)
+            if reason := self._crash_refusal(role, aspired):
+                raise ModelRefused(reason)
             self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, digest, version=aspired.version)
             with self._guard.loading(aspired.identity):
                 self._guard.attempt(package, aspired.identity, lambda: self._is_wanted(digest))
                 servable = make(package, aspired, load, settings, role)
         except Superseded:
-            log.info("version %s is no longer wanted; its trial is ended", aspired.version)
+            log.info("version %s is no longer aspired; its trial was stopped", aspired.version)
             self._cache.release(digest)
-            self._look()
+            self._poll_channel()
             return
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
@@ -479,23 +498,23 @@ class VersionManager:
             self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")
             return
         with self._lock:
-            if load is not self._load:  # its model was closed meanwhile
+            if load is not self._load:  # `reload` has closed this model
                 return
             self._shared.ready[digest] = servable
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
 
-    def _deadly(self, role: str, aspired: Resolution) -> str | None:
-        """Return why a version is not loaded after deaths.
+    def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
+        """Return why a version must not be loaded after earlier crashes, or None.
 
         The version that was served last is always loaded: it was loaded here before, so another cause ended this process.
         """
-        if role != CHAMPION and (why := self._lethal(aspired.identity)):
-            return why
-        known = self._tag.known_good()
-        return None if known and known.digest == aspired.digest else self._guard.refusal(aspired.identity)
+        if role != CHAMPION and (reason := self._lethal(aspired.identity)):
+            return reason
+        known_good = self._tag.known_good()
+        return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version in its trial is still to be served; poll the channel meanwhile."""
+        """Return whether the version in its trial is still aspired; poll the channel at its interval."""
         if self._closing.is_set():
             return False
         now = time.monotonic()
@@ -505,23 +524,23 @@ class VersionManager:
         self._poll_at = now + self._settings.model.poll_seconds
         named = self._tag.named
         try:
-            found = self._tag.look()
+            target = self._tag.poll()
         except RegistryError as error:
             self._outages.begin(MODEL_REGISTRY, error, optional=True)
             return True
-        if found is None or found[0] == named:
+        if target is None or target[0] == named:
             return True
-        self._tag.forget()  # what was found here is aspired to at the next look
-        return digest in (one.digest for one in self._by_role(found[0]).values())
+        self._tag.forget()  # the next poll aspires to this target
+        return digest in (resolution.digest for resolution in self._by_role(target[0]).values())
 
     def _snapshot(self) -> load_decision.Snapshot:
         shared = self._shared
-        known = dict.fromkeys(shared.ready, load_decision.VersionState.READY)
-        known |= dict.fromkeys(shared.refused, load_decision.VersionState.REFUSED)
+        states = dict.fromkeys(shared.ready, load_decision.VersionState.READY)
+        states |= dict.fromkeys(shared.refused, load_decision.VersionState.REFUSED)
         return load_decision.Snapshot(
             aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
             aspired_revision=shared.aspired[CHAMPION].revision if shared.aspired else 0,
             serving={role: servable.digest for role, servable in shared.serving.items()},
             serving_revision=shared.serving[CHAMPION].resolution.revision if shared.serving else 0,
-            known=known,
+            known=states,
         )

@@ -1,1 +1,1 @@
-"""What an event becomes: a score record or a dead letter."""
+"""Score records: their schema, and the encoding of model outputs in the configured format."""

@@ -1,4 +1,4 @@
-"""The answers for some rows of a batch, before they become score records."""
+"""The answers for some rows of a batch, before they are encoded as score records."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -7,7 +7,10 @@ from scorer.scores.outputs import Scores
 
 
 class BatchAnswers:
-    """For some rows: encoded scores, decisions, and one status. The lists of `columns` are made when they are asked for."""
+    """Encoded scores, decisions and one status for some rows of a batch.
+
+    With `columns`, the lists are created at first use.
+    """
 
     def __init__(
         self,

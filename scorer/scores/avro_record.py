@@ -1,4 +1,4 @@
-"""The score record in Avro, written by hand: fastavro takes 2.7 times as long (4.7 us against 1.8)."""
+"""The score record in Avro, encoded without fastavro, which takes 2.7 times as long (4.7 us instead of 1.8)."""
 
 import contextlib
 import struct
@@ -18,7 +18,7 @@ double = struct.Struct("<d").pack
 
 
 class AvroRecordEncoder(RecordEncoder):
-    """Builds the records of one version; `header` begins each."""
+    """Encoder of the records of one version; each record begins with `header`."""
 
     plain = False
 
@@ -31,12 +31,16 @@ class AvroRecordEncoder(RecordEncoder):
         decided = {decision: b"\0" if decision is None else b"\2" + string(decision) for decision in set(columns.decisions)}
         sources = {(topic, partition): string(topic) + long(partition) for topic, partition in set(columns.places)}
         fallback = b"\0" if self.fallback is None else b"\2" + string(self.fallback)
-        told = (string(value) if isinstance(value, str) else long(value) for name, value in tail.items() if name != "fallback")
-        last = b"".join((*told, fallback))
+        encoded_tail = (
+            string(value) if isinstance(value, str) else long(value) for name, value in tail.items() if name != "fallback"
+        )
+        last = b"".join((*encoded_tail, fallback))
         header = self._header
         rows = zip(*columns._replace(scores=values(columns.scores)), self._ends(last, columns.carried), strict=True)
         return [
-            b"".join((header, string(id_), _score(score), decided[decision], sources[place], long(offset), long(ms), end))
+            b"".join(
+                (header, string(id_), _encode_score(score), decided[decision], sources[place], long(offset), long(ms), end)
+            )
             for id_, score, decision, place, offset, ms, _, end in rows
         ]
 
@@ -46,44 +50,49 @@ class AvroRecordEncoder(RecordEncoder):
 
 
 def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any:
-    """A record behind a header of `start` bytes as what JSON can say. Raises ValueError where it is none. A record of the time
-    before fields were carried has none, and one without `fallback` was answered by its arm."""
+    """Decode the record after a header of `start` bytes to JSON values. Raises ValueError if it is not a score record.
+
+    `carried` is missing in records from before fields were carried. `fallback` is missing if the arm itself answered.
+    """
     stream = BytesIO(value)
     stream.seek(start)
     try:
         record: Any = schemaless_reader(stream, parse_schema(SCHEMA), None)
     except READ_FAULTS as error:
-        raise ValueError(f"no score record in Avro: {error!r}") from error
+        raise ValueError(f"not a score record in Avro: {error!r}") from error
     if record["fallback"] is None:
         del record["fallback"]
     if carry and stream.tell() < len(value):
-        record["carried"] = _carried(stream, len(value), carry)
+        record["carried"] = _decode_carried(stream, len(value), carry)
     return record
 
 
-def _carried(stream: BytesIO, end: int, carry: Sequence[CarriedField]) -> dict[str, Any]:
-    """What a record carries, up to its end: fields that were carried later are None, and all that follow one that cannot be
-    read, because other fields were carried then."""
-    found: dict[str, Any] = dict.fromkeys(field.name for field in carry)
+def _decode_carried(stream: BytesIO, end: int, carry: Sequence[CarriedField]) -> dict[str, Any]:
+    """Decode the carried fields, which are the rest of a record.
+
+    Fields that were configured later are None. If a field cannot be read, other fields were configured at that time, and all
+    that follow are None.
+    """
+    carried: dict[str, Any] = dict.fromkeys(field.name for field in carry)
     with contextlib.suppress(*READ_FAULTS):
         for field in carry:
             if stream.tell() < end:
-                found[field.name] = schemaless_reader(stream, ["null", field.type], None)
-    return found
+                carried[field.name] = schemaless_reader(stream, ["null", field.type], None)
+    return carried
 
 
-def _score(value: Value) -> bytes:
+def _encode_score(value: Value) -> bytes:
     if value is None:
         return b"\0"
     if isinstance(value, float):
         return b"\2" + double(value)
     if isinstance(value, list):
-        return b"\4" + _numbers(value)
-    named = b"".join(string(name) + _numbers(numbers) for name, numbers in value.items())
+        return b"\4" + _encode_numbers(value)
+    named = b"".join(string(name) + _encode_numbers(numbers) for name, numbers in value.items())
     return b"\6" + (long(len(value)) + named if named else b"") + b"\0"
 
 
-def _numbers(numbers: list[float]) -> bytes:
+def _encode_numbers(numbers: list[float]) -> bytes:
     return (long(len(numbers)) + struct.pack(f"<{len(numbers)}d", *numbers) if numbers else b"") + b"\0"
 
 
@@ -93,7 +102,7 @@ def string(text: str) -> bytes:
 
 
 def long(number: int) -> bytes:
-    """A whole number as Avro writes it: zigzag, seven bits a byte."""
+    """Encode an integer in Avro: zigzag, seven bits per byte."""
     zigzag = number << 1 if number >= 0 else (-number << 1) - 1
     return bytes((zigzag,)) if zigzag < 0x80 else encode_varint(zigzag)
 
@@ -104,4 +113,4 @@ WRITERS: Mapping[str, Callable[[Any], bytes]] = {
     "double": double,
     "boolean": lambda value: b"\1" if value else b"\0",
 }
-"""What writes a carried value, by its type."""
+"""The encoder of a carried value, by its type."""

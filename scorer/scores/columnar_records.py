@@ -1,8 +1,8 @@
-"""The score records of a plain batch as columns: what `RecordEncoder` writes, without an object an event.
+"""The score records of a plain batch as columns: the records of `RecordEncoder`, without a Python object per event.
 
-A batch is plain if it was taken natively and is large enough, headers say no more of its events than ids and deadlines to come,
-each has a finite score of one output, and the records are JSON without headers. All others are made one by one, with
-the same result.
+A batch is plain if it was fetched natively and is large enough, the headers of its events hold only ids and deadlines in the
+future, each event has a finite score of one output, and the records are JSON without headers. All other records are encoded
+one at a time, with the same result.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from scorer.settings.carry import Row
 
 FieldIds = Sequence[str | int | None]
 FEWEST = 100
-"""Events of a batch that are worth it: columns cost about 150 us more than lists, and save more than 1.5 us an event."""
+"""Smallest batch that is encoded as columns. They cost about 150 us more than lists, and save more than 1.5 us per event."""
 QUOTE, COMMA, BRACKET = b'",]'
 
 
 @dataclass(frozen=True, slots=True)
 class VersionScores:
-    """What one version answers of a batch: scores for the rows `at` ((n,), ascending), and what encodes them."""
+    """The scores of one version for the rows `at` ((n,), ascending) of a batch, and their encoder."""
 
     at: NDArray[np.intp]
     scores: Scores
@@ -48,23 +48,33 @@ def packed(
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
 ) -> ColumnarRecords | None:
-    """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `parts` have
-    each row once; `ids` are those of a field, or the texts of a header; `carried` are the events' carried fields, None where
-    there are none."""
+    """Encode a record for every event of a batch; return None if the batch is not plain.
+
+    Args:
+        batch: the fetched events.
+        ids: the ids from an event field, or the texts of a header.
+        parts: the scores of each version; together they have each row once.
+        topic: the output topic.
+        partitions: the number of partitions of the output topic.
+        scored_ms: the time of the scores in Unix ms.
+        carried: the carried fields of each event; None if no fields are configured.
+    """
     native, encoder = librdkafka_plugin(), parts[0].encoder
     if native is None or not isinstance(batch, ColumnarBatch) or len(batch) < FEWEST:
         return None
     if batch.carried is not None or not encoder.plain:
         return None
     columns = batch.columns
-    if (scores := _scores(parts, len(columns))) is None or (named := _ids(ids, columns, encoder.provenance["region"])) is None:
+    scores = _join_scores(parts, len(columns))
+    id_pieces = None if scores is None else _id_pieces(ids, columns, encoder.provenance["region"])
+    if scores is None or id_pieces is None:
         return None
     count, lanes = len(columns), columns.lanes
-    decisions, which = _decisions(parts, count)
-    last = _ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
+    decisions, which = _join_decisions(parts, count)
+    last = _join_ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
     pieces = [
         constant(b'{"id":"', count),
-        *named,
+        *id_pieces,
         constant(b'","score":', count),
         RecordPiece(scores),
         chosen(list(map(decision_piece, decisions)), which),
@@ -72,56 +82,56 @@ def packed(
         RecordPiece(numbers=columns.offsets),
         constant(b'},"event_ms":', count),
         RecordPiece(numbers=columns.times),
-        *_with_carried(encoder, last, carried, count),
+        *_end_pieces(encoder, last, carried, count),
     ]
     out = np.array([partition % partitions for _, partition in columns.places], np.int32)[lanes]
     return ColumnarRecords(native, topic, pieces, out, columns.times, columns.keys)
 
 
-def _scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
-    """The scores of all parts by their rows; None where some have no plain form."""
-    found: list[ByteColumn] = []
+def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
+    """Return the encoded scores of all parts in the order of the rows; None if a part has no plain form."""
+    columns: list[ByteColumn] = []
     for part in parts:
         if (joined := part.scores.joined()) is None:
             return None
-        found.append(ByteColumn.split(joined[0], 1, joined[1]))
-    if len(found) == 1:
-        return found[0]
+        columns.append(ByteColumn.split(joined[0], 1, joined[1]))
+    if len(columns) == 1:
+        return columns[0]
     starts, ends, base = np.empty(count, np.int64), np.empty(count, np.int64), 0
-    for part, texts in zip(parts, found, strict=True):
+    for part, texts in zip(parts, columns, strict=True):
         starts[part.at], ends[part.at] = texts.starts + base, texts.ends + base
         base += len(texts.text)
-    return ByteColumn(np.concatenate([texts.text for texts in found]), starts, ends)
+    return ByteColumn(np.concatenate([texts.text for texts in columns]), starts, ends)
 
 
-def _decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-    """All decisions that the parts know, and for each row which of them it is."""
+def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+    """Return the possible decisions of all parts, and for each row the index of its decision."""
     if len(parts) == 1:
         return parts[0].scores.decided()
     names: list[str | None] = []
     which = np.empty(count, np.int32)
     for part in parts:
-        known, each = part.scores.decided()
-        which[part.at] = each + len(names)
-        names += known
+        part_decisions, part_indices = part.scores.decided()
+        which[part.at] = part_indices + len(names)
+        names += part_decisions
     return names, which
 
 
-def _ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
-    """What stands behind an event's time, of each part, and for each row whose part it is."""
+def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
+    """Return the end of the records of each part, and for each row the index of its part."""
     which = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
         which[part.at] = number
     return tails, which
 
 
-def _with_carried(
+def _end_pieces(
     encoder: RecordEncoder,
     ends: tuple[Sequence[bytes], NDArray[np.int32]],
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """What stands behind an event's time: the same in all of a part, and what each carries."""
+    """Return the pieces after an event's time: the end that all records of a part share, and the carried fields."""
     tails, which = ends
     if not encoder.carry:
         return [chosen(tails, which)]
@@ -130,32 +140,32 @@ def _with_carried(
     return [chosen([tail[:-1] + b',"carried":' for tail in tails], which), each, constant(b"}", count)]
 
 
-def _ids(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
-    """The ids between their quotation marks; None where some events have one and others have none, or an empty one."""
+def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
+    """Return the ids without their quotation marks; None if only some events have an id, or an id is empty."""
     if isinstance(ids, ByteColumn):
-        return _named(ids)
+        return _require_ids(ids)
     if isinstance(ids, AsciiColumn):
-        return _named(ids.texts)
+        return _require_ids(ids.texts)
     if isinstance(ids, IdColumn) and (texts := ids.texts()) is not None:
-        return _named(texts)
+        return _require_ids(texts)
     absent = len(columns) if isinstance(ids, IdColumn) and ids.absent() else list(ids).count(None)
     if absent == len(columns):
         prefixes = [orjson.dumps(partition_prefix(region, *place))[1:-1] for place in columns.places]
         return [chosen(prefixes, columns.lanes), RecordPiece(numbers=columns.offsets)]
     names = None if absent else field_ids(ids)
-    return None if names is None else _listed(names)
+    return None if names is None else _encode_ids(names)
 
 
-def _named(ids: ByteColumn) -> list[RecordPiece] | None:
-    """The ids as they are, None if one is empty: it identifies nothing, and counts as absent."""
+def _require_ids(ids: ByteColumn) -> list[RecordPiece] | None:
+    """Return the ids unchanged; None if an id is empty, which counts as absent."""
     return None if ids.any_empty() else [RecordPiece(ids)]
 
 
-def _listed(ids: list[str]) -> list[RecordPiece] | None:
-    """Ids that are there as strings; None where one contains what stands between two of them in JSON."""
+def _encode_ids(ids: list[str]) -> list[RecordPiece] | None:
+    """Encode ids from strings; return None if an id contains the text that separates two ids in JSON."""
     text = orjson.dumps(ids)
-    each = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero((each[:-1] == QUOTE) & ((each[1:] == COMMA) | (each[1:] == BRACKET)))
+    characters = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero((characters[:-1] == QUOTE) & ((characters[1:] == COMMA) | (characters[1:] == BRACKET)))
     if text.count(b'","') != len(ids) - 1 or len(ends) != len(ids):
         return None
     return [RecordPiece(ByteColumn.split(text, 2, ends, between=3))]

@@ -1,8 +1,8 @@
-"""The decoder of score records: JSON, which `formats.as_json` makes of every format, to typed records.
+"""The decoder of score records from JSON to typed records; `formats.as_json` converts every format to JSON.
 
 The canary analysis reads millions of records a minute and has a decoder of its own, which decodes many records in one call and
-only those that have a partner (`rollout/canary_analysis/answer_records.py`). The audit belongs to the publisher, which must not
-import the scorer.
+only those that have a partner (`rollout/canary_analysis/answer_records.py`). The publisher must not import the scorer, so its
+audit does not use this module.
 """
 
 from typing import Annotated, Any
@@ -43,7 +43,7 @@ class ScoreRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
-    """A score record with its score: a number, an array, named outputs, or None for an event that expired."""
+    """A score record with its score: a number, an array, named outputs, or None for an expired event."""
 
     score: Any = None
     decision: str | None = None
@@ -53,6 +53,6 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 decode_record = DocumentDecoder(ScoreRecord).decode
-"""Decodes a record without its score, in less time. Raises UnreadableDocument, which is a ValueError."""
+"""Decode a record without its score, which takes less time. Raises UnreadableDocument, which is a ValueError."""
 decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
-"""Decodes a record with its score. Raises UnreadableDocument, which is a ValueError."""
+"""Decode a record with its score. Raises UnreadableDocument, which is a ValueError."""

@@ -1,7 +1,7 @@
-"""The record encoder of `output.format`, and records read back as JSON. What a format needs is imported where it is chosen.
+"""The record encoder of `output.format`, and the conversion of its records to JSON. Only the chosen format is imported.
 
-With a schema registry, records begin with Confluent's header and the schema is registered as `<topic>-value`; without one, they
-are the bytes of the record alone.
+With a schema registry, records begin with Confluent's header and the schema is registered as `<topic>-value`. Without one, a
+record has no header.
 """
 
 import functools
@@ -18,17 +18,25 @@ from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
 
 MAGIC = b"\0"
-ID_BYTES = 5  # of Confluent's header: MAGIC, then the schema's id, big-endian
+ID_BYTES = 5  # size of Confluent's header: MAGIC, then the schema's id, big-endian
 SERVER_ERROR = 500
 
 
 def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
-    """For one version. Raises Fatal where the format's library is missing or the schema registry does not take the
-    schema, Away where it does not answer."""
+    """Create the record encoder of one version.
+
+    Args:
+        settings: the output format, the carried fields and the schema registry.
+        provenance: the fields of the record that describe the version; see `RecordEncoder`.
+
+    Raises:
+        Fatal: the format's library is missing, or the schema registry rejects the schema.
+        DependencyUnavailable: the schema registry does not answer.
+    """
     output, carry = settings.output.format, tuple(settings.output.carry)
     if output == "json":
         return RecordEncoder(carry, **provenance)
-    header = _header(settings, schema(output, carry))
+    header = _create_header(settings, schema(output, carry))
     if output == "avro":
         from scorer.scores.avro_record import AvroRecordEncoder
 
@@ -61,30 +69,30 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
     if settings.output.format == "avro":
         from scorer.scores import avro_record
 
-        return lambda value: orjson.dumps(avro_record.as_json(_headed(value, start), start, carry))
+        return lambda value: orjson.dumps(avro_record.as_json(_require_header(value, start), start, carry))
     from scorer.scores import protobuf_record
 
     start += len(protobuf_record.PATH) if start else 0
-    return lambda value: orjson.dumps(protobuf_record.as_json(_headed(value, start), start, carry))
+    return lambda value: orjson.dumps(protobuf_record.as_json(_require_header(value, start), start, carry))
 
 
-def _headed(value: bytes, start: int) -> bytes:
-    """The same record. Raises ValueError where it lacks a header of `start` bytes."""
+def _require_header(value: bytes, start: int) -> bytes:
+    """Return the record. Raises ValueError if it lacks a required header of `start` bytes."""
     if start and not value.startswith(MAGIC):
-        raise ValueError("no score record: it does not begin with the number of a schema")
+        raise ValueError("not a score record: it does not begin with the id of a schema")
     return value
 
 
-def _header(settings: Settings, text: str) -> bytes:
+def _create_header(settings: Settings, text: str) -> bytes:
     if settings.schema_registry.url is None:
         return b""
-    number = _registered(settings.schema_registry.model_dump_json(), settings.output.topic, settings.output.format, text)
+    number = _register_schema(settings.schema_registry.model_dump_json(), settings.output.topic, settings.output.format, text)
     return MAGIC + number.to_bytes(ID_BYTES - 1, "big")
 
 
 @functools.lru_cache
-def _registered(registry: str, topic: str, format_: str, text: str) -> int:
-    """The schema's id. Asked once in a process: it never changes."""
+def _register_schema(registry: str, topic: str, format_: str, text: str) -> int:
+    """Register the schema and return its id, once per process: the id never changes."""
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 
@@ -92,15 +100,15 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
     from scorer.settings.input import SchemaRegistrySettings
 
     settings = SchemaRegistrySettings.model_validate_json(registry)
-    opened = registry_properties.open_client(SchemaRegistryClient, settings.client)
+    registry_client = registry_properties.open_client(SchemaRegistryClient, settings.client)
     try:
-        with opened as client:
+        with registry_client as client:
             number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
             return number
     except SchemaRegistryError as error:
         if error.http_status_code >= SERVER_ERROR:
             raise schema_registry_unavailable(settings.url, error) from error
         hint = f"check schema_registry.extra and the compatibility of {topic}-value"
-        raise Fatal(f"schema registry {settings.url} does not take the schema of scores: {error}", hint, 3) from error
+        raise Fatal(f"schema registry {settings.url} rejects the schema of the scores: {error}", hint, 3) from error
     except (TransportError, TypeError, ValueError) as error:
         raise schema_registry_unavailable(settings.url, error) from error

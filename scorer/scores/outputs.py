@@ -1,4 +1,4 @@
-"""The outputs of a batch as its events' scores and decisions: columns of numbers, and their JSON."""
+"""The outputs of a batch as scores and decisions: columns of numbers, and their JSON."""
 
 from collections.abc import Mapping, Sequence
 from operator import add
@@ -17,7 +17,7 @@ COMMA, BRACKET = b",]"
 
 
 def score_column(scores: NDArray[Any]) -> list[bytes]:
-    """Each row of a (B,) or (B, ...) array as JSON, numbers in the shortest form for their dtype."""
+    """Encode each row of a (B,) or (B, ...) array as JSON, with numbers in the shortest form for their dtype."""
     if is_ragged(scores):
         return [score_column(row[np.newaxis])[0] for row in scores]
     if scores.dtype == object:
@@ -28,7 +28,7 @@ def score_column(scores: NDArray[Any]) -> list[bytes]:
 
 
 def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
-    """The `count` largest of each row of a (B, n) array as JSON: `[{"label": ..., "score": ...}, ...]`."""
+    """Encode the `count` largest values of each row of a (B, n) array as JSON: `[{"label": ..., "score": ...}, ...]`."""
     places = model_outputs.largest_indices(scores, count)
     heads = np.array([b'{"label":%b,"score":' % orjson.dumps(label) for label in labels], object)
     numbers = score_column(np.take_along_axis(scores, places, axis=1).ravel())
@@ -38,15 +38,15 @@ def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[
 
 
 def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """(B,) booleans of (B,) arrays: whether every number of the array is finite."""
+    """Return (B,) booleans for (B,) arrays: whether all numbers of the array are finite."""
     return np.array([row.dtype.kind != "f" or bool(np.isfinite(row).all()) for row in rows])
 
 
 class Scores:
-    """The outputs of a batch as the signature reads them: one array, or several by name. One row an event."""
+    """The outputs of a batch by name (None for a single output without a name), with one row per event."""
 
     def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:
-        """Raises Unreadable."""
+        """Read the outputs by the signature. Raises OutputMismatch."""
         self._signature = signature
         self.columns = model_outputs.read_outputs(signature, outputs)
 
@@ -55,7 +55,7 @@ class Scores:
 
     @property
     def decided_output(self) -> str | None:
-        """The name of the output that the decision is made on; None if it is the only one and has no name."""
+        """The name of the output on which the decision is made; None if it is the only output and has no name."""
         return self._signature.decided.name
 
     def decided_on(self) -> NDArray[Any]:
@@ -69,8 +69,8 @@ class Scores:
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
 
     def encoded(self) -> list[bytes]:
-        """Each row's `score`: a number, a string, an array, classes, or an object of named outputs."""
-        columns = {one.name: self._encoded(one) for one in self._signature.outputs}
+        """Encode the `score` of each row as JSON: a number, a string, an array, classes, or an object of named outputs."""
+        columns = {output.name: self._encode_output(output) for output in self._signature.outputs}
         if list(columns) == [None]:
             return columns[None]
         names = [orjson.dumps(name) for name in columns]
@@ -79,42 +79,45 @@ class Scores:
             for row in zip(*columns.values(), strict=True)
         ]
 
-    def _encoded(self, output: Output) -> list[bytes]:
+    def _encode_output(self, output: Output) -> list[bytes]:
         column = self.columns[output.name]
         return top_column(column, output.top, self._signature.labels_of(output)) if output.top else score_column(column)
 
     def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
-        """The same in one text, and where each ends: the first begins at 1, and between two is a byte. None where there are
-        several outputs, or one that is no number or row of numbers."""
+        """Return the scores of `encoded` in one text, and the end of each score.
+
+        The first score begins at 1, and one byte separates two scores. None if there are several outputs, or if the output is
+        not a number or a row of numbers per event.
+        """
         if list(self.columns) != [None] or self._signature.outputs[0].top:
             return None
         column = np.ascontiguousarray(self.columns[None])
         if column.ndim > 2 or column.dtype.kind not in "biuf" or not len(column):
             return None
         text = orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY)
-        each = np.frombuffer(text, np.uint8)
+        characters = np.frombuffer(text, np.uint8)
         if column.ndim == 1:
-            return text, np.flatnonzero((each == COMMA) | (each == BRACKET))
-        return text, np.flatnonzero(each == BRACKET)[:-1] + 1
+            return text, np.flatnonzero((characters == COMMA) | (characters == BRACKET))
+        return text, np.flatnonzero(characters == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
-        """Each row's decision: by the threshold, by the label of the largest value, or None."""
+        """Return the decision of each row: by the threshold, by the label of the largest value, or None."""
         names, which = self.decided()
-        return [names[at] for at in which.tolist()]
+        return [names[index] for index in which.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """All decisions that there are, and for each row (B,) which of them it is."""
+        """Return the possible decisions, and (B,) indices of the decision of each row."""
         rule, column = self._signature.decision, self.decided_on()
         if isinstance(rule, Argmax):
-            return self._largest(rule, column)
+            return self._decide_by_label(rule, column)
         if rule is not None:
             return (rule.below, rule.at_or_above), (column >= rule.threshold).astype(np.int32)
         if self._signature.labelled and column.ndim == 2:
             return self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
         return (None,), np.zeros(len(self), np.int32)
 
-    def _largest(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """By the label of the largest of (B, n), or by what is said below the threshold."""
+    def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+        """Decide by the label of the largest value of (B, n), or by `below` if that value is under the threshold."""
         labels, which = self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
         if rule.threshold is None:
             return labels, which

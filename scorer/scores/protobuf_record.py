@@ -1,4 +1,4 @@
-"""The score record in Protobuf. A message is its parts one behind the other, so what is the same in a batch is encoded once."""
+"""The score record in Protobuf. A message is the concatenation of its parts, so a batch's constant part is encoded once."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from scorer.scores.schema import NUMBERS_OF
 from scorer.settings.carry import CarriedField, Scalar
 
 CARRIED = "carried"
-PATH = b"\0"  # of the first message, in Confluent's header
+PATH = b"\0"  # path of the first message in Confluent's header
 DESCRIBED = files(__package__).joinpath("score.binpb")
-"""The descriptor set that protoc has made of `schema.protobuf()`."""
+"""The descriptor set that protoc has generated from `schema.protobuf()`."""
 TYPES = {
     "string": FieldDescriptorProto.TYPE_STRING,
     "long": FieldDescriptorProto.TYPE_INT64,
@@ -26,37 +26,37 @@ TYPES = {
 
 
 def described(carry: Sequence[CarriedField]) -> FileDescriptorSet:
-    """What protoc would make of `schema.protobuf(carry)`."""
-    found = FileDescriptorSet.FromString(DESCRIBED.read_bytes())
+    """Return the descriptor set that protoc would generate from `schema.protobuf(carry)`."""
+    descriptor_set = FileDescriptorSet.FromString(DESCRIBED.read_bytes())
     if not carry:
-        return found
-    file = found.file[-1]
+        return descriptor_set
+    file = descriptor_set.file[-1]
     score = next(message for message in file.message_type if message.name == "Score")
-    where = {"name": CARRIED, "number": NUMBERS_OF[CARRIED], "type_name": ".scorestream.Carried"}
-    score.field.add(type=FieldDescriptorProto.TYPE_MESSAGE, label=FieldDescriptorProto.LABEL_OPTIONAL, **where)
+    identity = {"name": CARRIED, "number": NUMBERS_OF[CARRIED], "type_name": ".scorestream.Carried"}
+    score.field.add(type=FieldDescriptorProto.TYPE_MESSAGE, label=FieldDescriptorProto.LABEL_OPTIONAL, **identity)
     message = DescriptorProto(name="Carried")
-    for at, one in enumerate(carry):
+    for index, field in enumerate(carry):
         message.field.add(
-            name=one.name,
-            number=at + 1,
+            name=field.name,
+            number=index + 1,
             label=FieldDescriptorProto.LABEL_OPTIONAL,
-            type=TYPES[one.type or ""],
-            oneof_index=at,
+            type=TYPES[field.type or ""],
+            oneof_index=index,
             proto3_optional=True,
         )
-        message.oneof_decl.add(name=f"_{one.name}")
+        message.oneof_decl.add(name=f"_{field.name}")
     file.message_type.append(message)
-    return found
+    return descriptor_set
 
 
 @functools.lru_cache
 def message_class(carry: tuple[CarriedField, ...]) -> Any:
-    """The class of score records."""
+    """Return the message class of score records with these carried fields."""
     return message_factory.GetMessages(described(carry).file)["scorestream.Score"]
 
 
 class ProtobufRecordEncoder(RecordEncoder):
-    """Builds the records of one version; `header` begins each."""
+    """Encoder of the records of one version; each record begins with `header`."""
 
     plain = False
 
@@ -72,7 +72,7 @@ class ProtobufRecordEncoder(RecordEncoder):
         for id_, value, decision, (topic, partition), offset, ms, _, end in rows:
             record = self._new(id=id_, decision=decision, event_ms=ms)
             record.source.topic, record.source.partition, record.source.offset = topic, partition, offset
-            _set(record.score, value)
+            _set_score(record.score, value)
             records.append(self._header + record.SerializeToString() + end)
         return records
 
@@ -82,7 +82,7 @@ class ProtobufRecordEncoder(RecordEncoder):
         return last + bytes(record.SerializeToString())
 
 
-def _set(score: Any, value: Value) -> None:
+def _set_score(score: Any, value: Value) -> None:
     if isinstance(value, float):
         score.number = value
     elif isinstance(value, list):
@@ -94,17 +94,19 @@ def _set(score: Any, value: Value) -> None:
 
 
 def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
-    """A record behind a header of `start` bytes as what JSON can say. Raises ValueError where it is none. A record of the time
-    before fields were carried has none."""
+    """Decode the record after a header of `start` bytes to JSON values. Raises ValueError if it is not a score record.
+
+    `carried` is missing in records from before fields were carried.
+    """
     try:
         record = message_class(carry).FromString(value[start:])
     except DecodeError as error:
-        raise ValueError(f"no score record in Protobuf: {error}") from error
-    if not record.HasField("source"):  # no bytes are a message too
-        raise ValueError("no score record in Protobuf: it names no event")
+        raise ValueError(f"not a score record in Protobuf: {error}") from error
+    if not record.HasField("source"):  # empty bytes are a valid message
+        raise ValueError("not a score record in Protobuf: it names no event")
     source = record.source
     nested = {
-        "score": _get(record.score),
+        "score": _get_score(record.score),
         "decision": record.decision if record.HasField("decision") else None,
         "source": {field.name: getattr(source, field.name) for field in source.DESCRIPTOR.fields},
     }
@@ -112,14 +114,14 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
     if not record.HasField("fallback"):
         names.remove("fallback")
     if carry and record.HasField(CARRIED):
-        told = record.carried
-        nested[CARRIED] = {one.name: getattr(told, one.name) if told.HasField(one.name) else None for one in carry}
+        carried = record.carried
+        nested[CARRIED] = {one.name: getattr(carried, one.name) if carried.HasField(one.name) else None for one in carry}
     elif carry:
         names.remove(CARRIED)
     return {name: nested.get(name, getattr(record, name)) for name in names}
 
 
-def _get(score: Any) -> Value:
+def _get_score(score: Any) -> Value:
     match score.WhichOneof("value"):
         case "number":
             return float(score.number)

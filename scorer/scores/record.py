@@ -1,6 +1,6 @@
-"""The score record as one JSON object, built column-wise. `schema.py` has its fields.
+"""The score record as one JSON object, encoded column by column. `schema.py` has its fields.
 
-Its key, timestamp and partition come from the input record and are set where it is produced.
+Its key, timestamp and partition come from the input record and are set by the producer.
 """
 
 import copy
@@ -14,11 +14,11 @@ from scorer.settings.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
 Value = float | list[float] | dict[str, list[float]] | None
-"""A score for formats that have types: one number, numbers in a row, such by name, or nothing."""
+"""A score in the typed formats: a number, a list of numbers, such lists by name, or None."""
 
 
 def json_column(values: Sequence[Any]) -> list[bytes]:
-    """Each value as JSON, by one call for the whole column where no value contains a comma."""
+    """Encode each value as JSON, with one call for the whole column if no value contains a comma."""
     if not values:
         return []
     parts = orjson.dumps(values)[1:-1].split(b",")
@@ -26,26 +26,31 @@ def json_column(values: Sequence[Any]) -> list[bytes]:
 
 
 def values(scores: Sequence[bytes]) -> list[Value]:
-    """Encoded scores (JSON) as values. Arrays of arrays are flattened row by row; named outputs are arrays, be it of one."""
-    return [_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
+    """Parse encoded scores (JSON). Nested arrays are flattened row by row; each named output becomes a list."""
+    return [_parse_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
 
 
-def _value(score: Any) -> Value:
+def _parse_value(score: Any) -> Value:
     if isinstance(score, list):
-        return _flat(score)
+        return _flatten(score)
     if isinstance(score, dict):
-        return {name: _flat(output if isinstance(output, list) else [output]) for name, output in score.items()}
+        return {name: _flatten(output if isinstance(output, list) else [output]) for name, output in score.items()}
     return None if score is None else float(score)
 
 
-def _flat(score: list[Any]) -> list[float]:
-    return [number for one in score for number in (_flat(one) if isinstance(one, list) else [float(one)])]
+def _flatten(score: list[Any]) -> list[float]:
+    return [number for element in score for number in (_flatten(element) if isinstance(element, list) else [float(element)])]
 
 
 class RecordColumns(NamedTuple):
-    """What differs in the records of a batch, one entry an event, in the order of the schema. `scores` are JSON; `places` are
-    the events' topics and partitions; times are Unix ms. `carried` has a value for each field of `output.carry`, or None
-    where the event could not be read."""
+    """The parts of a batch's records that differ between events, one entry per event, in the order of the schema.
+
+    Attributes:
+        scores: JSON.
+        places: the topics and partitions of the events.
+        event_ms: Unix ms.
+        carried: a value for each field of `output.carry`; None if the event could not be read.
+    """
 
     ids: Sequence[str]
     scores: Sequence[Any]
@@ -67,8 +72,14 @@ def source_piece(place: tuple[str, int]) -> bytes:
 
 
 class RecordEncoder:
-    """Builds the records of one version, as JSON. `carry` are the fields of events that stand in them. `role` is champion,
-    canary or shadow, and `arm` the same until `acting` says otherwise. `plain`: the records are JSON."""
+    """Encoder of the records of one version as JSON.
+
+    Attributes:
+        plain: whether the records are JSON.
+        carry: the event fields that are copied to the records.
+        provenance: the record fields that are the same for all events. `role` is champion, canary or shadow; `arm` equals
+            `role` unless `acting` sets another one.
+    """
 
     plain = True
 
@@ -82,14 +93,17 @@ class RecordEncoder:
         self.fallback: str | None = None
 
     def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
-        """The same for records of this role, arm and revision of the channel. `fallback`: why it answers for another."""
+        """Return the encoder for records of this role, arm and revision of the channel.
+
+        `fallback` is the reason if this version answers in place of another.
+        """
         other = copy.copy(self)
         other.provenance = {**self.provenance, "role": role, "arm": arm}
         other.revision, other.fallback = revision, fallback
         return other
 
     def named(self, version: str, digest: str) -> Self:
-        """The same for records in the name of another version, which cannot write its own."""
+        """Return the encoder for records in the name of another version, which cannot encode its own."""
         other = copy.copy(self)
         other.provenance = {**self.provenance, "version": version, "digest": digest}
         return other
@@ -106,23 +120,35 @@ class RecordEncoder:
         scored_ms: int,
         carried: Sequence[Row | None] | None = None,
     ) -> list[bytes]:
-        """`RecordColumns` to records. `scored_ms` is Unix ms; `carried` None: of no event."""
+        """Encode the records of a batch.
+
+        Args:
+            ids: the ids of the events; the columns up to `event_ms` are as in `RecordColumns`.
+            scores: the scores as JSON.
+            decisions: the decisions.
+            places: the topics and partitions of the events.
+            offsets: the offsets of the events.
+            event_ms: the times of the events in Unix ms.
+            status: the status of all these records.
+            scored_ms: the time of the scores in Unix ms.
+            carried: the carried fields of each event; None if no event has any.
+        """
         columns = RecordColumns(ids, scores, decisions, places, offsets, event_ms, carried or [None] * len(ids))
-        return self._encoded(columns, self._last(status, scored_ms))
+        return self._encoded(columns, self._constant_fields(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """Return the part of a record after its event's time."""
-        return b"," + orjson.dumps(self._last(status, scored_ms))[1:]
+        """Return the part of a record that follows its event's time."""
+        return b"," + orjson.dumps(self._constant_fields(status, scored_ms))[1:]
 
-    def _last(self, status: str, scored_ms: int) -> dict[str, str | int]:
-        """The fields that are the same in each record of a batch, in the order of the schema."""
+    def _constant_fields(self, status: str, scored_ms: int) -> dict[str, str | int]:
+        """Return the fields that are the same in all records of a batch, in the order of the schema."""
         constant: dict[str, str | int] = {"status": status, **self.provenance}
         arm = constant.pop("arm")
         constant |= {"scored_ms": scored_ms, "arm": arm, "revision": self.revision}
         return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
-        """The records. `tail` has the fields that are the same in each, in the order of the schema."""
+        """Encode the records. `tail` has the fields that are the same in all records, in the order of the schema."""
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}
         parts = zip(
@@ -139,24 +165,24 @@ class RecordEncoder:
         return list(map(b"".join, parts))
 
     def _ends(self, last: bytes, carried: Sequence[Row | None]) -> list[bytes]:
-        """What each record has behind its event's time: `last`, which all have, and what is carried."""
+        """Return the end of each record: the common part `last`, followed by the event's carried fields."""
         if not self.carry:
             return [last] * len(carried)
-        return [self._with_carried(last, each) for each in self._named(carried)]
+        return [self._with_carried(last, each) for each in self._name_fields(carried)]
 
-    def _named(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
-        nothing, names = [None] * len(self.carry), self._names
-        return (dict(zip(names, nothing if row is None else row, strict=True)) for row in carried)
+    def _name_fields(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
+        absent_values, names = [None] * len(self.carry), self._names
+        return (dict(zip(names, absent_values if row is None else row, strict=True)) for row in carried)
 
     def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:
         return b'%b,"carried":%b}' % (last[:-1], orjson.dumps(carried))
 
     def carried_column(self, carried: Sequence[Row | None]) -> list[bytes]:
         """Return the `carried` object of each record as JSON."""
-        return list(map(orjson.dumps, self._named(carried)))
+        return list(map(orjson.dumps, self._name_fields(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
-        """Fields of the records copied into Kafka headers, for filters downstream."""
+        """Return the Kafka headers of each record: copies of the fields `names`, for filters downstream."""
         constant: Headers = [(name, self.provenance[name].encode()) for name in names if name in self.provenance]
         if "status" in names:
             constant.append(("status", status.encode()))

@@ -1,8 +1,8 @@
-"""The score record's schema, stated once, in Avro's language. Protobuf's is made from it, and JSON has the same fields.
+"""The schema of the score record in Avro. The Protobuf schema is derived from it, and JSON has the same fields.
 
-It is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms` differ from
-event to event; the others are the same in a batch and are encoded once for it. Only `output.carry` adds to it: `carried` stands
-last, so that a consumer of the record without it reads the one with it, and the other way round.
+The schema is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms`
+differ from event to event; the others are the same in a batch and are encoded once for it. Only `output.carry` extends the
+schema: `carried` is the last field, so that consumers with and without it can read each other's records.
 """
 
 import json
@@ -34,12 +34,16 @@ SCHEMA: dict[str, Any] = {
         {"name": "fallback", "type": ["null", "string"], "default": None},
     ],
 }
-"""`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output. `arm`: whose
-share of the keys the event fell in, champion or canary, under this `revision` of the channel; `role` answered it. `fallback`:
-why the champion answered for the canary; of a shadow's record without a score (`status` dead_lettered), why it has none."""
+"""Meaning of some fields.
+
+`score`: null if the event expired, a number, the elements of an array row by row, or such arrays by output. `arm`: the arm to
+which the event's key belongs, champion or canary, under this `revision` of the channel; `role` is the role that answered.
+`fallback`: the reason why the champion answered for the canary; in a shadow's record without a score (`status` dead_lettered),
+the reason why the score is missing.
+"""
 
 NUMBERS_OF = {"carried": 13, "arm": 14, "revision": 15, "fallback": 16}
-"""The Protobuf numbers of fields of the record that is not that of their place: what was added must not move what was there."""
+"""Protobuf numbers of the fields whose number is not their position, because a new field must not change existing numbers."""
 PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64", "double": "double", "boolean": "bool"}
 PROTOBUF_SCORE = """
 message Numbers {
@@ -66,7 +70,7 @@ message Value {
 
 
 def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
-    """The schema with these carried fields, each of which has a type."""
+    """Return the schema with these carried fields, each of which has a type."""
     return {**SCHEMA, "fields": [*SCHEMA["fields"], *([_carried(carry)] if carry else [])]}
 
 
@@ -77,20 +81,23 @@ def _carried(carry: Sequence[CarriedField]) -> dict[str, Any]:
 
 
 def avro(carry: Sequence[CarriedField] = ()) -> str:
-    """The Avro schema."""
+    """Return the Avro schema as JSON."""
     return json.dumps(record(carry), indent=2)
 
 
 def protobuf(carry: Sequence[CarriedField] = ()) -> str:
-    """The Protobuf schema. A field's number is its place in the record, or in `NUMBERS_OF`; the score is a message `Value`."""
+    """Return the Protobuf schema.
+
+    A field's number is its position in the record, or its entry in `NUMBERS_OF`; the score is a message `Value`.
+    """
     records = [record(carry), SOURCE, *([_carried(carry)["type"]] if carry else [])]
     return 'syntax = "proto3";\n\npackage scorestream;\n\n' + "\n".join(map(_message, records)) + PROTOBUF_SCORE
 
 
 def _message(record: dict[str, Any]) -> str:
     fixed = NUMBERS_OF if record["name"] == SCHEMA["name"] else {}
-    numbered = ((fixed.get(field["name"], at), field) for at, field in enumerate(record["fields"], start=1))
-    lines = (f"  {_type(field['type'])} {field['name']} = {at};\n" for at, field in numbered)
+    numbered = ((fixed.get(field["name"], position), field) for position, field in enumerate(record["fields"], start=1))
+    lines = (f"  {_type(field['type'])} {field['name']} = {position};\n" for position, field in numbered)
     return f"message {record['name']} {{\n{''.join(lines)}}}\n"
 
 

@@ -213,7 +213,7 @@ class Service:
         session.open()  # what a predecessor left open is decided before we read
         progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # no batch is in hand any more
-        notices = parts.make_notices(settings, versions.hurry, skipped=self._skipped)
+        notices = parts.make_notices(settings, versions.poll_now, skipped=self._skipped)
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over

@@ -100,7 +100,7 @@ class Worker:
         self._collector = BatchCollector(settings, intake, quarantine, scorer.largest_request)
         self._backoff = RetryBackoff(settings.replica, settings.name)
         self._claims = OwnershipMarker(settings.owner, intake, session)
-        self._fence = VersionFence(intake, versions.hurry, metrics.fence_timeouts, time.monotonic)
+        self._fence = VersionFence(intake, versions.poll_now, metrics.fence_timeouts, time.monotonic)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
         self._outage = BackendOutage(intake, metrics.outages, time.monotonic, fallback_seconds)

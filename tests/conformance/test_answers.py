@@ -116,7 +116,7 @@ def test_records_with_types_have_no_place_for_text(tmp_path: Path, format_: str,
     folder = detector.package(tmp_path / "detector", detector.SIGNATURE | {"output": [output], "decision": None})
     with pytest.raises(ModelRefused) as caught:
         loaded(folder, settings_of("json", output=format_))
-    said = f"output {output['name']!r} gives {kind}, which records in {format_} have no place for; set output.format to json"
+    said = f"output {output['name']!r} has {kind}, which records in {format_} cannot represent; set output.format to json"
     assert str(caught.value) == said
 
 

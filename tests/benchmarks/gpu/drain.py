@@ -64,7 +64,7 @@ class Ground:
             canary=None,
             trusted_revision=math.inf,
             flip=lambda: False,
-            hurry=lambda: None,
+            poll_now=lambda: None,
         )
         loop = Worker(
             settings,

@@ -47,7 +47,7 @@ def test_records_with_types_have_nested_numbers_row_by_row(make_rig: MakeRig, fo
     rig.push(detector.package(rig.folder / "detector", detector.SIGNATURE | {"output": [boxes, classes]}), "2.0.0")
     rig.promote("2.0.0")
     rig.create(code=1)
-    said = f"output 'classes' gives classes with their labels (top), which records in {format_} have no place for"
+    said = f"output 'classes' has classes with their labels (top), which records in {format_} cannot represent"
     assert f"{said}; set output.format to json" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
     rig.promote("1.0.0")
     rig.start().ready()

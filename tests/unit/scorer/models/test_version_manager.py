@@ -251,7 +251,7 @@ def test_what_is_served_moves_into_this_process(site: Site) -> None:
 
     with site.manager() as manager:
         before = manager.champion
-        manager.move(load)
+        manager.reload(load)
         until(lambda: manager.champion is not before, "the model")
         assert (moved, version(manager)) == (["1.0.0"], ("1.0.0", 1))
 
@@ -261,7 +261,7 @@ def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
 ) -> None:
     """Its tag names what it did, and a registry over HTTP tells no more of it."""
     monkeypatch.setattr(LayoutStore, "validator", lambda *_: "the same")
-    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(tag_module, "RESOLVE_SECONDS", 0.0)
     with site.manager() as manager:
         site.promote("2.0.0")
         site.promote("1.0.0")
@@ -352,12 +352,12 @@ def test_a_version_that_was_refused_as_candidate_is_tried_again_as_the_champion_
     site.fails["2.0.0"] = site.fails["3.0.0"] = ModelRefused("wrong scores")
     with site.manager() as manager:
         site.promote("2.0.0", canary=5)
-        manager.hurry()
+        manager.poll_now()
         until(manager.flip, "the champion of the second revision")
         del site.fails["2.0.0"]
         site.promote("2.0.0")
         site.promote("3.0.0")
-        manager.hurry()
+        manager.poll_now()
         until(manager.flip, "the revision between")
         until(lambda: manager.refusals() == [VersionRefusal("3.0.0", "wrong scores")], "the last revision's refusal")
         assert version(manager) == ("2.0.0", 3)
@@ -389,7 +389,7 @@ def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(sit
     with site.manager() as manager:
         site.promote("2.0.0")
         site.promote("3.0.0")
-        manager.hurry()
+        manager.poll_now()
         until(manager.flip, "the good revision between")
         assert version(manager) == ("2.0.0", 2)
         assert (manager.aspired_revision, manager.refusals()) == (3, [VersionRefusal("3.0.0", "wrong scores")])
@@ -535,7 +535,7 @@ def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_g
 def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tag_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(tag_module, "RESOLVE_SECONDS", 0.0)
     site.fails["1.0.0"] = ModelRefused("not signed")
     made = VersionManager(site.settings, site.load, site.outages)
     with contextlib.closing(made):

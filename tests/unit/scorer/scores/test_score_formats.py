@@ -108,7 +108,7 @@ def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
         try:
             ours(value, 0)
         except ValueError as error:
-            assert "no score record" in str(error)  # noqa: PT017 - some bytes are a record
+            assert "not a score record" in str(error)  # noqa: PT017 - some bytes are a record
 
 
 def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:
@@ -183,5 +183,5 @@ def test_bytes_that_name_no_event_are_no_score(format_: str, url: str | None, va
     """An empty message of Protobuf, which a record without a value comes down to, is well formed."""
     configured = settings_of("json", output=format_)
     registry = configured.schema_registry.model_copy(update={"url": url})
-    with pytest.raises(ValueError, match="no score record"):
+    with pytest.raises(ValueError, match="not a score record"):
         as_json(configured.model_copy(update={"schema_registry": registry}))(value)

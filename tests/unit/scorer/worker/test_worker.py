@@ -156,7 +156,7 @@ def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:
     looped = Looped(OffsetMetadata("flights.b", 2))
     looped.run(1)
     assert looped.group.paused() == {0}
-    assert looped.versions.hurry.called
+    assert looped.versions.poll_now.called
 
 
 @pytest.mark.parametrize("failing", ["wait_for_publish", "checkpoint"])
