@@ -130,7 +130,7 @@ def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
 
 
 def test_gpus_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Fatal, match="torch finds 0 here"):
+    with pytest.raises(Fatal, match="but torch finds 0"):
         Network(gpus=2).fit(ROWS, SIGNATURE, {}, 1, tmp_path, seed=1)
 
 

@@ -114,7 +114,7 @@ def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig
     assert scores == {f"i{n}": [3.0 * n, 2.0 * n, float(n)] for n in range(60)}
     (letter,) = rig.dead()
     assert letter["reason"] == "crashes-scorer"  # the library ends the process over what is no image at all
-    assert "ended with code 1, twice" in letter["error"]
+    assert "ended with code 1 twice" in letter["error"]
     assert scorer.stop() == 0
     rig.assert_audited(events=61)
 

@@ -163,14 +163,14 @@ def test_a_topic_made_again_is_another(stage: Stage, admin: AdminClient, make_to
         copy(stage.settings, frozen, stage.folder)
     make_topics("events", partitions=PARTITIONS)
     stage.write(stage.topic, range(COUNT), [0] * COUNT)
-    with pytest.raises(Fatal, match=f"topic {stage.topic} was made again since") as raised:
+    with pytest.raises(Fatal, match=f"topic {stage.topic} was recreated since") as raised:
         copy(stage.settings, frozen, stage.folder)
     assert (raised.value.exit_code, raised.value.hint) == (REFUSED, snapshot.AGAIN)
 
 
 def test_another_cluster_is_refused(stage: Stage) -> None:
     other = msgspec.structs.replace(stage.frozen(), cluster_id="other")
-    with pytest.raises(Fatal, match="and the snapshot is of other") as raised:
+    with pytest.raises(Fatal, match="but the snapshot is of other") as raised:
         copy(stage.settings, other, stage.folder)
     assert raised.value.exit_code == REFUSED
 
