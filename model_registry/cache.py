@@ -199,10 +199,10 @@ def _remove(entry: Path) -> bool:
     """Remove an entry that no process uses; return whether it was removed."""
     with atomic_files.try_lock(entry.with_suffix(".use")) as free:
         if free:
-            gone = entry.with_suffix(".part")  # a rename is atomic: no reader sees half an entry
-            shutil.rmtree(gone, ignore_errors=True)
-            entry.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            removed = entry.with_suffix(".part")  # a rename is atomic: no reader sees half an entry
+            shutil.rmtree(removed, ignore_errors=True)
+            entry.rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
     return free
 
 

@@ -10,7 +10,7 @@ from model_registry import suggestions
 from publisher.errors import USAGE, Fatal, Retriable, retriable_as_fatal
 from publisher.kafka import acls
 from publisher.kafka import topics as kafka_topics
-from publisher.kafka.acls import DESCRIBE, READ, WRITE, Operations
+from publisher.kafka.acls import READ, WRITE, Operations
 from publisher.kafka.clients import KafkaSettings
 from scorer.settings import Settings
 
@@ -86,11 +86,6 @@ def all_topics(settings: Settings) -> dict[str, Operations]:
     """Return every topic that any command needs, labels included."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
-
-
-def described(*names: str) -> dict[str, Operations]:
-    """Return the operations for topics of which only the start and end offsets are read."""
-    return dict.fromkeys(names, frozenset({DESCRIBE}))
 
 
 def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:

@@ -149,8 +149,8 @@ class Training(Configuration):
         after = info.data["labels"].after if "labels" in info.data else 0
         taken = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(taken.values()) >= snapshot.window:
-            told = ", ".join(f"{name} {written(ms)}" for name, ms in taken.items())
-            raise ValueError(f"window {written(snapshot.window)} leaves no time to train on besides {told}; make it longer")
+            shares = ", ".join(f"{name} {written(ms)}" for name, ms in taken.items())
+            raise ValueError(f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make it longer")
         return snapshot
 
     @field_validator("gate")
@@ -162,8 +162,8 @@ class Training(Configuration):
         hold_out = info.data["snapshot"].hold_out
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
-            told = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
-            raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are allowed")
+            message = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
+            raise ValueError(f"{message}; {BLOCKS[0]} to {BLOCKS[1]:,} are allowed")
         return gate
 
 
@@ -177,8 +177,8 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     labels_topic(scorer)
     publish = training.publish
     if publish.rollout and publish.channel not in (None, scorer.model.tag):
-        told = f"publish.channel is {publish.channel!r}, but a rollout moves the scorer's model.tag {scorer.model.tag!r}"
-        raise Fatal(told, "leave publish.channel out, or publish.rollout", USAGE)
+        message = f"publish.channel is {publish.channel!r}, but a rollout moves the scorer's model.tag {scorer.model.tag!r}"
+        raise Fatal(message, "leave publish.channel out, or publish.rollout", USAGE)
     return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 
 

@@ -34,7 +34,13 @@ class Right(NamedTuple):
 
 
 def to_read(*topics: str) -> dict[str, Operations]:
+    """Return the operations for topics whose records are read."""
     return dict.fromkeys(topics, frozenset({READ}))
+
+
+def to_describe(*topics: str) -> dict[str, Operations]:
+    """Return the operations for topics of which only the start and end offsets are read."""
+    return dict.fromkeys(topics, frozenset({DESCRIBE}))
 
 
 def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | None]) -> list[Right]:

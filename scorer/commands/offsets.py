@@ -50,7 +50,7 @@ def offsets(
 
 def read_offsets(settings: Settings, admin: AdminClient) -> list[PartitionOffsets]:
     """Return the offsets of every input partition. Raises Fatal if the broker does not return them."""
-    described = topics.describe(admin, settings.kafka, topics.described(*settings.input.topics))
+    described = topics.describe(admin, settings.kafka, acls.to_describe(*settings.input.topics))
     with retriable_as_fatal("check the broker", "the offsets cannot be read: "):
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
         partitions = [(topic.name, number) for topic in described.values() for number in range(topic.partitions)]

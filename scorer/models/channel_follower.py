@@ -12,7 +12,7 @@ from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 
-RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: it may have moved away and back
+RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: it may have been moved and moved back
 
 
 class ChannelFollower:

@@ -118,7 +118,7 @@ def replay(
 
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
     if dry_run:
-        return acls.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.described(*settings.input.topics)
+        return acls.to_read(settings.dead_letter.topic, settings.replayed_topic) | acls.to_describe(*settings.input.topics)
     inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))
     return inputs | acls.to_read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
 

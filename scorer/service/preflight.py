@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal, NotAllowed
-from publisher.kafka import groups
+from publisher.kafka import acls, groups
 from publisher.kafka.connection import connect
 from scorer import topics
 from scorer.observability.channel_move_listener import ChannelMoveListener
@@ -75,7 +75,7 @@ def targets_now(settings: Settings) -> tuple[Target, Target] | None:
     names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
     try:
         admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
-        found = topics.describe(admin, settings.kafka, topics.described(*names))
+        found = topics.describe(admin, settings.kafka, acls.to_describe(*names))
     except Fatal as error:
         log.info("the topics of answers are not known: %s", error)
         return None

@@ -42,7 +42,7 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
     It waits until every partition has a leader: a broker's metadata shows a new topic later than the controller creates it.
     """
 
-    def led(topics: list[str], partitions: int) -> bool:
+    def have_leaders(topics: list[str], partitions: int) -> bool:
         metadata = admin.list_topics(timeout=ANSWER_SECONDS).topics
         leaders = [partition.leader for name in topics if name in metadata for partition in metadata[name].partitions.values()]
         return len(leaders) == len(topics) * partitions and all(leader >= 0 for leader in leaders)
@@ -52,7 +52,7 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
         made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
         for future in made.values():
             future.result(ANSWER_SECONDS)
-        until(lambda: led(topics, partitions), "the leaders of new topics")
+        until(lambda: have_leaders(topics, partitions), "the leaders of new topics")
         return topics
 
     return make

@@ -32,8 +32,8 @@ def compare(
     with progress() as shown:
         run = Run(training, settings, found(training.folder, name, "join"), shown)
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
-    told = msgspec.to_builtins(comparison)
-    print_data(as_json, told, lambda: run_report.comparison(told))
+    document = msgspec.to_builtins(comparison)
+    print_data(as_json, document, lambda: run_report.comparison(document))
     err_console.print(f"{comparison.verdict}: {comparison.because}", markup=False)
     if comparison.verdict == "refused":
         raise typer.Exit(FINDING)

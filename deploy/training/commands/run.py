@@ -31,8 +31,8 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
     with alone(training.folder), progress() as shown:
         taken = pipeline.begin(training, settings, shown, anew=new)
         end = pipeline.follow(taken, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
-        told = run_report.document(taken.folder)
-    print_data(as_json, told, lambda: run_report.shown(told))
+        document = run_report.document(taken.folder)
+    print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
         err_console.print(end.because, markup=False)
         raise typer.Exit(code)

@@ -49,26 +49,26 @@ def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | 
     return {"frozen": iso(frozen.now_ms), "cluster": frozen.cluster_id, **(copied or {})} if frozen else None
 
 
-def shown(told: Mapping[str, Any]) -> Group:
+def shown(document: Mapping[str, Any]) -> Group:
     """Render the outcome of the run and its parts; incomplete parts are omitted."""
-    return Group(*_parts(told))
+    return Group(*_parts(document))
 
 
-def _parts(told: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     head = Table.grid(padding=(0, 2))
     for name in ("run", "version", "digest", "began", "folder", "outcome", "because"):
-        if told[name]:
-            head.add_row(name, str(told[name]))
+        if document[name]:
+            head.add_row(name, str(document[name]))
     yield head
-    if told["rows"]:
-        yield from _rows(told["rows"], told["snapshot"])
-    if told["search"]:
-        yield _search(told["search"])
-    if told["comparison"]:
-        yield from _comparison(told["comparison"])
-    taken = [(step["step"], f"{step['seconds']:.1f}") for step in told["steps"]]
+    if document["rows"]:
+        yield from _rows(document["rows"], document["snapshot"])
+    if document["search"]:
+        yield _search(document["search"])
+    if document["comparison"]:
+        yield from _comparison(document["comparison"])
+    taken = [(step["step"], f"{step['seconds']:.1f}") for step in document["steps"]]
     yield table(("step", "seconds"), taken)
-    yield from told["pictures"]
+    yield from document["pictures"]
 
 
 def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -94,9 +94,9 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
     yield table(("part", "from", "to", "events", *rows["classes"]), parts)
 
 
-def _left_out(what: str, reason: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
-    first = told["first"].get(reason)
-    return f"{what}: {reason}", f"{told['counts'][reason]:,}", f"first: {first}" if first else ""
+def _left_out(what: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:
+    first = tally["first"].get(reason)
+    return f"{what}: {reason}", f"{tally['counts'][reason]:,}", f"first: {first}" if first else ""
 
 
 def _search(found: Mapping[str, Any]) -> RenderableType:

@@ -28,8 +28,8 @@ Evident = Annotated[
 def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """List the runs in the folder, newest first, with outcome and reason."""
     training, _ = load(path, flags or [])
-    told = [run_report.document(folder) for folder in reversed(runs(training.folder))]
-    rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in told]
+    document = [run_report.document(folder) for folder in reversed(runs(training.folder))]
+    rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in document]
     print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
 
 
@@ -41,8 +41,8 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
         said = attested(run.store, channel.resolve(run.store, name or run.channel).digest, run.trusted, datetime.now(UTC))
         print_data(as_json, msgspec.to_builtins(said), lambda: run_report.evidence(said))
         return
-    told = run_report.document(found(training.folder, name))
-    print_data(as_json, told, lambda: run_report.shown(told))
+    document = run_report.document(found(training.folder, name))
+    print_data(as_json, document, lambda: run_report.shown(document))
 
 
 def found(folder: Path, name: str | None, step: str = "plan") -> Path:
@@ -51,8 +51,8 @@ def found(folder: Path, name: str | None, step: str = "plan") -> Path:
     if name is None and there:
         return there[0]
     for each in there:
-        told = run_report.document(each)
-        if name in (each.name, told["run"], told["version"]):
+        document = run_report.document(each)
+        if name in (each.name, document["run"], document["version"]):
             return each
     known = ", ".join(each.name for each in there[:10]) or "none"
     raise Fatal(f"no run {name!r} in {folder}" if name else f"no run in {folder}", f"runs: {known}", USAGE)

@@ -30,11 +30,11 @@ class Record(NamedTuple):
 
 
 class History(NamedTuple):
-    """Both topics, each in order of time. `told` counts the flights of each kind of outcome."""
+    """Both topics, each in order of time. `counts` has the number of flights of each kind of outcome."""
 
     events: list[Record]
     outcomes: list[Record]
-    told: dict[str, int]
+    counts: dict[str, int]
 
 
 def history(now_ms: int) -> History:
@@ -54,8 +54,8 @@ def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
         time_ms = departure_ms(event) + shift
         events.append(Record(f"{event['carrier']}-{event['flight']}", orjson.dumps(event), time_ms))
         if late is not None:
-            kind, told = _told(event, late, time_ms)
-            outcomes += told
+            kind, records = _report(event, late, time_ms)
+            outcomes += records
             if kind:
                 counts[kind] += 1
     return History(events, sorted(_by(now_ms, outcomes), key=lambda record: record.time_ms), counts)
@@ -66,7 +66,7 @@ def departure_ms(event: Event) -> int:
     return round(datetime.fromisoformat(str(event["scheduled_departure"])).replace(tzinfo=UTC).timestamp() * 1_000)
 
 
-def _told(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
+def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
     """Return the kind of the outcome's report, and its records."""
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())

@@ -125,8 +125,8 @@ class Training(Demo):
         bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], found.events)
         bulk_produce.write(self.settings.kafka, OUTCOMES, found.outcomes)
         self.view.say(
-            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.told['silent']:,} flights "
-            f"have no outcome, {found.told['twice']:,} have two, {found.told['corrected']:,} were corrected"
+            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.counts['silent']:,} flights "
+            f"have no outcome, {found.counts['twice']:,} have two, {found.counts['corrected']:,} were corrected"
         )
 
     def killed_run(self) -> list[str]:

@@ -42,8 +42,8 @@ class Summary:
 
     def table(self) -> Table:
         shown = Table("", "", title="result", show_header=False)
-        for name, told in self._rows():
-            shown.add_row(name, told)
+        for name, value in self._rows():
+            shown.add_row(name, value)
         return shown
 
     def _rows(self) -> Iterator[tuple[str, str]]:
@@ -69,6 +69,6 @@ def _judged(comparison: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("champion", "challenger"):
         side = comparison[name]
         yield f"{name} {side['version']}", f"{metric.upper()} {side['metrics'][metric]:.4f}"
-    told = "{value:+.4f}, surely {low:+.4f} to {high:+.4f}".format(**difference)
-    yield "difference", f"{told}, on {comparison['rows']['count']:,} events of {comparison['rows']['blocks']} days"
+    interval = "{value:+.4f}, surely {low:+.4f} to {high:+.4f}".format(**difference)
+    yield "difference", f"{interval}, on {comparison['rows']['count']:,} events of {comparison['rows']['blocks']} days"
     yield "verdict", f"{comparison['verdict']}: {comparison['because']}"

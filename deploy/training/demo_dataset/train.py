@@ -86,8 +86,8 @@ def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes,
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
     if not difference <= PARITY_TOLERANCE:
-        told = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
-        raise Fatal(told, exit_code=FINDING)
+        message = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
+        raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
         raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}", exit_code=FINDING)
     return model, difference

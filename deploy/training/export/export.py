@@ -38,7 +38,7 @@ class Exported:
     parity: float
 
 
-def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, scorer: Settings, told: Card) -> Exported:
+def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, scorer: Settings, model_card: Card) -> Exported:
     """Write the package to `folder` atomically, replacing an earlier one. Equal arguments give equal bytes.
 
     Raises:
@@ -54,7 +54,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
             scores, difference = parity.check(model.run, fitted, hold_out, signature)
             few = hold_out.select(examples.chosen(hold_out, scores, signature))
             (part / GOLDEN).write_bytes(b"".join(examples.lines(few, model.run(dict(few.tensors)), signature)))
-            (part / README).write_text(card.text(told, difference, (part / MODEL).stat().st_size), encoding="utf-8")
+            (part / README).write_text(card.text(model_card, difference, (part / MODEL).stat().st_size), encoding="utf-8")
             package = read(part)
             decoder = JsonDecoder(field_sources.read_by_name(signature), None, settings.input.max_event_bytes)
             prepare_model(model, decoder, package.golden, settings).model.close()

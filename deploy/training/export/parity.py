@@ -47,8 +47,10 @@ def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[N
         if worst > LARGEST:
             places = rows.places
             here = Place((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
-            told = f"the ONNX model scores the event {here}{changed} {float(found[at])}, the trained model {float(trained[at])}"
-            raise Fatal(f"{told}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
+            message = (
+                f"the ONNX model scores the event {here}{changed} {float(found[at])}, the trained model {float(trained[at])}"
+            )
+            raise Fatal(f"{message}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
     return first[0], worst
 
 

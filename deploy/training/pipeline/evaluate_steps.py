@@ -11,7 +11,7 @@ from model_registry.signing.predicates import PROVENANCE
 from scorer.console.training import documents, plots
 from training.pipeline.run import Run
 from training.pipeline.step_results import Evaluated, Standing, as_json
-from training.snapshot.skip_counts import Told
+from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate import leakage
 from training.validation_gate.comparison import Comparison
 from training.validation_gate.inputs import Evidence, Version
@@ -23,23 +23,23 @@ from training.validation_gate.verdict import judge
 
 def evaluate(run: Run) -> Evaluated:
     """Measure the version on the hold-out rows and name the champion to compare it with. Raises Fatal."""
-    found, told = _scored(run, _own(run))
+    found, rejected = _scored(run, _own(run))
     chosen = np.isfinite(found.scores)
     rows, known = run.split.hold_out.select(chosen), found.select(chosen)
     counts = matrix(known, rows.outcomes == 1).tolist()
     metrics = figures(known, rows.outcomes == 1, run.joined.classes)
     serves = run.serves()
     champion = Standing(serves.version, serves.digest, serves.revision) if serves else None
-    return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(told.counts))
+    return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
 
 
 def gate(run: Run) -> Comparison:
     """Compare the new version with the champion. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
     found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
-    told = documents.read(as_json(found), documents.ComparisonDocument)
-    run.draw("rules", plots.rules(told))
-    run.draw("matrices", plots.matrices(told))
+    document = documents.read(as_json(found), documents.ComparisonDocument)
+    run.draw("rules", plots.rules(document))
+    run.draw("matrices", plots.matrices(document))
     return found
 
 
@@ -71,7 +71,7 @@ def _version(run: Run, standing: Standing) -> Version:
     return Version(standing.version, standing.digest, _scored(run, run.version(standing.digest))[0], standing.revision)
 
 
-def _scored(run: Run, version: Package) -> tuple[Scored, Told]:
+def _scored(run: Run, version: Package) -> tuple[Scored, SkipCounts]:
     if version.digest not in run.scores:
         run.scores[version.digest] = scored(version, run.settings, run.split.hold_out)
     return run.scores[version.digest]

@@ -28,8 +28,10 @@ def plan(run: Run) -> Plan:
     if signature is None:
         hint = "name a file: signature: signature.json; a first version needs it"
         raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
-    told = None if champion is None else champion.to_json()
-    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest(), run.anew)
+    champion_signature = None if champion is None else champion.to_json()
+    return Plan(
+        _now_ms(), config(run.training, run.settings), signature.to_json(), champion_signature, environment.digest(), run.anew
+    )
 
 
 def freeze(run: Run) -> Frozen:
@@ -55,8 +57,8 @@ def join(run: Run) -> Rows:
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:
-        told = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
-        raise Over("too-few-labels", told)
+        message = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
+        raise Over("too-few-labels", message)
     parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
     return Rows(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
 

@@ -140,9 +140,9 @@ def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
         {"name": "environment", "digest": _sha256(run.plan.environment)},
     ]
     if standing:
-        told = {"version": standing.version, "revision": standing.revision}
+        annotations = {"version": standing.version, "revision": standing.revision}
         uri = f"{run.store.repository}@{standing.digest}"
-        found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": told})
+        found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": annotations})
     return found
 
 

@@ -98,8 +98,8 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
         "run": (recorded.evidence.run, run.rows.run),
         "environment": (recorded.evidence.environment, environment.digest()),
     }
-    told = {name: {"recorded": was, "now": now} for name, (was, now) in parts.items()}
-    return {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": told}
+    comparisons = {name: {"recorded": was, "now": now} for name, (was, now) in parts.items()}
+    return {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": comparisons}
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:

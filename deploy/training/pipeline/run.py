@@ -36,7 +36,7 @@ from training.snapshot import join_labels
 from training.snapshot.files import Frozen
 from training.snapshot.join_labels import Joined
 from training.snapshot.rows import Split
-from training.snapshot.skip_counts import Told
+from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate.metrics import Scored
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Run:
         self.folder = folder
         self.journal = Journal(folder / "steps")
         self.progress = progress
-        self.scores: dict[str, tuple[Scored, Told]] = {}
+        self.scores: dict[str, tuple[Scored, SkipCounts]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
         """Return the result of a completed step."""
@@ -112,8 +112,8 @@ class Run:
         try:
             decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
-            told = f"input.format {self.settings.input.format} does not match the signature: {error}"
-            raise Fatal(told, "set a signature that matches: signature", USAGE) from None
+            message = f"input.format {self.settings.input.format} does not match the signature: {error}"
+            raise Fatal(message, "set a signature that matches: signature", USAGE) from None
         others = [] if self.plan.champion is None else [parse_signature(self.plan.champion)]
         return join_labels.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder, others)
 

@@ -23,9 +23,9 @@ def search(run: Run) -> Searched:
     parts, shown = run.split, partial(run.progress, "trained")
     folder = run.folder / "search"
     found = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
-    told, unit = documents.read(as_json(found), documents.SearchDocument), UNITS[run.training.recipe]
-    run.draw("rungs", plots.rungs(told, unit))
-    run.draw("curves", plots.curve(told, unit))
+    document, unit = documents.read(as_json(found), documents.SearchDocument), UNITS[run.training.recipe]
+    run.draw("rungs", plots.rungs(document, unit))
+    run.draw("curves", plots.curve(document, unit))
     return found
 
 

@@ -30,14 +30,14 @@ def begin_once(
         return own
     serves = standing(open_source(settings), settings.model.tag)
     if serves is None and judged.digest is None:
-        told = f"{settings.model.tag!r} has no version to compare {version} with in a rollout"
-        raise Fatal(told, "promote a first version; later versions can be rolled out", REFUSED)
+        message = f"{settings.model.tag!r} has no version to compare {version} with in a rollout"
+        raise Fatal(message, "promote a first version; later versions can be rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
     revision, rivals = preconditions.resolve_contestants(settings, wanted)
     if rivals.candidate.digest != digest:
-        told = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
-        raise Fatal(told, "this version was pushed again with other content; see model-registry inspect", REFUSED)
+        message = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
+        raise Fatal(message, "this version was pushed again with other content; see model-registry inspect", REFUSED)
     if Judged(rivals.champion.digest, revision) != judged:
         return Overtaken(standing(open_source(settings), settings.model.tag))
     try:

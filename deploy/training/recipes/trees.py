@@ -164,8 +164,8 @@ class _Growth:
         self.start = math.log(ones / (len(prepared.outcomes) - ones))
         self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
         self._summed: list[lightgbm.Booster] = []
-        told = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
-        self._key = hashlib.sha256(f"{prepared.digest}{told}".encode()).hexdigest()
+        inputs = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
+        self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
         """Return the trees from `first` on, `count` or more of them."""

@@ -129,5 +129,5 @@ class _Search:
         return self._folder / "scores" / f"{budget}" / f"{trial:04}.json"
 
     def _key_of(self, trial: int) -> str:
-        told = msgspec.json.encode(sorted(self._trials[trial].items()))
-        return hashlib.sha256(self._key.encode() + told).hexdigest()
+        encoded = msgspec.json.encode(sorted(self._trials[trial].items()))
+        return hashlib.sha256(self._key.encode() + encoded).hexdigest()

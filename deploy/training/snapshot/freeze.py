@@ -34,9 +34,9 @@ def freeze(settings: Settings, training: Training, now_ms: int) -> Frozen:
     events = {partition: bounds for partition, bounds in spans.items() if partition[0] in settings.input.topics}
     firsts = reader.since(now_ms - training.snapshot.window, {partition: bounds.high for partition, bounds in events.items()})
     begun = {partition: Bounds(max(low, firsts[partition]), high) for partition, (low, high) in events.items()}
-    told = _by_topic({**spans, **begun})
+    ranges = _by_topic({**spans, **begun})
     cluster_id, ids = _identities(settings, topics)
-    return Frozen(now_ms, cluster_id, ids, {name: told[name] for name in topics[:-1]}, {topics[-1]: told[topics[-1]]})
+    return Frozen(now_ms, cluster_id, ids, {name: ranges[name] for name in topics[:-1]}, {topics[-1]: ranges[topics[-1]]})
 
 
 def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = lambda _done, _of: None) -> Copied:

@@ -34,7 +34,7 @@ from scorer.settings import Settings
 from training.settings import Training, written
 from training.snapshot.files import Copied, Frozen, batches, verified
 from training.snapshot.rows import Beside, Places, Rows, Split
-from training.snapshot.skip_counts import Told
+from training.snapshot.skip_counts import SkipCounts
 
 Columns = dict[str, list[Any]]
 WITHOUT_EVENT, CONFLICTING, WITHDRAWN, REPLACED = "without-event", "conflicting", "withdrawn", "replaced"
@@ -54,8 +54,8 @@ class Joined:
     classes: tuple[str, str]
     mature_times: NDArray[np.int64]
     mature_ms: int
-    left_out: Told
-    labels: Told
+    left_out: SkipCounts
+    labels: SkipCounts
 
     @property
     def mature(self) -> int:
@@ -105,30 +105,30 @@ def join(
     events.check()
     found = events.rows.newest()
     events.left_out.add(REPLACED, found.replaced)
-    truths, told = _truths(folder, copied, settings, classes, found)
+    truths, unused = _truths(folder, copied, settings, classes, found)
     mine, theirs = found.joined(truths)
     truth = truths.columns["truth"][theirs] if len(truths) else np.empty(0)
-    told.add(WITHDRAWN, int(np.isnan(truth).sum()))
+    unused.add(WITHDRAWN, int(np.isnan(truth).sum()))
     labelled = ~np.isnan(truth)
     names = (str(classes.names[0]), str(classes.names[1]))
     rows = events.chosen(found, mine[labelled], truth[labelled].astype(np.int8))
-    joined = Joined(rows, names, np.sort(found.columns["time"]), events.mature_ms, events.left_out, told)
-    _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {told}")
+    joined = Joined(rows, names, np.sort(found.columns["time"]), events.mature_ms, events.left_out, unused)
+    _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {unused}")
     return joined
 
 
 def known(settings: Settings, signature: Signature) -> Classes:
     """Return the two classes: configured, else from the decision of the signature, else 0 and 1. Raises Fatal (2)."""
-    configured, told = settings.labels.classes, decided(signature)
-    names = tuple(configured or told)
+    configured, signature_names = settings.labels.classes, decided(signature)
+    names = tuple(configured or signature_names)
     if not names:
         return BINARY
     if len(names) != 2:
         hint = "name two with labels.classes, or with the signature's decision"
         raise Fatal(f"training requires two classes, but there are {len(names)}: {', '.join(names)}", hint, USAGE)
-    if names == tuple(reversed(told)):
+    if names == tuple(reversed(signature_names)):
         hint = "the second class is that of a high score: reverse one of the two lists"
-        raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(told)}", hint, USAGE)
+        raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(signature_names)}", hint, USAGE)
     return Classes(names)
 
 
@@ -150,9 +150,9 @@ def split(joined: Joined, training: Training) -> Split:
     )
     counts = ", ".join(f"{name} {len(part)}" for name, part in zip(PARTS, parts, strict=True))
     if len(rows) < training.snapshot.at_least:
-        told = f"{len(rows)} labelled events are too few ({counts}); snapshot.at_least is {training.snapshot.at_least}"
+        message = f"{len(rows)} labelled events are too few ({counts}); snapshot.at_least is {training.snapshot.at_least}"
         hint = "wait for more labels, or make snapshot.window longer"
-        raise Fatal(f"{told}; events left out: {joined.left_out}; labels: {joined.labels}", hint, REFUSED)
+        raise Fatal(f"{message}; events left out: {joined.left_out}; labels: {joined.labels}", hint, REFUSED)
     spans = ("", f" ({written(training.snapshot.validation)})", f" ({written(training.snapshot.hold_out)})")
     for name, span, part in zip(PARTS, spans, parts, strict=True):
         _check_classes(f"the part {name}{span}", part, joined.classes, counts)
@@ -163,15 +163,17 @@ def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str
     """Check that a part has rows of both classes. Raises Fatal (3)."""
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
-        told = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
-        raise Fatal(f"{told} ({beside})", "check the producer of the labels and labels.value, or make the part longer", REFUSED)
+        message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
+        raise Fatal(
+            f"{message} ({beside})", "check the producer of the labels and labels.value, or make the part longer", REFUSED
+        )
 
 
 class _Events:
     """Collects the events of a snapshot: `rows` are the counted ones, by id."""
 
     def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
-        self.left_out = Told()
+        self.left_out = SkipCounts()
         self.rows = latest_by_id.Rows()
         self.mature_ms = frozen.now_ms - training.labels.after
         self._begin_ms, self._now_ms = frozen.now_ms - training.snapshot.window, frozen.now_ms
@@ -183,7 +185,7 @@ class _Events:
         self._beside = Beside([], []) if beside else None
         self._tensors: list[dict[str, NDArray[Any]]] = []
         self._tried = 0
-        self._undecodable = Told()
+        self._undecodable = SkipCounts()
 
     def add(self, partition: Partition, columns: Columns) -> None:
         """Add events of one partition, in order."""
@@ -219,9 +221,9 @@ class _Events:
             self.left_out.add(reason, count, self._undecodable.first[reason])
         if 2 * wrong.total() > self._tried:
             reason, count = wrong.most_common(1)[0]
-            told = f"{wrong.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
+            message = f"{wrong.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
             hint = "if their schema changed, shorten snapshot.window to start after the change, or set the matching signature"
-            raise Fatal(f"{told}, the first at {self._undecodable.first[reason]}", hint, REFUSED)
+            raise Fatal(f"{message}, the first at {self._undecodable.first[reason]}", hint, REFUSED)
         if not self._values:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
@@ -254,9 +256,9 @@ class _Events:
         return np.flatnonzero(left).tolist()
 
 
-def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, events: Newest) -> tuple[Newest, Told]:
+def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, events: Newest) -> tuple[Newest, SkipCounts]:
     """Return the newest label of each event id (`truth`: 0, 1, or NaN if withdrawn), and the labels that do not count."""
-    told, rows = Told(), latest_by_id.Rows()
+    unused, rows = SkipCounts(), latest_by_id.Rows()
     ids, truths = [np.empty((0, 2), np.uint64)], [np.empty(0)]
     partitions = list(copied.frozen.spans("labels"))
     for partition, columns in batches(folder, copied, "labels"):
@@ -266,16 +268,16 @@ def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, 
         usable = [at for at, truth in enumerate(found) if isinstance(truth, float)]
         for at, truth in enumerate(found):
             if isinstance(truth, Unusable):
-                told.add(truth, 1, str(Place(partition, columns["offset"][at])))
-        told.add(WITHOUT_EVENT, found.count(None))
+                unused.add(truth, 1, str(Place(partition, columns["offset"][at])))
+        unused.add(WITHOUT_EVENT, found.count(None))
         places, times = (np.array(columns[name], np.int64)[usable] for name in ("offset", "time_ms"))
         ids.append(named[usable])
         truths.append(np.array([found[at] for at in usable], np.float64))
         rows.add(ids[-1], partitions.index(partition), places, times, truth=truths[-1])
     last = rows.newest()
-    told.add(REPLACED, last.replaced)
-    told.add(CONFLICTING, _conflicting(np.concatenate(ids), np.concatenate(truths)))
-    return last, told
+    unused.add(REPLACED, last.replaced)
+    unused.add(CONFLICTING, _conflicting(np.concatenate(ids), np.concatenate(truths)))
+    return last, unused
 
 
 def _read(columns: Columns, settings: Settings) -> Iterator[Label | Unusable]:

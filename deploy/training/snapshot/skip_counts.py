@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Told:
+class SkipCounts:
     """How often each reason occurred, and its first occurrence: `topic[partition]@offset` and the error."""
 
     counts: Counter[str] = field(default_factory=Counter)

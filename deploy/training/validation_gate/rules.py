@@ -49,14 +49,16 @@ def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float)
     """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
     count, mature = len(evidence.rows), len(evidence.mature_times)
     if evidence.champion is not None:
-        told = f"the champion was trained on {evidence.leaked or 0:,} of the {count:,} rows of this evaluation"
-        yield _unknown("leak") if evidence.leaked is None else _at_most("leak", evidence.leaked, 0, told)
+        message = f"the champion was trained on {evidence.leaked or 0:,} of the {count:,} rows of this evaluation"
+        yield _unknown("leak") if evidence.leaked is None else _at_most("leak", evidence.leaked, 0, message)
     share = count / mature if mature else 0.0
     yield _at_least("coverage", share, coverage, f"too few rows: only {share:.1%} of the held-out events have a label")
     times = evidence.rows.places.time_ms
     late = (int(evidence.mature_times.max()) - int(times.max())) / gate.block if count and mature else 0.0
-    told = f"labels are stale: the newest labelled event is {late:.1f} blocks older than the newest one that must have a label"
-    yield _at_most("fresh", late, STALE_BLOCKS, told)
+    message = (
+        f"labels are stale: the newest labelled event is {late:.1f} blocks older than the newest one that must have a label"
+    )
+    yield _at_most("fresh", late, STALE_BLOCKS, message)
     scored = float(evidence.scored.mean()) if count else 0.0
     yield _at_least("scored", scored, LEAST_SCORED, f"only {scored:.1%} of the rows are scored by every version")
     yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they cover {blocks} blocks of time")
@@ -95,11 +97,11 @@ def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
         return
     better = gate.promote == "better"
     bound = 0.0 if better else -gate.margin
-    told = f"{gate.metric} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
+    message = f"{gate.metric} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
     decided = found.high < bound or (found.low > bound if better else found.low >= bound)
     width = Rule("width", found.width, None if decided else 2 * gate.margin, decided or found.width <= 2 * gate.margin)
-    yield Ruled(width, f"too few rows: the difference in {told}")
-    worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {told}"
+    yield Ruled(width, f"too few rows: the difference in {message}")
+    worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {message}"
     yield (_above if better else _at_least)(gate.metric, found.low, bound, worse, found)
 
 
@@ -107,16 +109,16 @@ def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
     """Check a class by its precision, or by its recall if a version never decides for it."""
     if found is None:
         return _unknown(name)
-    told = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
-    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {told}", found)
+    message = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
+    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {message}", found)
 
 
 def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
     """Check the Brier score: its upper bound may rise by the margin. Without a margin half of all equal models would fail."""
     if found is None:
         return _unknown("brier")
-    told = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
-    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {told}", found)
+    message = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
+    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {message}", found)
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
@@ -126,5 +128,5 @@ def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
     worst = min((one for one in slices if one.difference.high < 0), key=lambda one: one.difference.value, default=None)
     if worst is None:
         return _at_least("slices", 0.0, -gate.slice_margin, "")
-    told = f"where {worst.field} is {worst.value!r:.80} ({worst.rows:,} rows) the challenger is worse"
-    return _at_least("slices", worst.difference.value, -gate.slice_margin, told)
+    message = f"where {worst.field} is {worst.value!r:.80} ({worst.rows:,} rows) the challenger is worse"
+    return _at_least("slices", worst.difference.value, -gate.slice_margin, message)

@@ -16,14 +16,14 @@ from scorer.evaluation.labelled_comparison import classes_of
 from scorer.evaluation.score_events import answers
 from scorer.settings import Settings
 from training.snapshot.rows import Rows
-from training.snapshot.skip_counts import Told
+from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate.metrics import Scored
 
 THRESHOLD = 0.5  # if the signature has no decision
 AT_A_TIME = 4_096  # rows
 
 
-def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, Told]:
+def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, SkipCounts]:
     """Return the scores of a version for the rows (B,), NaN for those that it cannot score, and the reasons.
 
     Raises:
@@ -37,7 +37,7 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
             f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
         ) from None
     signature = loaded.model.signature()
-    found, decided, told = np.full(len(rows), np.nan), classes_of(signature), Told()
+    found, decided, rejected = np.full(len(rows), np.nan), classes_of(signature), SkipCounts()
     positive = np.zeros(len(rows), np.bool_)
     with contextlib.closing(loaded.model):
         _check(name, signature, rows)
@@ -48,12 +48,16 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, To
             if decided:
                 positive[start:stop] = [decision == decided[1] for decision in answered.decisions]
             for row, poison in sorted(answered.rejected.items()):
-                told.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
+                rejected.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
     if len(rows) and np.isnan(found).all():
-        why = f": {told}; the first {next(iter(told.first.values()))}" if told.first else ": its score is not one number"
+        why = (
+            f": {rejected}; the first {next(iter(rejected.first.values()))}"
+            if rejected.first
+            else ": its score is not one number"
+        )
         hint = "give output.index in the signature, or promote a version that answers these events"
         raise Fatal(f"{name} scores none of {len(rows)} held-out events{why}", hint, REFUSED)
-    return Scored(found, positive if decided else found >= THRESHOLD), told
+    return Scored(found, positive if decided else found >= THRESHOLD), rejected
 
 
 def _check(name: str, signature: Signature, rows: Rows) -> None:
@@ -67,9 +71,9 @@ def _check(name: str, signature: Signature, rows: Rows) -> None:
         None,
     )
     if beside is not None and rows.beside is None:
-        told = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
-        raise Fatal(told, "join them for the signatures of both versions", REFUSED)
+        message = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
+        raise Fatal(message, "join them for the signatures of both versions", REFUSED)
     if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):
-        told = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest of a row"
+        message = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest of a row"
         hint = "two classes are judged by one number and a threshold: a decision with below and at_or_above in the signature"
-        raise Fatal(told, hint, REFUSED)
+        raise Fatal(message, hint, REFUSED)

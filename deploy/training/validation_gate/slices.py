@@ -37,8 +37,8 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
         if not (column != "null").any():
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
         if (values := len(large(column))) > MOST_SLICES:
-            told = f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} may"
-            raise Fatal(told, "name a field with fewer values", USAGE)
+            message = f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} may"
+            raise Fatal(message, "name a field with fewer values", USAGE)
     return columns
 
 
@@ -53,8 +53,10 @@ def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Te
         names = [one.name for one in tensor.fields]
         if field in names and tensor.fields[0].array is None:
             return np.array([_text(value) for value in rows.tensors[tensor.tensor][:, names.index(field)].tolist()], np.str_)
-    told = f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
-    raise Fatal(told, "name a field of the signature", USAGE)
+    message = (
+        f"gate.slices: events in {format_} have no field names, and the signature has no field {field!r} that is one value"
+    )
+    raise Fatal(message, "name a field of the signature", USAGE)
 
 
 def _text(value: object) -> str:

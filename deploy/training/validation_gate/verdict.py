@@ -39,7 +39,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
         slices = metric_deltas.of_slices(both, blocks, gate.confidence)
         ruled += rules.of_both(both, found, slices, gate)
     difference = found.get(gate.metric)
-    verdict, because = _told(ruled, len(both.rows), gate.metric, difference)
+    verdict, because = _decide(ruled, len(both.rows), gate.metric, difference)
     return Comparison(
         run=evidence.run,
         rows=_compared(both, blocks.count),
@@ -55,7 +55,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
     )
 
 
-def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
+def _decide(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
     """Return the verdict and its reason in one sentence."""
     failed = next((one for one in ruled if not one.rule.passed), None)
     if failed is not None:
@@ -66,8 +66,8 @@ def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval |
         return "refused", f"rule {rule.name}{numbers}: {failed.wrong}"
     if difference is None:
         return "passed", f"the first model is better than chance on {rows:,} rows"
-    told = f"between {difference.low:+.4f} and {difference.high:+.4f}"
-    return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {told}"
+    message = f"between {difference.low:+.4f} and {difference.high:+.4f}"
+    return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {message}"
 
 
 def _compared(both: Evidence, blocks: int) -> Compared:

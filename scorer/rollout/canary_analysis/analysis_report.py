@@ -15,7 +15,7 @@ DROPPED = {
     "orphans": "shadow's answers to events without another",
     "crowded": "answers that waited while too many others did",
     "foreign": "pairs of other versions, or of expired events",
-    "unreadable": "records that are no score",
+    "unreadable": "records that are not score records",
 }
 """What is in no pair, by the reasons of a judgement, for people."""
 MOST_FLIPS = 100  # pairs of decisions: a model may know thousands

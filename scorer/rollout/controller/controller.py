@@ -97,7 +97,7 @@ def check_access(settings: Settings, name: str) -> None:
     written = dict.fromkeys((settings.rollouts_topic, settings.status_topic), both)
     read = acls.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
     admin = connect(settings.kafka, name)
-    described = topics.describe(admin, settings.kafka, written | read | topics.described(*settings.input.topics))
+    described = topics.describe(admin, settings.kafka, written | read | acls.to_describe(*settings.input.topics))
     topics.check_present(settings, admin, described, written)
     groups.check_right_to_join(admin, settings.kafka, settings.rollout_group)
 

@@ -3,7 +3,7 @@
  * there were.
  *
  * A library of this file's own stands in for librdkafka. Every buffer has the size that the caller makes, and not a byte more.
- * What is checked besides: each column holds what the messages held, every message is let go once, and a producer is given the
+ * What is checked besides: each column holds what the messages held, every message is released once, and a producer is given the
  * bytes that records_values writes.
  */
 #include "hash.c"
@@ -240,7 +240,7 @@ static void check_row(const Fetcher *fetcher, const Columns *columns, const Mess
     }
 }
 
-/* What fetcher_collect says of messages and ends, whose offsets are made by `made`. */
+/* Check the messages and ends that fetcher_collect returns; `made` generates their offsets. */
 static void check_ends(Fetcher *fetcher, const Sizes *sizes)
 {
     int32_t *lanes = exactly(sizes->ends, 4);
@@ -281,7 +281,7 @@ static void take_once(Fetcher *fetcher)
         copies[at].message.payload = copies[at].message.payload ? copies[at].payload : NULL;
         copies[at].message.key = copies[at].message.key ? copies[at].key : NULL;
     }
-    check(fetcher_copy(fetcher, &columns) >= 0 && alive == 0, "every message is let go");
+    check(fetcher_copy(fetcher, &columns) >= 0 && alive == 0, "every message is released");
     for (int64_t at = 0; at < count; at++) {
         check_row(fetcher, &columns, &copies[at].message, at);
     }
@@ -359,7 +359,7 @@ int main(int count, char **words)
         }
     } while (time(NULL) < until);
     fetcher_free(fetcher);
-    check(alive == 0, "every message is let go at the end");
+    check(alive == 0, "every message is released at the end");
     printf("{\"messages\": %lld, \"records\": %lld}\n", (long long)messages, (long long)written);
     return 0;
 }

@@ -1,4 +1,4 @@
-"""training.yaml: durations, paths and defaults, and every wrong value told with its name and the way out."""
+"""training.yaml: durations, paths and defaults, and every wrong value is reported with its name and a remedy."""
 
 import re
 from pathlib import Path

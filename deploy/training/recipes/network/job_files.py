@@ -106,8 +106,8 @@ def _read(path: Path, job: Job) -> State:
             f"the checkpoint {path} cannot be read: {error}", "remove it: its epochs are trained again", REFUSED
         ) from None
     if str(arrays["job"]) != job.digest:
-        told = f"{path} is a checkpoint for other rows, parameters or seed"
-        raise Fatal(told, f"remove {path.parent}: it is trained again", REFUSED)
+        message = f"{path} is a checkpoint for other rows, parameters or seed"
+        raise Fatal(message, f"remove {path.parent}: it is trained again", REFUSED)
     return state
 
 

@@ -36,8 +36,8 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
     code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        told = f"the training in {folder} by {processes} processes {how}; torchrun logged the cause above"
-        raise Fatal(told, "run again: it continues from the last checkpoint", UNREACHABLE)
+        message = f"the training in {folder} by {processes} processes {how}; torchrun logged the cause above"
+        raise Fatal(message, "run again: it continues from the last checkpoint", UNREACHABLE)
 
 
 def die_with_parent() -> None:

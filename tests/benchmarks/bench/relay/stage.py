@@ -24,7 +24,7 @@ WAIT_SECONDS = 60.0
 START_SECONDS = 180.0  # for the first copy, on a machine that has other work too
 LOOK_SECONDS = 0.02
 REST_SECONDS = 2.0  # nothing more came for so long: all there is
-NOT_YET = ABSENT | ANSWERED_LATER | {KafkaError._NOENT: "the client has not heard of it"}
+NOT_YET = ABSENT | ANSWERED_LATER | {KafkaError._NOENT: "the client does not know it"}
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 

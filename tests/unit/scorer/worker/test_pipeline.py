@@ -28,8 +28,8 @@ def fails_on(*failing: int, error: type[Exception] = ValueError) -> Callable[[li
     """Return a pipeline that raises over spans with one of these rows."""
 
     def score(rows: list[int]) -> ScoredRows:
-        if found := sorted(set(rows) & set(failing)):
-            raise error(f"row {found[0]}")
+        if first_failing := sorted(set(rows) & set(failing)):
+            raise error(f"row {first_failing[0]}")
         return ScoredRows((EncodedRows(rows, [], "scored"),), seconds={"decode": 1.0})
 
     return score
@@ -55,7 +55,7 @@ def test_an_infrastructure_error_rejects_no_row_and_ends_the_scoring(error: type
     assert (scored_rows(result), sorted(result.unanswered), result.rejected) == (ROWS[:8], ROWS[8:], {})
 
 
-def test_spans_are_rejected_whole_after_so_many_failures_without_a_success() -> None:
+def test_a_span_is_rejected_whole_after_the_limit_of_failures_without_a_success() -> None:
     tried: list[list[int]] = []
 
     def score(rows: list[int]) -> ScoredRows:
@@ -73,12 +73,12 @@ def test_a_success_before_the_limit_keeps_on_halving() -> None:
     assert {str(poison) for poison in result.rejected.values()} == {f"row {row}" for row in ROWS[1:]}
 
 
-def test_an_error_of_the_reason_ends_the_scoring() -> None:
-    def refuse(error: Exception) -> Poison:
+def test_an_error_that_to_poison_raises_ends_the_scoring() -> None:
+    def raise_fatal(error: Exception) -> Poison:
         raise Fatal("the model is broken") from error
 
     with pytest.raises(Fatal, match="the model is broken"):
-        score_in_halves(ROWS, fails_on(5), refuse, Context())
+        score_in_halves(ROWS, fails_on(5), raise_fatal, Context())
 
 
 def test_liveness_is_reported_before_each_span() -> None:

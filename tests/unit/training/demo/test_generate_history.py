@@ -71,5 +71,5 @@ def test_what_is_told_last_is_right_and_what_is_missing_doubled_or_corrected_is_
     assert all(told[name][1].time_ms - told[name][0].time_ms == CORRECTED_HOURS * HOUR_MS for name in wrong)
     shares = {"silent": len(old - told.keys()), "twice": len(twice) - len(wrong), "corrected": len(wrong)}
     for kind, count in shares.items():
-        assert 0 < count <= found.told[kind] <= count * 61 / 50
+        assert 0 < count <= found.counts[kind] <= count * 61 / 50
     assert 0.008 < shares["silent"] / len(old) < 0.012
