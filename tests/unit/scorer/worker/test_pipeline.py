@@ -9,7 +9,6 @@ from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.context import Context
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.types import Decoded
-from scorer.scores.answer import BatchAnswers
 from scorer.worker.encode import EncodedRows
 from scorer.worker.pipeline import HalvedRows, ScoredRows, constant_answers, score_in_halves, total_seconds
 
@@ -103,7 +102,6 @@ def test_rows_that_could_not_be_decoded_get_a_constant_answer_without_id_and_car
     assert answers.rows == [2, 3, 5]
     assert list(answers.ids) == ["a", None, "b"]
     assert list(answers.carried or []) == [("x",), None, ("y",)]
-    assert isinstance(answers.answer, BatchAnswers)
     assert (answers.answer.status, list(answers.answer.scores), list(answers.answer.decisions)) == (
         "expired",
         [b"null"] * 3,
