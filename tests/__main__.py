@@ -27,7 +27,8 @@ STEPS = {
     "types": ("mypy",),
     "layers": ("lint-imports",),
     "dockerfile": ("hadolint", "Dockerfile"),
-    "pytest": ("pytest", "--numprocesses=5", "--dist=loadgroup"),  # end-to-end tests wait more than they compute
+    # Five processes on two cores: end-to-end tests wait more than they compute. Groups of tests: tests/support/grouping.py.
+    "pytest": ("pytest", "--numprocesses=5", "--dist=loadscope", "--no-loadscope-reorder"),
     "network": ("pytest", "tests/network"),
 }
 """Name to command; the programs are those of the virtual environment."""

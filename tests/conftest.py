@@ -16,25 +16,13 @@ import pytest
 from hypothesis import settings
 
 from tests.support.debian import NOT_RUN_FILE, PACKAGES
+from tests.support.grouping import GroupScheduling, start_order
 from tests.support.shared_broker import BrokerOnDemand
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
 pytest_plugins = ["tests.support.every_setting", "tests.support.fixtures"]
-TOGETHER = {
-    "tests/integration/relay/": "relay",
-    "tests/integration/security/": "security",
-    "tests/integration/backends/": "model servers",
-    "tests/integration/scorer/test_model_servers.py": "model servers",
-    "tests/integration/training/": "training",
-    "tests/integration/scorer/test_formats.py": "schema registry",
-    "tests/integration/scorer/test_score_formats.py": "schema registry",
-    "tests/integration/scorer/test_rollout_formats.py": "schema registry",
-}
-"""Files whose tests share servers that the others do not need: one of the processes runs them all."""
-IN_A_FILE = ("tests/integration/", "tests/packaging/")
-"""Where the tests of a file share what takes long to make: one of the processes runs them."""
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 
@@ -54,15 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, by what tests start too
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
+    """Keep the tests of a group in one process."""
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadscope" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes long first and keep together what belongs together. Take out the tests whose program is missing; with CI
-    set they stay and fail. Turn the order round where that is asked."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/integration/"))
-    for item in items:
-        together = next((TOGETHER[place] for place in TOGETHER if item.nodeid.startswith(place)), None)
-        if together or item.nodeid.startswith(IN_A_FILE):
-            item.add_marker(pytest.mark.xdist_group(together or item.nodeid.partition("::")[0]))
+    """Sort the tests and deselect those whose program is missing; with CI set they stay and fail."""
+    items.sort(key=lambda item: start_order(item.nodeid))
     if config.getoption("backwards", False):
         items.reverse()
     missing = {item: program for item in items if (program := missing_program(item))}
