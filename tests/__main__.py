@@ -53,6 +53,7 @@ RUNS = {
     "models": ("tests.benchmarks.models", "exported models, compared with ONNX Runtime called directly"),
     "snapshot": ("tests.benchmarks.training.snapshot", "a million labelled events, frozen and copied from a broker"),
     "brokers": ("tests.benchmarks.brokers", "the demo on other versions of Apache Kafka"),
+    "coverage": ("tests.coverage", "branch coverage of unit, conformance and integration tests together"),
     "cosign": ("tests.support.cosign", "signatures exchanged with cosign"),
     "deploy": ("tests.packaging.deploy", "render and check manifests, dashboards and alerts"),
     "image": ("tests.benchmarks.image", "build, run and kill the container image"),
