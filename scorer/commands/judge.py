@@ -143,7 +143,7 @@ def _analyse(analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins) 
     with err_console.status("analysing") as status:
         for left in analyzer.to_end():
             status.update(f"analysing: {left:,} offsets left")
-    return analyzer.judged(versions, _verdict(analyzer, margins))
+    return analyzer.report(versions, _verdict(analyzer, margins))
 
 
 def _follow(
@@ -155,9 +155,9 @@ def _follow(
         while True:
             pace = analyzer.follow(POLL_SECONDS)
             conditions = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
-            bake = bake.looked(time.time(), conditions)
+            bake = bake.advance(time.time(), conditions)
             verdict = _verdict(analyzer, margins, *bake.obstacles(bake_seconds, conditions))
-            analysis = analyzer.judged(versions, verdict, pace.behind)
+            analysis = analyzer.report(versions, verdict, pace.behind)
             if as_json:
                 sys.stdout.buffer.write(printable_json(orjson.dumps(analysis.to_dict())) + b"\n")
                 sys.stdout.flush()

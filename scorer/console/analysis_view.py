@@ -128,9 +128,9 @@ def _bar(document: _Rule) -> IntervalBar:
     finding = MetricResult(
         rule, ConfidenceInterval(document.estimate, low, high, document.pairs, document.cells), document.reason
     )
-    if finding.worse:
+    if finding.is_worse:
         tone, label = "bad", "beyond its margin"
-    elif (missing := finding.lacking) is not None:
+    elif (missing := finding.shortfall) is not None:
         tone, label = "wait", missing.removeprefix(f"{document.rule}: ")
     else:
         tone, label = "good", "within its margin"

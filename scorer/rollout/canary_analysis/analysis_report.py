@@ -1,4 +1,4 @@
-"""What a judgement comes to, as a document. Pure."""
+"""The result of a canary analysis as a document. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, CanaryV
 
 DROPPED = {
     "unsampled": "scores of events that the shadow did not score",
-    "orphans": "shadow's answers to events without another",
-    "crowded": "answers that waited while too many others did",
+    "orphans": "shadow answers without a scorer's answer",
+    "crowded": "answers dropped because too many others waited",
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""What is in no pair, by the reasons of a judgement, for people."""
-MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
+"""Descriptions of the answers that are in no pair, by the reason in a report."""
+MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
 class ReadRange(NamedTuple):
-    """Offsets of a partition, `start` inclusive and `end` exclusive, and how many committed records it had between them."""
+    """The offsets read of a partition, `start` inclusive and `end` exclusive, and the number of committed records in them."""
 
     start: int
     end: int
@@ -31,9 +31,14 @@ class ReadRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """By how much the candidate may be worse. `errors`: the share of events that it fails, less the champion's; `flips`: the
-    share of events that both answer and decide otherwise; `brier`: its mean squared error, less the champion's, None: not
-    asked. `psi` is a guard and no test: beyond it nothing is promoted."""
+    """The margins by which the candidate may be worse than the champion.
+
+    Attributes:
+        errors: The share of events that the candidate fails less that of the champion.
+        flips: The share of events that both versions score with different decisions.
+        psi: The limit of the drift of scores. Above it nothing is promoted, but nothing is rolled back either.
+        brier: The mean squared error of the candidate less that of the champion; None if it is not compared.
+    """
 
     errors: float = 0.005
     flips: float = 0.05
@@ -41,23 +46,32 @@ class Margins:
     brier: float | None = None
 
     def rules(self, *, decided: bool) -> list[MetricRule]:
-        """`decided` False: the versions score, and decide nothing."""
-        found = [MetricRule(ERRORS, self.errors)]
+        """Return the rules of these margins; `decided` is False if the versions only score and make no decisions."""
+        rules = [MetricRule(ERRORS, self.errors)]
         if decided:
-            found.append(MetricRule(FLIPS, self.flips, signed=False))
-        return found if self.brier is None else [*found, MetricRule(BRIER, self.brier)]
+            rules.append(MetricRule(FLIPS, self.flips, signed=False))
+        return rules if self.brier is None else [*rules, MetricRule(BRIER, self.brier)]
 
     def obstacles(self, sample: DecisionSample) -> list[str]:
-        """Why nothing may be promoted, whatever the rules say."""
+        """Return the reasons why the candidate cannot be promoted, whatever the results of the rules."""
         psi, _ = sample.drift()
         return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisReport:
-    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `read`: the records that were
-    taken in, by partition. `labelled` are the sums by label, which rest on offsets of their own; None: no rule asks for labels.
-    `outputs` are the outputs that versions of several outputs decide on, by digest."""
+    """The report of a canary analysis.
+
+    Attributes:
+        rivals: The two versions.
+        verdict: The verdict and the results of the rules.
+        sample: The decisions and a sample of the scores.
+        dropped: The numbers of answers in no pair and of pairs that do not count, by reason.
+        read: The offsets that were read, by partition.
+        behind: The lag of the analysis in seconds; None if it ran to fixed ends.
+        labelled: The sums by label, which have offsets of their own; None if no rule needs labels.
+        outputs: The deciding outputs of versions with several outputs, by digest.
+    """
 
     rivals: Contestants
     verdict: CanaryVerdict
@@ -70,15 +84,16 @@ class AnalysisReport:
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
-        """Decisions of both, the champion's first, and how often they came: the most frequent."""
+        """The most frequent pairs of decisions, the champion's first, with their counts."""
         return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MOST_FLIPS]
 
     @property
     def drift(self) -> tuple[float | None, float | None]:
-        """PSI, without its bias, and KS, of both versions on the same events."""
+        """PSI, without its bias, and KS of the scores of both versions for the same events."""
         return self.sample.drift()
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON."""
         psi, ks = self.drift
         return {
             **self.verdict.to_dict(),

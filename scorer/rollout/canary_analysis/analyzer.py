@@ -1,5 +1,7 @@
-"""Watches a candidate: reads scores, dead letters and the shadow's answers, joins them, and keeps the sums. It joins no group
-and writes nothing."""
+"""Analyze a canary: read scores, dead letters and the shadow's answers, join them and sum the paired differences.
+
+Depends on Kafka for reading, and on the registry if scores have several outputs. Joins no consumer group and writes nothing.
+"""
 
 import time
 from collections import Counter
@@ -31,43 +33,56 @@ TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
-LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
+TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """What may hold answers of the window: of scores, dead letters and the shadow's. Raises Fatal (2) where a topic is not
-    there."""
+    """Return the bounds of the partitions that may hold answers of the window: scores, dead letters and shadow answers.
+
+    Raises:
+        Fatal: With code 2 if a topic does not exist.
+    """
     try:
-        every = bus.partitions([settings.shadow_topic])
+        partitions = bus.partitions([settings.shadow_topic])
     except Fatal as error:
         if error.exit_code != USAGE:
             raise
         raise Fatal(
-            f"no topic {settings.shadow_topic!r}: nothing has been scored twice", "start scorer run --shadow", USAGE
+            f"no topic {settings.shadow_topic!r}: no event has been scored by two versions", "start scorer run --shadow", USAGE
         ) from error
-    every += bus.partitions([settings.output.topic, settings.dead_letter.topic])
-    found = bus.spans(every)
-    ends = {partition: bounds.high for partition, bounds in found.items()}
-    starts = {partition: bounds.low for partition, bounds in found.items()}
+    partitions += bus.partitions([settings.output.topic, settings.dead_letter.topic])
+    spans = bus.spans(partitions)
+    ends = {partition: bounds.high for partition, bounds in spans.items()}
+    starts = {partition: bounds.low for partition, bounds in spans.items()}
     if window.to_ms is not None:
         ends = bus.since(window.to_ms, ends)
     if window.from_ms is not None:
-        starts = {partition: max(starts[partition], at) for partition, at in bus.since(window.from_ms, ends).items()}
+        starts = {partition: max(starts[partition], offset) for partition, offset in bus.since(window.from_ms, ends).items()}
     return {partition: Bounds(min(start, ends[partition]), ends[partition]) for partition, start in starts.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzerLag:
-    """`behind` is how many seconds the judge is behind, `pair_age` how many seconds ago the newest pair was taken in."""
+    """The delay of the analysis, in seconds.
+
+    Attributes:
+        behind: The age of the oldest records that are not read yet.
+        pair_age: The age of the newest pair; None if there is no pair.
+    """
 
     behind: float
     pair_age: float | None
 
 
 class CanaryAnalyzer:
-    """Of one contest, from the starts of `stretch` on. Unreadable records are skipped. Raises Fatal: 2 if all are unreadable, 3
-    and 4 as Feed does; RegistryError if scores have several outputs and the registry is unavailable. After an error it must be
-    closed."""
+    """The analysis of one contest over the records from the starts of `stretch` on.
+
+    Unreadable records are counted and skipped. After an error the analyzer must be closed, and no other call is allowed.
+
+    Every reading call raises:
+        Fatal: With code 2 if all records are unreadable, 3 if the broker rejects a read, 4 if it is unavailable.
+        RegistryError: If scores have several outputs and the registry is unavailable.
+    """
 
     def __init__(
         self,
@@ -80,34 +95,40 @@ class CanaryAnalyzer:
         sums: LabelledSums | None = None,
         outputs: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Start to read.
+        """Open the consumer and assign the partitions of `stretch`.
 
         Args:
-            settings: name the topics and the broker.
-            contest: the two versions.
-            window: which events count.
-            stretch: where reading starts, and where `to_end` stops.
-            labels: whether the errors by label are measured, now and then.
-            sums: errors by label that were measured before and that hold; with them nothing is measured.
-            outputs: the outputs that versions decide on, by digest, as far as they are known; others are looked up.
+            settings: The settings with the topics and the broker.
+            contest: The two versions.
+            window: The time range of the events that count.
+            stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
+            labels: Whether to measure the errors by label periodically.
+            sums: Valid errors by label of an earlier measurement; if given, they are not measured.
+            outputs: The known deciding outputs of versions, by digest; the registry is asked for others.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
-        self._settings, self._sums, self._measured = settings, sums, 0.0
+        self._settings = settings
+        self._sums = sums
+        self._measured = 0.0
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
         self._starts = {partition: start for partition, (start, _) in stretch.items()}
         self.records: Counter[Partition] = Counter()
-        """How many records were taken in, by partition."""
+        """The number of records that were read, by partition."""
         self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
         self._pairs.share_room(self._stops)
         now = time.monotonic()
-        self._lag, self._noted, self._settled, self._looked = ReadLag(now, self._stops), now, now, now
+        self._lag = ReadLag(now, self._stops)
+        self._noted = now
+        self._settled = now
+        self._checked = now
         self._paired: float | None = None
         self._feed = TopicTail(settings.kafka, f"{settings.name}.judge", self._starts)
-        self.tally, self.sample = self._pairs.tally, self._pairs.sample
+        self.tally = self._pairs.tally
+        self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read everything up to the stops. Gives how many offsets are left, now and then."""
+        """Read everything up to the stops, and yield the number of offsets that are left after each read."""
         quiet = time.monotonic()
         while left := self._left():
             taken = self._feed.take(TAKE_SECONDS)
@@ -118,15 +139,15 @@ class CanaryAnalyzer:
                 quiet = time.monotonic()
             elif time.monotonic() > quiet + STALL_SECONDS:
                 (topic, number), missing = next(iter(left.items()))
-                told = f"the last {missing} offsets of {topic}[{number}] did not come for {STALL_SECONDS:.0f} s"
-                raise Fatal(told, "is the broker there, or does a transaction stay open?")
+                message = f"the last {missing} offsets of {topic}[{number}] were not received for {STALL_SECONDS:.0f} s"
+                raise Fatal(message, "check the broker, and whether a transaction is still open")
             yield sum(left.values())
         yield 0
 
     def follow(self, seconds: float) -> AnalyzerLag:
-        """Read for so many seconds, also partitions that are added meanwhile; how far behind that leaves the judge."""
+        """Read for `seconds`, including partitions that are added meanwhile, and return the lag afterwards."""
         until = time.monotonic() + seconds
-        self._look()
+        self._add_partitions()
         while (now := time.monotonic()) < until:
             self._take_in(self._feed.take(min(TAKE_SECONDS, until - now)))
             self._settle()
@@ -140,22 +161,23 @@ class CanaryAnalyzer:
     def cells(self, now: float) -> dict[str, Cells]:
         """Return the sums by rule at `now`, in seconds of any clock.
 
-        Labels are read as a whole, so the sums by label are measured every LABEL_SECONDS only. In between they rest on older
-        offsets than the other sums; the judgement names both.
+        Labels are read as a whole, so the sums by label are measured every LABEL_SECONDS only. In between they are based on
+        older offsets than the other sums; the report records both.
         """
         if self._pairs.labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
-            self._sums, self._measured = self.labelled_sums(), now
+            self._sums = self.labelled_sums()
+            self._measured = now
         return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
-        """Return why a rule has no pairs, by rule, as far as it is known."""
+        """Return the reason why a rule has no pairs, by rule name, if it is known."""
         return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
-        """Measure the errors of the pairs read so far by the labels before the ends `until`, or by all labels.
+        """Measure the label errors of the pairs read so far, by the labels before the ends `until` or by all labels.
 
         Raises:
-            Fatal: if labels are not asked for, or as `LabelledPairs.differences` does.
+            Fatal: If labels are not requested, or as `LabelledPairs.differences` does.
         """
         if self._pairs.labelled is None:
             raise Fatal("no rule asks for labels", "add the rule brier", USAGE)
@@ -163,38 +185,43 @@ class CanaryAnalyzer:
         unknown = self._pairs.unknown
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums
 
-    def judged(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
-        """This verdict, with what it rests on."""
+    def report(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
+        """Return the report of a verdict, with the offsets and figures that it is based on."""
         reached, sums = self._feed.reached, self._sums
-        read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in reached.items()}
+        read = {
+            partition: ReadRange(self._starts[partition], end, self.records[partition]) for partition, end in reached.items()
+        }
         if sums is not None:
-            read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
+            read |= {partition: ReadRange(*bounds, sums.records.get(partition, 0)) for partition, bounds in sums.labels.items()}
         return AnalysisReport(rivals, verdict, self.sample, self.dropped, read, behind, sums, self._pairs.outputs.names)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Answers that are in no pair, and pairs that do not count, by why."""
+        """The numbers of answers that are in no pair, and of pairs that do not count, by reason."""
         return self._pairs.dropped
 
     def close(self) -> None:
-        self._feed.close()
+        """Close the consumer."""
 
-    def _look(self) -> None:
-        """Read partitions that have been added, from their beginning, now and then."""
-        if time.monotonic() < self._looked + LOOK_SECONDS:
+    def _add_partitions(self) -> None:
+        """Start to read added partitions from their start; check for them every TOPIC_CHECK_SECONDS."""
+        if time.monotonic() < self._checked + TOPIC_CHECK_SECONDS:
             return
         topics = sorted({topic for topic, _ in self._stops})
-        added = self._bus.earliest(at for at in self._bus.partitions(topics) if at not in self._stops)
+        added = self._bus.earliest(each for each in self._bus.partitions(topics) if each not in self._stops)
         if added:
             self._feed.add(added)
             self._starts |= added
             self._stops |= added
             self._pairs.share_room(self._stops)
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
 
     def _left(self) -> Offsets:
-        """The offsets that are missing, by partition. Those of a slow partition are of no use once the other side has ended, if
-        none of its answers waits."""
+        """Return the number of offsets that are still to be read, by partition.
+
+        A slow partition is left out once it can complete no further pair: the other side has ended and waits for none of its
+        answers.
+        """
         left = self._missing()
         return {
             partition: missing
@@ -207,15 +234,15 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _held(self) -> set[Partition]:
-        """The partitions to hold back on the way to the stops: slow ones while the other side may come up to them."""
+        """Return the partitions to pause before the stops: completed ones, and slow ones while the other side may catch up."""
         left = self._missing()
         return {each for each in self._stops if each not in left or (each in self._pairs.slow and self._awaited(each, left))}
 
     def _awaited(self, held: Partition, left: Collection[Partition]) -> bool:
-        """Whether the other side may still bring what the answers of a partition that is held back wait for."""
-        mine = held[0] == self._settings.shadow_topic
+        """Return whether the other side may still deliver the partners of the waiting answers of a paused partition."""
+        is_shadow = held[0] == self._settings.shadow_topic
         slow = self._pairs.slow
-        return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in slow for topic, p in left)
+        return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in left)
 
     def _cut(self, batch: Batch) -> Batch:
         count = int(np.searchsorted(batch.offsets, self._stops[batch.partition]))
@@ -231,7 +258,7 @@ class CanaryAnalyzer:
             self._paired = time.monotonic()
 
     def _settle(self, ends: Offsets | None = None) -> None:
-        """Drop now and then what waits in vain, with all that is written now, or these `ends`, as the measure."""
+        """Drop the answers that can have no partner, every SETTLE_SECONDS, by `ends` or else by the current log ends."""
         if (now := time.monotonic()) >= self._settled + SETTLE_SECONDS:
             self._pairs.settle(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
             self._settled = now

@@ -1,6 +1,6 @@
-"""The bake clock: for how long a candidate has been watched. Pure.
+"""The bake clock: how long a candidate has been observed under valid conditions. Pure.
 
-It runs only while every partition is cut over, pairs arrive, and the judge is not behind: time in which nothing could be seen
+The clock runs only while every partition is cut over, pairs arrive, and the analysis is not behind. Time without observations
 does not count.
 """
 
@@ -13,8 +13,14 @@ QUIET_SECONDS = 30.0  # without a pair
 
 @dataclass(frozen=True, slots=True)
 class BakeConditions:
-    """What the judge sees at one look. `cut_over`, of so many `partitions`: those that the revision serves. `pair_age` is how
-    many seconds ago the newest pair was taken in, None: there was none. `behind` is how many seconds the judge is behind."""
+    """The conditions of the bake clock at one observation.
+
+    Attributes:
+        cut_over: The number of partitions that the current revision serves.
+        partitions: The number of all partitions.
+        pair_age: The age of the newest pair in seconds; None if there is no pair.
+        behind: The lag of the analysis in seconds.
+    """
 
     cut_over: int
     partitions: int
@@ -22,7 +28,7 @@ class BakeConditions:
     behind: float
 
     def obstacles(self) -> Iterator[str]:
-        """Why the clock stands, and nothing may pass."""
+        """Yield the reasons why the clock does not run and the candidate cannot pass."""
         if self.cut_over < self.partitions or not self.partitions:
             yield f"{self.cut_over:,} of {self.partitions:,} partitions are cut over"
         if self.pair_age is None:
@@ -30,26 +36,34 @@ class BakeConditions:
         elif self.pair_age >= QUIET_SECONDS:
             yield f"no pair for {self.pair_age:.0f} s"
         if self.behind >= BEHIND_SECONDS:
-            yield f"the judge is {self.behind:.0f} s behind"
+            yield f"the analysis is {self.behind:.0f} s behind"
 
 
 @dataclass(frozen=True, slots=True)
 class BakeClock:
-    """`baked` seconds so far. `seen` is the time of the last look in Unix seconds, None where the clock stood then."""
+    """The bake time so far.
+
+    Attributes:
+        baked: The bake time in seconds.
+        seen: The Unix time of the last observation in seconds; None if the clock did not run then.
+    """
 
     baked: float = 0.0
     seen: float | None = None
 
-    def looked(self, now: float, sight: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
-        """After a look at `now`. The time since the last look counts where the clock ran at both, and they are not so many
-        seconds `apart`: a judge that did not look was behind."""
-        if any(sight.obstacles()):
+    def advance(self, now: float, conditions: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
+        """Return the clock after an observation at `now`.
+
+        The time since the last observation counts if the clock ran at both and they are less than `apart` seconds apart: an
+        analysis that did not observe for longer was behind.
+        """
+        if any(conditions.obstacles()):
             return replace(self, seen=None)
         passed = 0.0 if self.seen is None else now - self.seen
         return BakeClock(self.baked + passed if 0.0 <= passed < apart else self.baked, now)
 
-    def obstacles(self, wanted: float, sight: BakeConditions) -> Iterator[str]:
-        """Why nothing may pass yet, where `wanted` seconds are asked for."""
-        yield from sight.obstacles()
+    def obstacles(self, wanted: float, conditions: BakeConditions) -> Iterator[str]:
+        """Yield the reasons why the candidate cannot pass yet if `wanted` seconds of bake time are required."""
+        yield from conditions.obstacles()
         if self.baked < wanted:
             yield f"baked for {self.baked:.0f} s of {wanted:.0f}"

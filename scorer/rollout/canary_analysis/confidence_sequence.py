@@ -1,7 +1,7 @@
-"""The mean paired difference, with an interval that holds at every look: an asymptotic confidence sequence. Pure.
+"""The mean paired difference with an interval that is valid at every look: an asymptotic confidence sequence. Pure.
 
 Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and asymptotic confidence sequences (2024),
-with the variance across cells in the place of that across events.
+with the variance across cells instead of the variance across events.
 """
 
 import math
@@ -14,14 +14,21 @@ from scorer.rollout.canary_analysis.key_strata import Cells
 TUNED = 30.0
 """The variance of a sum at which the interval is narrowest: that of 3,000 pairs of which one in a hundred differs."""
 UNSEEN = 1.0
-"""Added to the variance of a sum: one squared difference of the largest size. Without it, a rule that has seen no difference
-would have an interval without width after a handful of pairs."""
+"""Added to the variance of a sum: one squared difference of the largest size. Without it, a rule without any difference so far
+would have an interval of width 0 after a handful of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """The mean difference is between `low` and `high`, by `pairs` in so many `cells`. Where nothing is known, `estimate` is
-    None and the interval infinite."""
+    """The confidence interval of the mean difference; infinite if fewer than two cells have pairs.
+
+    Attributes:
+        estimate: The mean difference; None without pairs.
+        low: The lower bound of the mean difference.
+        high: The upper bound of the mean difference.
+        pairs: The number of pairs.
+        cells: The number of cells that have pairs.
+    """
 
     estimate: float | None = None
     low: float = -math.inf
@@ -31,15 +38,18 @@ class ConfidenceInterval:
 
 
 def boundary(variance: float, alpha: float) -> float:
-    """How far a sum of this variance is from its mean at most, at all looks together but for a share `alpha` of streams.
-    The two-sided normal mixture of Robbins (1970); Howard and others, Time-uniform Chernoff bounds (2021)."""
+    """Return the largest distance of a sum with this variance from its mean, at all looks together.
+
+    The bound holds except for a share `alpha` of streams. It is the two-sided normal mixture of Robbins (1970); see Howard and
+    others, Time-uniform Chernoff bounds (2021).
+    """
     twice = -2.0 * math.log(alpha)
     mixed = TUNED / (twice + math.log1p(twice))
     return math.sqrt((variance + mixed) * (math.log1p(variance / mixed) + twice))
 
 
 def variance(cells: Cells) -> float:
-    """The variance of the sum of differences about its mean: across cells, and at least that of independent pairs."""
+    """Return the variance of the sum of differences: the variance across cells, and at least that of independent pairs."""
     pairs, active = cells.pairs, cells.active
     mean = float(cells.sums.sum()) / pairs
     across = float(np.square(cells.sums - mean * cells.counts).sum()) * active / (active - 1)
@@ -48,7 +58,7 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Of these cells; infinite where fewer than two have a pair, because nothing is known of their spread."""
+    """Return the interval of the mean difference; infinite if fewer than two cells have pairs, since the spread is unknown."""
     pairs, active = cells.pairs, cells.active
     if not pairs:
         return ConfidenceInterval()

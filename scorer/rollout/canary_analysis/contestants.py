@@ -1,4 +1,7 @@
-"""Which two versions are to be judged: as the newest records name them, or as a person does."""
+"""Find the two versions of an analysis: by explicit names, or by the newest score records.
+
+Depends on a topic reader and, for tags, on the registry. Decides nothing about the versions.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,12 +17,12 @@ from scorer.scores import formats
 from scorer.scores.decode_record import ScoreRecord, decode_record
 from scorer.settings import Settings
 
-NEAR = 200  # newest offsets of each partition, in which versions are looked for
+NEAR = 200  # newest offsets of each partition that are searched for versions
 DIGEST = "sha256:"
 
 
 class ContestVersion(NamedTuple):
-    """A version as records name it; `version` is empty where only its digest is known."""
+    """A version as records name it; `version` is empty if only the digest is known."""
 
     digest: str
     version: str = ""
@@ -29,20 +32,27 @@ class ContestVersion(NamedTuple):
 
 
 class Contestants(NamedTuple):
+    """The two versions of an analysis, with their tags."""
+
     champion: ContestVersion
     candidate: ContestVersion
 
     @property
     def contest(self) -> Contest:
+        """The digests of both versions."""
         return Contest(self.champion.digest, self.candidate.digest)
 
 
 def find_version(settings: Settings, wanted: str) -> ContestVersion:
-    """The version with this tag, or digest. Raises RegistryError where the registry has no such tag."""
+    """Return the version with this tag or digest.
+
+    Raises:
+        RegistryError: If the registry has no such tag.
+    """
     if wanted.startswith(DIGEST):
         return ContestVersion(wanted)
-    found = channel.resolve(open_source(settings), wanted)
-    return ContestVersion(found.digest, found.version)
+    resolved = channel.resolve(open_source(settings), wanted)
+    return ContestVersion(resolved.digest, resolved.version)
 
 
 def find_contestants(
@@ -52,8 +62,14 @@ def find_contestants(
     champion: ContestVersion | None = None,
     candidate: ContestVersion | None = None,
 ) -> Contestants | None:
-    """The versions of the newest records in a stretch, where they are not given: the champion by the scores' role, the
-    candidate by the shadow's answers, or as canary. None where no record tells. Raises Fatal (2) where both are one."""
+    """Return both versions, the missing ones by the newest records of a stretch; None if a version cannot be determined.
+
+    The champion is the version of the newest score of that role. The candidate is the version of the newest shadow answer, or
+    else of the newest canary score, that is not the champion.
+
+    Raises:
+        Fatal: With code 2 if both are the same version.
+    """
     as_json = formats.as_json(settings)
     scores = _newest(bus, stretch, settings.output.topic, as_json) if champion is None or candidate is None else []
     shadow = _newest(bus, stretch, settings.shadow_topic, as_json) if candidate is None else []
@@ -65,19 +81,19 @@ def find_contestants(
     if candidate is None:
         return None
     if candidate.digest == champion.digest:
-        raise Fatal(f"{champion} is the champion and the candidate", "name two versions: --champion, --candidate", USAGE)
+        raise Fatal(f"{champion} is both champion and candidate", "name two versions: --champion, --candidate", USAGE)
     return Contestants(champion, candidate)
 
 
 def _newest(
     bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
 ) -> list[tuple[str, ContestVersion]]:
-    """Roles and versions of a topic's newest records, the newest first. Records that do not read are left out."""
+    """Return roles and versions of a topic's newest records, the newest first, without unreadable records."""
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }
-    found = sorted(_records(bus, tails, as_json), key=lambda record: -record.event_ms)
-    return [(record.role, ContestVersion(record.digest, record.version)) for record in found]
+    records = sorted(_records(bus, tails, as_json), key=lambda record: -record.event_ms)
+    return [(record.role, ContestVersion(record.digest, record.version)) for record in records]
 
 
 def _records(bus: TopicReader, tails: Spans, as_json: Callable[[bytes], bytes]) -> Iterator[ScoreRecord]:

@@ -1,4 +1,4 @@
-"""Pairs that both versions scored: how far their scores lie apart as distributions, and which decisions flip. Pure."""
+"""Measure how far the score distributions of both versions differ, and count decision flips. Pure."""
 
 from collections import Counter
 
@@ -15,30 +15,36 @@ Drift = tuple[float | None, float | None]
 
 
 class DecisionSample:
-    """`flips` counts the decisions of all pairs, the champion's first; scores are compared on MOST pairs at most. The same
-    pairs give the same figures, in any order."""
+    """The decisions of all pairs, and a sample of at most MOST pairs of scores; independent of the order of the pairs.
+
+    Attributes:
+        flips: The number of pairs by both decisions, the champion's first.
+    """
 
     def __init__(self) -> None:
         self.flips: Counter[tuple[str | None, str | None]] = Counter()
         self._pairs = PairSample(MOST)
         self._drift: Drift | None = None
 
-    def add(self, partition: Partition, offsets: NDArray[np.int64], found: PairDifferences) -> None:
-        """Take in pairs of a source partition, (n,); those that a version failed say nothing here."""
-        for kind, count in found.counts():
+    def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:
+        """Add the pairs of a source partition, (n,); pairs in which a version failed are ignored."""
+        for kind, count in differences.counts():
             if kind is not None and kind.flip is not None:
                 self.flips[kind.decisions] += count
-        self._pairs.add(partition, offsets, found.scores)
+        self._pairs.add(partition, offsets, differences.scores)
         self._drift = None
 
     def drift(self) -> Drift:
-        """PSI, without its bias, and KS of the scores; of the decisions, where scores are no single numbers, and KS None. None
-        where there is neither."""
+        """Return PSI, without its bias, and KS of the scores.
+
+        If scores are not single numbers, PSI is that of the decisions and KS is None. Without scores and decisions both are
+        None.
+        """
         if self._drift is None:
-            self._drift = self._found()
+            self._drift = self._measure_drift()
         return self._drift
 
-    def _found(self) -> Drift:
+    def _measure_drift(self) -> Drift:
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)

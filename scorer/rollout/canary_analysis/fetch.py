@@ -1,5 +1,7 @@
-"""Records of several partitions as columns, taken from a consumer: natively where that is built, else as its messages. Thin
-I/O."""
+"""Take records of several partitions from a consumer as columns: natively if the plugin is available, else from its messages.
+
+Depends on the Kafka client only and does not interpret records. Thin I/O.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ Numbers = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
-    """Records of one partition, in its order: their rows in what was taken, (n,), and their offsets, (n,)."""
+    """Records of one partition, in its order: their rows in the taken columns, (n,), and their offsets, (n,)."""
 
     partition: Partition
     rows: Numbers
@@ -30,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What came in place of a record: of which partition, at which offset if that is known, and why."""
+    """An error in place of a record: its partition, its offset if known, and the Kafka error."""
 
     partition: Partition
     offset: int | None
@@ -39,8 +41,17 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`values` and `keys` have an entry a row, `headers` gives those of some rows, `size` is how many bytes the values have.
-    `ends` are the partitions whose end was reached, each with the next offset to read."""
+    """The records of one call.
+
+    Attributes:
+        values: The value of each row.
+        keys: The key of each row.
+        headers: Returns the headers of the given rows.
+        batches: The rows of each partition.
+        failures: The errors that were received in place of records.
+        ends: For each partition of which the end was reached, the next offset to read.
+        size: The size of all values in bytes.
+    """
 
     values: Column
     keys: Column
@@ -52,45 +63,49 @@ class Taken:
 
 
 class Source(Protocol):
-    """Where the records of one consumer come from."""
+    """The records of one consumer.
+
+    `forward` is called before partitions are assigned, and `close` before the consumer is closed. All calls come from one
+    thread.
+    """
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """These are about to be assigned."""
+        """Prepare for partitions that are about to be assigned."""
 
     def take(self, most: int, seconds: float) -> Taken:
-        """Up to so many records that come within so many seconds."""
+        """Return at most `most` records that arrive within `seconds`."""
 
     def close(self) -> None:
-        """Let go of what is held, before the consumer is closed."""
+        """Release all held records; call it before the consumer is closed."""
 
 
 def source_of(consumer: Consumer) -> Source:
-    """The native one where this consumer was made for it, else that in Python."""
+    """Return the native source if the consumer was created for it, else the one in Python."""
     native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
-    return Queued(consumer, NativeFetcher(native, handle)) if native and handle else Polled(consumer)
+    return ColumnSource(consumer, NativeFetcher(native, handle)) if native and handle else MessageSource(consumer)
 
 
-class Polled:
-    """Messages of a consumer as they are."""
+class MessageSource:
+    """Records as the Python messages of a consumer."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Nothing has to be said."""
+        """Do nothing: messages need no preparation."""
 
     def take(self, most: int, seconds: float) -> Taken:
         messages = self._consumer.consume(most, seconds)
         bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
-        told = [_failure(messages.pop(row)) for row in reversed(bad)][::-1]
-        failures = [failure for failure in told if failure.error not in END]
-        ends = {failure.partition: failure.offset or 0 for failure in told if failure.error in END}
+        errors = [_failure(messages.pop(row)) for row in reversed(bad)][::-1]
+        failures = [failure for failure in errors if failure.error not in END]
+        ends = {failure.partition: failure.offset or 0 for failure in errors if failure.error in END}
         values, keys = ([*map(read, messages)] for read in (Message.value, Message.key))
         size = sum(map(len, messages))
         return Taken(values, keys, lambda rows: _headers(messages, rows), _batches(messages), failures, ends, size)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no record is held."""
 
 
 def _failure(message: Message) -> Failure:
@@ -110,30 +125,31 @@ def _batches(messages: list[Message]) -> list[Batch]:
     for start, end in pairwise([0, *others, len(places)]):
         if start < end:
             runs.setdefault(places[start], []).append(np.arange(start, end))
-    found = ((partition, np.concatenate(each)) for partition, each in runs.items())
-    return [Batch(partition, rows, offsets[rows]) for partition, rows in found]
+    joined = ((partition, np.concatenate(each)) for partition, each in runs.items())
+    return [Batch(partition, rows, offsets[rows]) for partition, rows in joined]
 
 
-class Queued:
-    """Messages of a consumer as columns, from a queue of their own."""
+class ColumnSource:
+    """Records of a consumer as columns, from a native queue of their own."""
 
     def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
-        self._consumer, self._taker = consumer, taker
+        self._consumer = consumer
+        self._taker = taker
 
     def forward(self, partitions: list[TopicPartition]) -> None:
         self._taker.forward(partitions)
 
     def take(self, most: int, seconds: float) -> Taken:
-        told = self._consumer.poll(0)  # of the client, and of no record: those have a queue of their own
-        failures = [] if told is None or told.error() is None else [_failure(told)]
+        event = self._consumer.poll(0)  # an event of the client and never a record: records have a queue of their own
+        failures = [] if event is None or event.error() is None else [_failure(event)]
         self._taker.collect(most, seconds)
         ends, columns = self._taker.ends(), self._taker.columns()
         failures += [_failed(columns, row) for row in np.flatnonzero(columns.codes).tolist()]
         rows = np.flatnonzero(columns.codes == 0)
         lanes, batches = columns.lanes[rows], []
         for lane in np.unique(lanes).tolist():
-            mine = rows[lanes == lane]
-            batches.append(Batch(columns.places[lane], mine, columns.offsets[mine]))
+            members = rows[lanes == lane]
+            batches.append(Batch(columns.places[lane], members, columns.offsets[members]))
         size = int(columns.values.ends[-1]) if len(columns) else 0
         return Taken(columns.values, columns.keys, columns.headers_at, batches, failures, ends, size)
 
@@ -142,6 +158,6 @@ class Queued:
 
 
 def _failed(columns: MessageColumns, row: int) -> Failure:
-    (said,), offset = columns.values.some(np.array([row])), int(columns.offsets[row])
-    error = KafkaError(int(columns.codes[row]), (said or b"").decode(errors="replace") or None)
+    (message,), offset = columns.values.some(np.array([row])), int(columns.offsets[row])
+    error = KafkaError(int(columns.codes[row]), (message or b"").decode(errors="replace") or None)
     return Failure(columns.places[columns.lanes[row]], offset if offset >= 0 else None, error)

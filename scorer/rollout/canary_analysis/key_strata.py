@@ -1,6 +1,7 @@
-"""Sums of paired differences by cell: a cell holds all pairs of the keys whose hash falls in it. Pure.
+"""Sum paired differences by cell: a cell holds all pairs of the keys whose hash falls in it. Pure.
 
-Events of one key are alike, so the spread of single events says too little about chance. Cells are independent of each other.
+Events of one key are alike, so the spread of single events underestimates the effect of chance. Cells are independent of each
+other.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ Column = NDArray[np.float64]
 
 
 def cell(key_hash: int | None, partition: Partition, offset: int) -> int:
-    """The cell of an event by the XXH64 of its key; one without a key goes by its source position."""
+    """Return the cell of an event by the XXH64 of its key, or by its source position if it has no key."""
     if key_hash is None:
         key_hash = xxh64_intdigest(b"%b/%d/%d" % (partition[0].encode(), partition[1], offset))
     return key_hash % CELLS
@@ -34,29 +35,30 @@ def _zeros() -> Column:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cells:
-    """By cell, (CELLS,): the sum of the differences, the sum of their squares, and how many there are."""
+    """For each cell, (CELLS,): the sum of the differences, the sum of their squares, and the number of pairs."""
 
     sums: Column = field(default_factory=_zeros)
     squares: Column = field(default_factory=_zeros)
     counts: Column = field(default_factory=_zeros)
 
     def added(self, cells: Sequence[int] | NDArray[np.intp], differences: Sequence[float] | Column) -> Self:
-        """With these pairs: the cell of each (n,), and its difference (n,), finite, from -1 to 1."""
+        """Return the cells with further pairs added: the cell of each (n,), and its difference (n,), finite, from -1 to 1."""
         places, rounded = np.asarray(cells, np.intp), np.round(np.asarray(differences, np.float64) / GRAIN) * GRAIN
         more = (np.bincount(places, weights, CELLS) for weights in (rounded, np.square(rounded), None))
-        return type(self)(*(mine + new for mine, new in zip(self._columns(), more, strict=True)))
+        return type(self)(*(current + new for current, new in zip(self._columns(), more, strict=True)))
 
     def merged(self, other: "Cells") -> Self:
-        """With the pairs of another."""
-        return type(self)(*(mine + more for mine, more in zip(self._columns(), other._columns(), strict=True)))
+        """Return the cells with the pairs of `other` added."""
+        return type(self)(*(current + more for current, more in zip(self._columns(), other._columns(), strict=True)))
 
     @property
     def pairs(self) -> int:
+        """The number of pairs."""
         return int(self.counts.sum())
 
     @property
     def active(self) -> int:
-        """How many cells have a pair."""
+        """The number of cells that have a pair."""
         return int(np.count_nonzero(self.counts))
 
     def _columns(self) -> tuple[Column, Column, Column]:

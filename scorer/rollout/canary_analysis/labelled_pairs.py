@@ -1,6 +1,6 @@
-"""Pairs whose events have a label: by how much the candidate's squared error is larger. In bounded memory.
+"""Sum the differences of squared errors over the pairs whose events have a label. In bounded memory.
 
-Of two classes and scores that are probabilities: one number, or two that belong to the classes.
+Requires labels of two classes and scores that are probabilities: one number, or one for each class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LabelledSums:
-    """Store the sums of the errors by label with the offsets that they rest on: the same offsets give the same sums.
+    """The sums of the errors by label with the offsets that they are based on: the same offsets give the same sums.
 
     Attributes:
-        cells: the differences of squared errors, by cell.
-        answers: for each partition of answers, the offset behind the last record whose pair is in the sums.
-        labels: for each partition of labels, the offsets that were read.
-        records: how many labels each of these partitions had between these offsets.
-        reason: why there is no pair; empty if there is one.
-        settings: how labels are read, and how many events are kept, by the names of the settings `labels`.
+        cells: The differences of squared errors, by cell.
+        answers: For each partition of answers, the offset behind the last record whose pair is in the sums.
+        labels: For each partition of labels, the offsets that were read.
+        records: The number of labels of each of these partitions between these offsets.
+        reason: Why there is no pair; empty if there is one.
+        settings: How labels are read, and how many events are kept, by the names of the settings `labels`.
     """
 
     cells: Cells
@@ -42,7 +42,7 @@ class LabelledSums:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the sums rest on, as JSON."""
+        """Return the offsets and settings of the sums as JSON."""
         answers = [{"topic": topic, "partition": number, "to": end} for (topic, number), end in sorted(self.answers.items())]
         labels = [
             {"topic": at[0], "partition": at[1], "from": low, "to": high, "records": self.records.get(at, 0)}
@@ -52,7 +52,11 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """Of at most `most` events. Of more, those whose ids hash low: the same in any order, however late their labels are."""
+    """The pairs of at most `most` events.
+
+    If there are more, the events with the lowest hashes of their ids are kept: the same ones in any order, however late their
+    labels are.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -65,7 +69,10 @@ class LabelledPairs:
         return sum(len(part["time"]) for part in self._parts)
 
     def add(self, partition: Partition, pairs: Sequence[tuple[int, int, VersionAnswer, VersionAnswer]]) -> None:
-        """Take in events of a source partition: offset, cell, the champion's answer and the candidate's. Both have scored."""
+        """Add events of a source partition as tuples of offset, cell, champion's answer and candidate's answer.
+
+        Both versions must have scored the events.
+        """
         offsets, cells, champion, candidate = zip(*pairs, strict=True) if pairs else ((), (), (), ())
         part: dict[str, Column] = {
             "ids": hashed(answer.id for answer in champion),
@@ -87,44 +94,45 @@ class LabelledPairs:
         """Sum the candidate's squared error less the champion's over the events that have a label.
 
         Args:
-            bus: reads the topic of labels.
-            settings: name the topic of labels and the classes.
-            reached: how far the answers of these pairs are read.
-            until: the ends of the labels that count; None: all labels that the topic has now.
+            bus: The reader for the topic of labels.
+            settings: The settings with the topic of labels and the classes.
+            reached: The offsets up to which the answers of these pairs are read.
+            until: The ends of the labels that count; None for all labels that the topic has now.
 
         Raises:
-            Fatal: with code 2 if no topic of labels is configured or if it does not exist.
+            Fatal: With code 2 if no topic of labels is configured or if it does not exist.
         """
-        answered, said = self.newest(), settings.labels.model_dump()
+        answered, label_settings = self.newest(), settings.labels.model_dump()
         if not len(answered):
             join_labels.labels_topic(settings)
-            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", said)
+            return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", label_settings)
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         classes = known(settings.labels.classes, columns, self._decisions)
         labels, spans = join_labels.join(bus, settings, classes, answered, until)
         cells = losses(answered, labels)
         reason = "" if cells.pairs else missing(answered, labels)
-        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, said)
+        return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
     def newest(self) -> Newest:
-        """Return one row an id, the same for the same pairs in any order of their partitions."""
+        """Return the newest row of each id; the same for the same pairs in any order of their partitions."""
         rows, places = Rows(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
             rest = {name: part[name] for name in ("cell", "champion", "candidate", "decision")}
             for number in np.unique(part["partition"]).tolist():
-                mine = part["partition"] == number
-                of = {name: column[mine] for name, column in rest.items()}
-                rows.add(part["ids"][mine], places[number], part["offset"][mine], part["time"][mine], **of)
+                members = part["partition"] == number
+                columns = {name: column[members] for name, column in rest.items()}
+                rows.add(part["ids"][members], places[number], part["offset"][members], part["time"][members], **columns)
         return rows.newest()
 
 
 def losses(answered: Newest, labels: Labels) -> Cells:
-    """The differences of squared errors, by cell; none where the labels are not of two classes. Pure."""
-    told, classes = labels.rows.newest(), labels.classes
-    if not len(answered) or not len(told) or (classes is not None and len(classes.names) != len(BINARY.names)):
+    """Return the differences of squared errors by cell; empty unless the labels are of two classes. Pure."""
+    newest_labels, classes = labels.rows.newest(), labels.classes
+    if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
         return Cells()
-    mine, theirs = answered.joined(told)
-    truth, columns = told.columns["truth"][theirs], {name: column[mine] for name, column in answered.columns.items()}
+    answer_rows, label_rows = answered.joined(newest_labels)
+    truth = newest_labels.columns["truth"][label_rows]
+    columns = {name: column[answer_rows] for name, column in answered.columns.items()}
     champion, candidate = columns["champion"], columns["candidate"]
     usable = np.isin(truth, (0.0, 1.0)) & np.isfinite(champion) & np.isfinite(candidate)
     difference = np.square(candidate - truth) - np.square(champion - truth)
@@ -136,15 +144,17 @@ def missing(answered: Newest, labels: Labels) -> str:
     classes = labels.classes
     if classes is not None and len(classes.names) != len(BINARY.names):
         return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
-    mine, _ = answered.joined(labels.rows.newest())
-    if not len(mine):
+    labelled, _ = answered.joined(labels.rows.newest())
+    if not len(labelled):
         others = f"{labels.unmatched:,} labels are of other events"
         return "; ".join(
             [f"none of {len(answered):,} events that both scored has a label that counts", others, *labels.refused.lines()]
         )
-    if not any(np.isfinite(answered.columns[side][mine]).any() for side in ("champion", "candidate")):
-        return f"{len(mine):,} events have a label, and no score of theirs is a probability: one number from 0 to 1, or two"
-    return f"{len(mine):,} events have a label, and none has the outcome 0 or 1 and two scores that are probabilities"
+    if not any(np.isfinite(answered.columns[side][labelled]).any() for side in ("champion", "candidate")):
+        return (
+            f"{len(labelled):,} events have a label, and none of their scores is a probability: one number from 0 to 1, or two"
+        )
+    return f"{len(labelled):,} events have a label, and none has the outcome 0 or 1 and two scores that are probabilities"
 
 
 def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
@@ -153,7 +163,7 @@ def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
 
 
 def _probabilities(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
-    """Those of the second class; NaN where a score is none."""
+    """Return the probability of the second class for each answer; NaN if its score is no probability."""
     return np.array([_probability(answer.score) for answer in answers], np.float64)
 
 

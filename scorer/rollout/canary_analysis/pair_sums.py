@@ -1,4 +1,4 @@
-"""Sums of the pairs of one contest, from records in the order in which they are read. Pure.
+"""Sum the pairs of one contest, from records in the order in which they are read. Pure.
 
 The same records give the same sums, in any order of their partitions and in portions of any size.
 """
@@ -30,67 +30,73 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 MOST = 60_000  # answers that wait for another, of 500 bytes or so
-MANY_UNREADABLE = 100  # records that are no score, before the first that is one
+MANY_UNREADABLE = 100  # records that are no score record, without a single one that is
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
 class PairSums:
-    """Joins scores, dead letters and the shadow's answers, and keeps the sums.
+    """Join scores, dead letters and shadow answers, and keep the sums. After an error it must not be used again.
 
-    `tally` has the cells of each rule, `sample` the scores and decisions, `labelled` the pairs that wait for labels (None if no
-    rule asks for them), `outputs` which output each version decides on. After an error it must not be used again.
+    Attributes:
+        tally: The cells of each rule.
+        sample: The decisions and a sample of the scores.
+        labelled: The pairs that wait for labels; None if no rule needs labels.
+        outputs: The deciding output of each version.
+        slow: The partitions whose answers are far ahead of the other side's; the caller pauses them.
+        pairs: The number of pairs of the two versions.
     """
 
     def __init__(
         self, settings: Settings, contest: Contest, window: TimeRange, outputs: DecidedOutputs, *, labels: bool = False
     ) -> None:
-        """Start without a record.
+        """Create empty sums.
 
         Args:
-            settings: name the topics and the format of scores.
-            contest: the two versions.
-            window: which events count.
-            outputs: find the output that a version decides on.
-            labels: whether pairs are kept for labels.
+            settings: The settings with the topics and the format of scores.
+            contest: The two versions.
+            window: The time range of the events that count.
+            outputs: The lookup of the output that a version decides on.
+            labels: Whether to keep pairs for labels.
         """
         self._settings, self._window = settings, window
         self._comparer = PairComparer(contest)
         self._as_json = formats.as_json(settings)
-        self._join, self._shelf = MergeJoin(MOST, 0), PendingAnswers()
+        self._join = MergeJoin(MOST, 0)
+        self._waiting = PendingAnswers()
         self._most_held = 0
         self._lanes: dict[Partition, set[Partition]] = {}
-        self._skipped, self._read_any = SkippedRecords(log), False
+        self._skipped = SkippedRecords(log)
+        self._read_any = False
         self._ends: dict[JoinSide, Offsets] = {}
         self.outputs = outputs
-        self.tally, self.sample = PairedSums(), DecisionSample()
+        self.tally = PairedSums()
+        self.sample = DecisionSample()
         self.labelled = LabelledPairs(settings.labels.max_events) if labels else None
         self.slow: set[Partition] = set()
-        """Partitions whose answers are far ahead of the other side's: they are to be held back."""
         self.pairs = 0
-        """How many pairs of the two versions were taken in."""
 
     def share_room(self, partitions: Collection[Partition]) -> None:
-        """Give each of these partitions its share of the answers that may wait."""
+        """Divide the number of answers that may wait among these partitions."""
         width = max(1, sum(topic == self._settings.output.topic for topic, _ in partitions))
         self._most_held, self._join.late = MOST // (2 * width), MOST // (4 * width)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Answers that are in no pair, and pairs that do not count, by reason."""
+        """The numbers of answers in no pair and of pairs that do not count, by reason."""
         unreadable = self._skipped.counts.total()
         return {**self._join.dropped._asdict(), "foreign": self.tally.foreign, "unreadable": unreadable}
 
     @property
     def unknown(self) -> str:
-        """Explain which versions have scores that do not count because it is unknown which output decides; empty if none."""
+        """The versions whose scores do not count because their deciding output is unknown, as a message; empty if none."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def take_in(self, taken: Taken) -> None:
-        """Take in records, of each partition in its order.
+        """Add records, of each partition in its order.
 
         Raises:
-            Fatal: with code 2 if there are many records and not one score.
-            RegistryError: if scores have several outputs and the registry is unavailable.
+            Fatal: With code 2 if there are many records and none of them is a score.
+            RegistryError: If scores have several outputs and the registry is unavailable.
         """
         letters = [batch for batch in taken.batches if batch.partition[0] == self._settings.dead_letter.topic]
         answers = [batch for batch in taken.batches if batch.partition[0] != self._settings.dead_letter.topic]
@@ -100,14 +106,14 @@ class PairSums:
             self._records(taken, answers)
 
     def settle(self, reached: Offsets, ends: Offsets) -> None:
-        """Drop the answers that cannot have a partner. Call it now and then, after `take_in`.
+        """Drop the answers that cannot have a partner. Call it periodically, after `take_in`.
 
-        An answer waits until the other side has passed its event, and everything is read that was written by then: dead letters
-        and failures of the shadow may come behind later scores. The pairs are the same at any pace of reading.
+        An answer waits until the other side has passed its event and everything that was written by then is read: dead letters
+        and failures of the shadow may follow later scores. The pairs are the same at any pace of reading.
 
         Args:
-            reached: the offset behind the last record that was taken in, by partition.
-            ends: the offsets behind the last records that are written now, open transactions included.
+            reached: The offset behind the last record that was added, by partition.
+            ends: The offsets behind the last records that are written now, including open transactions.
         """
         for side in JoinSide:
             noted = self._ends.get(side, {})
@@ -116,8 +122,8 @@ class PairSums:
                 self._ends[side] = {at: end for at, end in ends.items() if self._side(at) is side}
 
     def release(self) -> None:
-        """Release what no longer waits, and find the slow partitions. Call it after each `take_in`."""
-        self._shelf.keep(self._join.tickets())
+        """Release answers that no longer wait, and determine the slow partitions. Call it after each `take_in`."""
+        self._waiting.keep(self._join.tickets())
         for partition, lanes in self._lanes.items():
             held = max((self._join.held(self._side(partition), lane) for lane in lanes), default=0)
             if held > self._most_held:
@@ -126,7 +132,7 @@ class PairSums:
                 self.slow.discard(partition)
 
     def awaited(self, partition: Partition) -> bool:
-        """Return whether answers of the other side wait for those of this partition."""
+        """Return whether answers of the other side wait for answers of this partition."""
         other = self._side(partition).other
         return any(self._join.held(other, lane) for lane in self._lanes.get(partition, ()))
 
@@ -145,17 +151,17 @@ class PairSums:
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
             self._read_any |= len(rows) > 0
-        first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, JoinedPairs]]()
-        for batch, found in zip(batches, lanes, strict=True):
+        first, pairs = self._waiting.put(values, taken.keys, taken.size), list[tuple[Partition, JoinedPairs]]()
+        for batch, groups in zip(batches, lanes, strict=True):
             side = self._side(batch.partition)
-            self._lanes.setdefault(batch.partition, set()).update(found)
-            pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in found.items()]
+            self._lanes.setdefault(batch.partition, set()).update(groups)
+            pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in groups.items()]
         self._pairs(pairs)
 
     def _readable(self, values: Column, batch: Batch) -> NDArray[np.int64]:
-        """Return the rows of a batch that are scores, (n,). The others are counted and named.
+        """Return the rows of a batch that are scores, (n,); the others are counted and logged.
 
-        Raises Fatal (2) if there are many others and not one score: then the configuration names another topic or format.
+        Raises Fatal (2) if there are many others and not one score: the configuration then names a wrong topic or format.
         """
         faults = answer_records.faults(values, batch.rows, self._as_json)
         for row, fault in faults.items():
@@ -163,45 +169,47 @@ class PairSums:
         rows = batch.rows[~np.isin(batch.rows, np.fromiter(faults, np.int64, len(faults)))]
         if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
             topic, partition = batch.partition
-            raise Fatal(f"{unreadable:,} records of {topic}[{partition}] and others are read, and none is a score", HINT, USAGE)
+            raise Fatal(
+                f"{unreadable:,} records of {topic}[{partition}] and others were read, and none is a score", HINT, USAGE
+            )
         return rows
 
     def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:
-        """Tell which pairs have two readable answers, (n,). The others are counted and named."""
-        found = np.ones(len(pairs.offsets), np.bool_)
-        for row in range(len(found)):
+        """Return which pairs have two readable answers, (n,); the others are counted and logged."""
+        readable = np.ones(len(pairs.offsets), np.bool_)
+        for row in range(len(readable)):
             try:
-                self._shelf.answers(pairs.answered[row : row + 1])
-                self._shelf.answers(pairs.shadow[row : row + 1])
+                self._waiting.answers(pairs.answered[row : row + 1])
+                self._waiting.answers(pairs.shadow[row : row + 1])
             except UnreadableAnswer as error:
-                found[row] = False
+                readable[row] = False
                 topic, partition = lanes[of[row]]
-                told = f"an answer to {topic}[{partition}]@{pairs.offsets[row]}: {error}"
-                self._skipped.skip(topic, partition, int(pairs.offsets[row]), told)
-        return found
+                error_text = f"an answer to {topic}[{partition}]@{pairs.offsets[row]}: {error}"
+                self._skipped.skip(topic, partition, int(pairs.offsets[row]), error_text)
+        return readable
 
     def _letters(self, taken: Taken, batch: Batch) -> None:
         for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
-                ticket = self._shelf.put_one(KeyedAnswer(answer, key))
+                ticket = self._waiting.put_one(KeyedAnswer(answer, key))
                 self._pairs(
                     [(lane, self._join.add(JoinSide.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))]
                 )
 
-    def _pairs(self, found: Sequence[tuple[Partition, JoinedPairs]]) -> None:
+    def _pairs(self, joined: Sequence[tuple[Partition, JoinedPairs]]) -> None:
         """Count the pairs of several source partitions."""
-        found = [(lane, pairs) for lane, pairs in found if len(pairs.offsets)]
-        if not found:
+        joined = [(lane, pairs) for lane, pairs in joined if len(pairs.offsets)]
+        if not joined:
             return
-        lanes, pairs = [lane for lane, _ in found], concatenate([pairs for _, pairs in found])
-        of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in found])
+        lanes, pairs = [lane for lane, _ in joined], concatenate([pairs for _, pairs in joined])
+        of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in joined])
         try:
-            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
+            answered, shadow = (self._waiting.answers(side) for side in (pairs.answered, pairs.shadow))
         except UnreadableAnswer:
             readable = self._readable_pairs(of, lanes, pairs)
             of, pairs = of[readable], JoinedPairs(*(column[readable] for column in pairs))
-            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
+            answered, shadow = (self._waiting.answers(side) for side in (pairs.answered, pairs.shadow))
         if self._window != ALWAYS:
             inside = [row for row, each in enumerate(shadow) if self._window.contains(each.event_ms)]
             if len(inside) < len(shadow):
@@ -217,18 +225,18 @@ class PairSums:
         answered: Sequence[VersionAnswer],
         shadow: Sequence[VersionAnswer],
     ) -> None:
-        """Count pairs of the window. `of` says which source partition each is of."""
-        found, keys = self._comparer.differences(answered, shadow), self._shelf.hashes(pairs.answered)
+        """Count pairs inside the window; `of` is the index in `lanes` of the source partition of each pair."""
+        differences, keys = self._comparer.differences(answered, shadow), self._waiting.hashes(pairs.answered)
         places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)
         cells = np.array([cell(key, lanes[at], offset) for key, at, offset in places], np.intp)
-        self.tally.add(cells, found)
+        self.tally.add(cells, differences)
         for at, lane in enumerate(lanes):
             rows = np.flatnonzero(of == at)
-            self.sample.add(lane, pairs.offsets[rows], found.part(rows))
+            self.sample.add(lane, pairs.offsets[rows], differences.part(rows))
             if self.labelled is not None:
-                both = rows[found.where(lambda kind: kind.scored)[rows]].tolist()
-                sides = found.ordered(both, answered, shadow)
+                both = rows[differences.where(lambda kind: kind.scored)[rows]].tolist()
+                sides = differences.ordered(both, answered, shadow)
                 self.labelled.add(
                     lane, [(int(pairs.offsets[n]), int(cells[n]), *side) for n, side in zip(both, sides, strict=True)]
                 )
-        self.pairs += sum(count for kind, count in found.counts() if kind is not None)
+        self.pairs += sum(count for kind, count in differences.counts() if kind is not None)

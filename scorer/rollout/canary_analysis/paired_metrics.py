@@ -1,4 +1,4 @@
-"""Pairs of answers as differences by rule: how much worse the candidate did than the champion. Pure."""
+"""Compare pairs of answers: by how much the candidate did worse than the champion, by rule. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,19 +15,29 @@ from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.verdict import ERRORS, FLIPS
 
 SCORED, FAILED = "scored", "dead_lettered"
-"""The statuses of an event that a version has scored, and of one that it cannot. Any other is no answer of a version."""
+"""The statuses of an event that a version scored, and of one that it failed. Other statuses are no answer of a version."""
 CRASH = "crash"
-"""A process died, and whose fault that is shows later: a version that is in hand at two deaths is `refused`."""
+"""A process died, and the cause is found later: a version that was in flight at two crashes is `refused`."""
 UNASKED = (CRASH, "refused", "away")
-"""Why a shadow has not asked its version. But for a death that speaks against a candidate, and says nothing of a champion."""
+"""The reasons why a shadow has not asked its version. Except for a crash they count against a candidate; none of them counts
+against a champion."""
 TRAITS = attrgetter("digest", "status", "fallback", "decision")
-"""What of an answer a difference depends on, but for its score."""
-MOST_KNOWN = 100_000
+"""The fields of an answer that determine a difference, apart from its score."""
+MOST_KINDS = 100_000
 
 
 class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
-    """What a version, by digest, made of an event: the fields of a score record that are compared. `fallback` is why the other
-    version, which should have answered, did not; of a shadow's answer why it has no score."""
+    """The answer of a version to an event: the fields of a score record that are compared.
+
+    Attributes:
+        digest: The digest of the version.
+        status: Whether the version scored the event.
+        event_ms: The time of the event in Unix milliseconds.
+        id: The id of the event.
+        score: The score; None if there is none.
+        decision: The decision; None if there is none.
+        fallback: Why the version that should have answered did not; of a shadow answer, why it has no score.
+    """
 
     digest: str
     status: str
@@ -39,15 +49,22 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Contest(NamedTuple):
-    """The two versions that are judged, by digest."""
+    """The digests of the two versions that are compared."""
 
     champion: str
     candidate: str
 
 
 class PairDifference(NamedTuple):
-    """What a pair says but for its scores. `flip` is None where one of both failed, or neither decides (`undecided`);
-    `decisions` are the champion's and the candidate's; `swapped`: the champion's answer is the shadow's."""
+    """The difference of a pair, apart from its scores.
+
+    Attributes:
+        error: 1 if only the candidate failed, -1 if only the champion failed, else 0.
+        flip: Whether the decisions differ, as 0 or 1; None if a version failed or neither version decides.
+        decisions: The decisions of the champion and of the candidate.
+        undecided: Whether both versions scored the event and neither decided.
+        swapped: Whether the shadow gave the champion's answer.
+    """
 
     error: int
     flip: int | None
@@ -62,9 +79,12 @@ class PairDifference(NamedTuple):
 
 
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
-    """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer, or was not
-    asked because a process died. An event that one version was given because the other had failed is a failure of the other,
-    whatever that one made of it as the shadow."""
+    """Return the difference of a pair, or None if the pair does not count.
+
+    A pair does not count if it is of other versions, as around a cut-over, if an answer is missing, or if a version was not
+    asked because a process died. An event that one version answered because the other failed counts as a failure of the other,
+    whatever the other answered as the shadow.
+    """
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
     if answered.digest == contest.champion and shadow.digest == contest.candidate:
@@ -87,66 +107,78 @@ def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAn
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PairDifferences:
-    """Of n pairs: `kinds` are the differences that there are, and `which` says which each pair has, (n,); `scores` are the
-    champion's and the candidate's, (2, n), NaN where one is no single number or one of both has not scored."""
+    """The differences of n pairs.
+
+    Attributes:
+        kinds: The distinct differences.
+        which: For each pair the index of its difference in `kinds`, (n,).
+        scores: The scores of the champion and of the candidate, (2, n); NaN if a score is no single number or a version did
+            not score the event.
+    """
 
     kinds: Sequence[PairDifference | None]
     which: NDArray[np.intp]
     scores: NDArray[np.float64]
 
-    def of_each(self, ask: Callable[[PairDifference], int]) -> NDArray[np.float64]:
-        """A number for each pair, (n,); 0 for one without a difference."""
-        return np.array([0 if kind is None else ask(kind) for kind in self.kinds], np.float64)[self.which]
+    def of_each(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
+        """Return `value` of the difference of each pair, (n,); 0 for a pair without a difference."""
+        return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
-    def where(self, ask: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
-        """The pairs of which something is so, (n,)."""
-        return self.of_each(ask).astype(np.bool_)
+    def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
+        """Return for which pairs the difference satisfies `predicate`, (n,)."""
+        return self.of_each(predicate).astype(np.bool_)
 
     def part(self, rows: NDArray[np.intp]) -> "PairDifferences":
-        """Those of some pairs, (m,)."""
+        """Return the differences of the given pairs, (m,)."""
         return PairDifferences(self.kinds, self.which[rows], self.scores[:, rows])
 
     def ordered(
         self, rows: Sequence[int], answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]
     ) -> list[tuple[VersionAnswer, VersionAnswer]]:
-        """Of some pairs the champion's answer and the candidate's."""
+        """Return the champion's and the candidate's answer of the given pairs."""
         swapped = self.where(lambda kind: kind.swapped)
         return [(shadow[row], answered[row]) if swapped[row] else (answered[row], shadow[row]) for row in rows]
 
     def counts(self) -> list[tuple[PairDifference | None, int]]:
-        """How many pairs have each difference."""
+        """Return each difference with its number of pairs."""
         return list(zip(self.kinds, np.bincount(self.which, minlength=len(self.kinds)).tolist(), strict=True))
 
 
 class PairComparer:
-    """Finds the differences of many pairs. What a pair says but for its scores depends on its TRAITS, and is found once."""
+    """Find the differences of many pairs.
+
+    A difference depends on the TRAITS of both answers, apart from scores, and is therefore computed once per combination.
+    """
 
     def __init__(self, contest: Contest) -> None:
         self._contest = contest
-        self._known: dict[object, int] = {}
+        self._kind_of: dict[object, int] = {}
         self._kinds: list[PairDifference | None] = []
 
     def differences(self, answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]) -> PairDifferences:
-        """Of each pair, (n,)."""
+        """Return the difference of each pair, (n,)."""
         traits = list(zip(map(TRAITS, answered), map(TRAITS, shadow), strict=True))
-        if len(self._known) > MOST_KNOWN:
-            self._known, self._kinds = {}, []
-        for row in [row for row, each in enumerate(traits) if each not in self._known]:
-            if traits[row] not in self._known:
-                self._known[traits[row]] = len(self._kinds)
+        if len(self._kind_of) > MOST_KINDS:
+            self._kind_of = {}
+            self._kinds = []
+        for row in [row for row, each in enumerate(traits) if each not in self._kind_of]:
+            if traits[row] not in self._kind_of:
+                self._kind_of[traits[row]] = len(self._kinds)
                 self._kinds.append(compare_answers(self._contest, answered[row], shadow[row]))
-        present, which = np.unique(np.array([*map(self._known.__getitem__, traits)], np.intp), return_inverse=True)
-        found = PairDifferences(
+        present, which = np.unique(np.array([*map(self._kind_of.__getitem__, traits)], np.intp), return_inverse=True)
+        differences = PairDifferences(
             [self._kinds[kind] for kind in present.tolist()], which, np.stack([*map(_numbers, (answered, shadow))])
         )
-        swapped, scored = found.where(lambda kind: kind.swapped), found.where(lambda kind: kind.scored)
-        found.scores[:, swapped] = found.scores[::-1, swapped]
-        found.scores[:, ~scored | np.isnan(found.scores).any(axis=0)] = np.nan
-        return found
+        swapped = differences.where(lambda kind: kind.swapped)
+        scored = differences.where(lambda kind: kind.scored)
+        scores = differences.scores
+        scores[:, swapped] = scores[::-1, swapped]
+        scores[:, ~scored | np.isnan(scores).any(axis=0)] = np.nan
+        return differences
 
 
 def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
-    """Scores that are one number each; NaN for others."""
+    """Return the scores that are single numbers, and NaN for others, (n,)."""
     scores = [answer.score for answer in answers]
     if set(map(type, scores)) <= {float, int}:
         return np.array(scores, np.float64)
@@ -154,26 +186,34 @@ def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
 
 
 class PairedSums:
-    """Cells by rule, of pairs as they come. `foreign` are pairs of other versions, or of no answer; `undecided` those that both
-    scored and neither decided."""
+    """The cells of each rule over all pairs so far.
+
+    Attributes:
+        cells: The cells by the name of a rule.
+        foreign: The number of pairs that do not count.
+        undecided: The number of pairs that both versions scored without a decision.
+    """
 
     def __init__(self) -> None:
         self.cells: Mapping[str, Cells] = {ERRORS: Cells(), FLIPS: Cells()}
-        self.foreign = self.undecided = 0
+        self.foreign = 0
+        self.undecided = 0
 
-    def add(self, places: NDArray[np.intp], found: PairDifferences) -> None:
-        """Take in pairs by the cell of each, (n,)."""
-        for kind, count in found.counts():
+    def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
+        """Add pairs, with the cell of each, (n,)."""
+        for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)
-        kept, decided = found.where(lambda _: True), found.where(lambda kind: kind.flip is not None)
-        errors, flips = found.of_each(lambda kind: kind.error), found.of_each(lambda kind: kind.flip or 0)
+        counted = differences.where(lambda _: True)
+        decided = differences.where(lambda kind: kind.flip is not None)
+        errors = differences.of_each(lambda kind: kind.error)
+        flips = differences.of_each(lambda kind: kind.flip or 0)
         self.cells = {
-            ERRORS: self.cells[ERRORS].added(places[kept], errors[kept]),
+            ERRORS: self.cells[ERRORS].added(places[counted], errors[counted]),
             FLIPS: self.cells[FLIPS].added(places[decided], flips[decided]),
         }
 
     @property
     def decided(self) -> bool:
-        """Whether the versions decide, as far as is known: scores without decisions say that they do not."""
+        """Whether the versions make decisions, as far as is known: scores without decisions indicate that they do not."""
         return bool(self.cells[FLIPS].pairs) or not self.undecided

@@ -1,4 +1,4 @@
-"""Answers that wait for another, as they were taken: a ticket finds each. Only those that are asked for are made. Pure."""
+"""Store answers that wait for a partner, undecoded, by ticket; an answer is decoded only if it is requested. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import RawAnswer, UnreadableAnswer
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
-MOST_BYTES = 12 << 20  # of what was taken together and is kept whole
+MOST_BYTES = 12 << 20  # of the values of whole blocks
 ROW_BITS = 32
 ROWS = (1 << ROW_BITS) - 1
 MANY = 1_000
@@ -21,9 +21,9 @@ Read = TypeVar("Read")
 
 
 class KeyedAnswer(NamedTuple):
-    """An answer, and the key of its event."""
+    """An undecoded answer, and the key of its event."""
 
-    said: RawAnswer
+    raw: RawAnswer
     key: bytes | None
 
 
@@ -34,8 +34,11 @@ class _Block(NamedTuple):
 
 
 class PendingAnswers:
-    """What was taken together is kept whole while any of it waits; of the oldest only what waits is kept, where that is too
-    much."""
+    """The answers that wait for a partner.
+
+    Answers that were taken together are kept as one block while any of them waits. If the blocks exceed MOST_BYTES, only the
+    waiting answers of the oldest block are kept.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
@@ -43,27 +46,37 @@ class PendingAnswers:
         self._cleared = self._next = 0
 
     def put(self, values: Column, keys: Column, size: int) -> int:
-        """The ticket of the first row; those of the others follow. `size`: the bytes of all values."""
+        """Store a block of answers, and return the ticket of its first row; the following rows have the following tickets.
+
+        Args:
+            values: The values, one per row.
+            keys: The keys of the events, one per row.
+            size: The size of all values in bytes.
+        """
         ticket = self._ticket()
         self._blocks[ticket >> ROW_BITS] = _Block(values, keys, size)
         return ticket
 
-    def put_one(self, told: KeyedAnswer) -> int:
-        """The ticket of an answer."""
+    def put_one(self, answer: KeyedAnswer) -> int:
+        """Store one answer, and return its ticket."""
         ticket = self._ticket()
-        self._single[ticket] = told
+        self._single[ticket] = answer
         return ticket
 
     def answers(self, tickets: Tickets) -> list[VersionAnswer]:
-        """The answers with these tickets, (n,), in full. Raises Unreadable, whose row is one of those n."""
+        """Decode the answers with these tickets, (n,), completely.
+
+        Raises:
+            UnreadableAnswer: If a record is no score; its `row` is an index into `tickets`.
+        """
         return self._gathered(tickets, self._answers)
 
     def hashes(self, tickets: Tickets) -> list[int | None]:
-        """Of each ticket, (n,), the XXH64 of its event's key; None where there is no key."""
+        """Return the XXH64 of the event key for each ticket, (n,); None for an event without a key."""
         return self._gathered(tickets, self._hashes)
 
     def keep(self, tickets: Tickets) -> None:
-        """Only these wait, (n,)."""
+        """Release all answers except those with these tickets, (n,)."""
         numbers = tickets >> ROW_BITS
         for number in self._blocks.keys() - set(np.unique(numbers).tolist()):
             del self._blocks[number]
@@ -79,23 +92,23 @@ class PendingAnswers:
         return self._next << ROW_BITS
 
     def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
-        """Reads block by block. Most often there is but one."""
+        """Read the answers block by block; usually there is only one block."""
         numbers = tickets >> ROW_BITS
         blocks = np.unique(numbers).tolist()
         if len(blocks) == 1:
             return read(blocks[0], tickets)
-        found: dict[int, Read] = {}
+        results: dict[int, Read] = {}
         for number in blocks:
             rows = np.flatnonzero(numbers == number)
             try:
-                found |= zip(rows.tolist(), read(number, tickets[rows]), strict=True)
+                results |= zip(rows.tolist(), read(number, tickets[rows]), strict=True)
             except UnreadableAnswer as error:
                 raise UnreadableAnswer(int(rows[error.row]), error) from error
-        return [found[row] for row in range(len(tickets))]
+        return [results[row] for row in range(len(tickets))]
 
     def _answers(self, number: int, tickets: Tickets) -> list[VersionAnswer]:
         if (block := self._blocks.get(number)) is None:
-            return answer_records.answers([self._single[ticket].said for ticket in tickets.tolist()])
+            return answer_records.answers([self._single[ticket].raw for ticket in tickets.tolist()])
         return answer_records.answers_at(block.values, tickets & ROWS)
 
     def _hashes(self, number: int, tickets: Tickets) -> list[int | None]:
@@ -107,8 +120,8 @@ class PendingAnswers:
         return hashes
 
     def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
-        """A block's rows, as single answers."""
+        """Remove a block, and return the given rows as single answers."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
-        told = map(KeyedAnswer, (value or b"null" for value in some(values, rows)), some(keys, rows))
-        return zip(tickets.tolist(), told, strict=True)
+        answers = map(KeyedAnswer, (value or b"null" for value in some(values, rows)), some(keys, rows))
+        return zip(tickets.tolist(), answers, strict=True)

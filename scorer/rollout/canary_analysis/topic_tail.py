@@ -1,4 +1,4 @@
-"""Reads partitions as they grow, committed records only, outside any group: any of them may be held back. Thin I/O."""
+"""Read committed records of growing partitions outside any consumer group; single partitions can be paused. Thin I/O."""
 
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -16,13 +16,18 @@ from scorer.native.librdkafka import librdkafka_plugin
 from scorer.rollout.canary_analysis.fetch import Failure, Taken, source_of
 
 CALL_RECORDS = 10_000
-CALL_BYTES = 16 << 20  # of records that one call takes, as large as those of the call before
+CALL_BYTES = 16 << 20  # of the records of one call, if they are as large as those of the previous call
 QUEUE_KIBIBYTES = 8_192  # fetched ahead
 
 
 class TopicTail:
-    """`reached` has the offset behind the last record, or transaction marker, of each partition that was read. Everything
-    raises Fatal: 3 where the broker refuses, 4 where it does not answer."""
+    """A consumer of the given partitions, from the given offsets on. All calls come from one thread.
+
+    Every call raises Fatal: with code 3 if the broker rejects it, with code 4 if the broker is unavailable.
+
+    Attributes:
+        reached: For each partition, the offset behind the last record or transaction marker that was read.
+    """
 
     def __init__(self, settings: KafkaSettings, client_id: str, starts: Offsets) -> None:
         self._settings = settings
@@ -36,17 +41,17 @@ class TopicTail:
         self._read(starts)
 
     def add(self, starts: Offsets) -> None:
-        """Read these partitions too, from these offsets."""
+        """Read further partitions, from these offsets on."""
         self.reached |= starts
         self._read(starts)
 
     def _read(self, starts: Offsets) -> None:
-        places = [TopicPartition(*partition, offset) for partition, offset in starts.items()]
-        self._source.forward(places)
-        self._consumer.incremental_assign(places)
+        positions = [TopicPartition(*partition, offset) for partition, offset in starts.items()]
+        self._source.forward(positions)
+        self._consumer.incremental_assign(positions)
 
     def hold(self, partitions: Collection[Partition]) -> None:
-        """Read no more of these for now, and of all others again."""
+        """Pause exactly these partitions; all others are resumed."""
         wanted = frozenset(partitions)
         if more := wanted - self._held:
             self._consumer.pause([TopicPartition(*partition) for partition in more])
@@ -55,7 +60,7 @@ class TopicTail:
         self._held = wanted
 
     def take(self, seconds: float) -> Taken:
-        """Records that come within so many seconds."""
+        """Return the records that arrive within `seconds`."""
         taken = self._source.take(self._most, seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
@@ -70,6 +75,7 @@ class TopicTail:
         return taken
 
     def close(self) -> None:
+        """Close the consumer."""
         self._source.close()
         self._consumer.close()
 
@@ -84,18 +90,19 @@ class TopicTail:
 
 
 class ReadLag:
-    """How far a reader is behind, in time: the ends are noted now and then, and passed later."""
+    """The lag of a reader as a time: from the log ends at several times, and the later times at which they are reached."""
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
-        """`ends` as they were at `now`, in seconds of any clock."""
+        """Start with the log ends at `now`, in seconds of any monotonic clock."""
         self._noted = deque([(now, dict(ends))])
         self._current = now
 
     def note(self, now: float, ends: Mapping[Partition, int]) -> None:
+        """Record the log ends at `now`."""
         self._noted.append((now, dict(ends)))
 
     def behind(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Seconds since the newest ends that are reached were noted; since the first note where none is."""
+        """Return the seconds since the newest recorded ends that are reached; since the first ones if none are."""
         while self._noted and all(reached.get(partition, 0) >= end for partition, end in self._noted[0][1].items()):
             self._current = self._noted.popleft()[0]
         return now - self._current

@@ -1,7 +1,7 @@
 """The verdict on a candidate: promote, roll back or hold, by rules over paired differences. Pure.
 
-A difference is the candidate's figure less the champion's for one event, so more is worse. A candidate passes and is
-promoted where every rule says so, and is rolled back where one does. No data is an infinite interval, and never success.
+A difference is the candidate's figure less the champion's for one event, so larger is worse. A candidate is promoted if every
+rule passes, and rolled back if one rule is broken. Without data the interval is infinite, which is never a pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +14,14 @@ from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterva
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 ERRORS, FLIPS, BRIER = "errors", "flips", "brier"
-ALPHA = 0.05  # of streams that are judged wrongly by chance, all rules and steps together
+ALPHA = 0.05  # the share of streams with a wrong verdict by chance, over all rules and steps together
 MIN_PAIRS, MIN_CELLS = 3_000, 400
-"""What a pass needs. With less, a model exactly at its margin passes too often: the interval is right for many pairs only."""
+"""The minimum for a pass. With less, a model exactly at its margin passes too often: the interval needs many pairs to hold."""
 
 
 class CanaryDecision(StrEnum):
+    """The decisions of a verdict."""
+
     PROMOTE = "promote"
     ROLL_BACK = "roll back"
     HOLD = "hold"
@@ -27,8 +29,13 @@ class CanaryDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """`margin`: by how much the candidate may be worse. `signed`: whether a difference can also favour the candidate. Flips
-    never do: any noise makes their mean larger than 0."""
+    """A limit of one metric.
+
+    Attributes:
+        name: The name of the metric.
+        margin: The mean difference up to which the candidate may be worse.
+        signed: Whether a difference can also favour the candidate. A flip cannot: any noise makes the mean of flips positive.
+    """
 
     name: str
     margin: float
@@ -37,44 +44,56 @@ class MetricRule:
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """What one rule comes to. `reason` is why it has no pairs, where that is known."""
+    """The result of one rule.
+
+    Attributes:
+        rule: The rule.
+        interval: The confidence interval of the mean difference.
+        reason: Why there are no pairs, if it is known; empty otherwise.
+    """
 
     rule: MetricRule
-    found: ConfidenceInterval
+    interval: ConfidenceInterval
     reason: str = ""
 
     @property
-    def worse(self) -> bool:
-        """Surely worse than the champion, and by more than the margin as far as is known."""
-        estimate, margin = self.found.estimate, self.rule.margin
-        return estimate is not None and estimate > margin and self.found.low > (0.0 if self.rule.signed else margin)
+    def is_worse(self) -> bool:
+        """Whether the candidate is significantly worse than the champion, with an estimate above the margin."""
+        estimate, margin = self.interval.estimate, self.rule.margin
+        return estimate is not None and estimate > margin and self.interval.low > (0.0 if self.rule.signed else margin)
 
     @property
-    def lacking(self) -> str | None:
-        """Why the rule does not say that the candidate passes; None where it does."""
-        found, margin = self.found, self.rule.margin
-        if found.estimate is None:
-            return f"{self.rule.name}: no pairs" + (f": {self.reason}" if self.reason else "")
-        if found.pairs < MIN_PAIRS:
-            return f"{self.rule.name}: {found.pairs:,} pairs of {MIN_PAIRS:,}"
-        if found.cells < MIN_CELLS:
-            return f"{self.rule.name}: keys in {found.cells:,} cells, of {MIN_CELLS:,} that it takes"
-        if not found.high < margin:
-            return f"{self.rule.name}: up to {found.high:.4g} is possible, the margin is {margin:.4g}"
+    def shortfall(self) -> str | None:
+        """Why the rule does not pass; None if it passes."""
+        name, interval, margin = self.rule.name, self.interval, self.rule.margin
+        if interval.estimate is None:
+            return f"{name}: no pairs" + (f": {self.reason}" if self.reason else "")
+        if interval.pairs < MIN_PAIRS:
+            return f"{name}: {interval.pairs:,} pairs of {MIN_PAIRS:,}"
+        if interval.cells < MIN_CELLS:
+            return f"{name}: keys in {interval.cells:,} cells, {MIN_CELLS:,} are required"
+        if not interval.high < margin:
+            return f"{name}: up to {interval.high:.4g} is possible, the margin is {margin:.4g}"
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON; an end that is infinite is None."""
-        told = asdict(self.found)
-        if self.found.cells < 2:
-            told |= {"low": None, "high": None}
-        reason = {"reason": self.reason} if self.reason and self.found.estimate is None else {}
-        return {"rule": self.rule.name, "margin": self.rule.margin, **told, **reason}
+        """Return the result as JSON; an infinite bound is None."""
+        figures = asdict(self.interval)
+        if self.interval.cells < 2:
+            figures |= {"low": None, "high": None}
+        reason = {"reason": self.reason} if self.reason and self.interval.estimate is None else {}
+        return {"rule": self.rule.name, "margin": self.rule.margin, **figures, **reason}
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryVerdict:
-    """`why` has a line for each reason: of a rollback the rules that are broken, of a hold what is missing."""
+    """The decision, and the result of each rule.
+
+    Attributes:
+        decision: The decision.
+        why: The reasons: of a rollback the broken rules, of a hold the missing evidence.
+        findings: The results of all rules.
+    """
 
     decision: CanaryDecision
     why: tuple[str, ...]
@@ -93,15 +112,23 @@ def decide(
     reasons: Mapping[str, str] = MappingProxyType({}),
     alpha: float = ALPHA,
 ) -> CanaryVerdict:
-    """The verdict by the cells of each rule, by name. `steps`: how often a rollout asks anew. `obstacles`: why nothing may pass
-    now whatever the rules say; they keep nothing from being rolled back. `reasons`: why a rule has no pairs, by name."""
+    """Decide by the sums of each rule.
+
+    Args:
+        rules: The rules.
+        cells: The sums by the name of a rule.
+        steps: How often a rollout decides, which shares `alpha`.
+        obstacles: Reasons why nothing may be promoted now, whatever the results of the rules. They do not prevent a rollback.
+        reasons: Reasons why a rule has no pairs, by the name of the rule.
+        alpha: The share of streams that may get a wrong verdict by chance.
+    """
     share = alpha / max(1, len(rules) * steps)
     findings = tuple(
         MetricResult(rule, interval(cells.get(rule.name, Cells()), share), reasons.get(rule.name, "")) for rule in rules
     )
     if broken := tuple(_broken(findings)):
         return CanaryVerdict(CanaryDecision.ROLL_BACK, broken, findings)
-    missing = (*obstacles, *(each.lacking for each in findings if each.lacking is not None))
+    missing = (*obstacles, *(each.shortfall for each in findings if each.shortfall is not None))
     if missing or not rules:
         return CanaryVerdict(CanaryDecision.HOLD, missing or ("no rules",), findings)
     return CanaryVerdict(CanaryDecision.PROMOTE, ("every rule is within its margin",), findings)
@@ -109,8 +136,9 @@ def decide(
 
 def _broken(findings: Sequence[MetricResult]) -> Iterator[str]:
     for each in findings:
-        if each.worse:
-            found = each.found
+        if each.is_worse:
+            interval = each.interval
             yield (
-                f"{each.rule.name}: {found.estimate:+.4g}, surely above {found.low:+.4g}, the margin is {each.rule.margin:.4g}"
+                f"{each.rule.name}: {interval.estimate:+.4g}, surely above {interval.low:+.4g}, "
+                f"the margin is {each.rule.margin:.4g}"
             )

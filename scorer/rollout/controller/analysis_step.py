@@ -42,7 +42,7 @@ class AnalysisSnapshot:
     @property
     def lacking(self) -> frozenset[str]:
         """The names of the rules that do not let the candidate pass."""
-        return frozenset(result.rule.name for result in self.verdict.findings if result.lacking is not None)
+        return frozenset(result.rule.name for result in self.verdict.findings if result.shortfall is not None)
 
 
 class StepAnalyzer:
@@ -82,12 +82,12 @@ class StepAnalyzer:
             [] if progress is None else [scorer.partitions for scorer in progress.scorers if scorer.outcome == FLIPPED]
         )
         conditions = BakeConditions(sum(served_partitions), self._partitions, lag.pair_age, lag.behind)
-        self._bake = self._bake.looked(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
+        self._bake = self._bake.advance(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
         shadow_obstacles = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
         obstacles = (*shadow_obstacles, *self._bake.obstacles(step.seconds, conditions), *margins.obstacles(analyzer.sample))
         verdict = evaluate(rollout.plan, analyzer, obstacles)
-        report = analyzer.judged(rollout.rivals, verdict, lag.behind).to_dict()
+        report = analyzer.report(rollout.rivals, verdict, lag.behind).to_dict()
         return AnalysisSnapshot(verdict, self._bake, lag, obstacles, report)
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class _ControllerStatus:
         state.baked_seconds = snapshot.bake.baked if snapshot is not None else 0.0
         state.behind_seconds = snapshot.pace.behind if snapshot is not None else None
         state.pairs = (
-            max((result.found.pairs for result in snapshot.verdict.findings), default=0) if snapshot is not None else 0
+            max((result.interval.pairs for result in snapshot.verdict.findings), default=0) if snapshot is not None else 0
         )
 
     def wrote(self, entry: LogEntry) -> None:

@@ -83,7 +83,7 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     with closing(_again(settings, rollout, basis, basis.answers, sums)) as analyzer:
         _reject(missing_records(basis.records, analyzer.records, "records"))
         verdict = evaluate(rollout.plan, analyzer, obstacles(rollout.plan, analyzer.sample, entry.obstacles))
-        repeated = analyzer.judged(rollout.rivals, verdict).to_dict()
+        repeated = analyzer.report(rollout.rivals, verdict).to_dict()
     differs = tuple(differences(entry.judgement, repeated))
     if differs:
         _reject(uncertainties(basis, entry.judgement, repeated))

@@ -103,7 +103,7 @@ def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:
         for name in cells.keys() - set(case.silent):
             cells[name] = cells[name].added(places, differences[name])
         pairs += len(places)
-        bake = bake.looked(float(second), case.sight)
+        bake = bake.advance(float(second), case.sight)
         wanted = 0.0 if case.decision is CanaryDecision.ROLL_BACK else min(BAKE_SECONDS, case.stream.looks)
         obstacles = list(bake.obstacles(wanted, case.sight))
         found = decide(rules, cells, steps=steps, obstacles=obstacles).decision

@@ -11,7 +11,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from scorer.native.byte_columns import some
 from scorer.native.librdkafka import librdkafka_plugin
-from scorer.rollout.canary_analysis.fetch import Queued, source_of
+from scorer.rollout.canary_analysis.fetch import ColumnSource, source_of
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
@@ -37,7 +37,7 @@ def read(
     settings, plugin = KafkaSettings(bootstrap_servers=broker.bootstrap_servers), librdkafka_plugin() if native else None
     consumer = clients.plugged_reader(settings, "t", plugin, **{"enable.partition.eof": True})
     source = source_of(consumer)
-    assert isinstance(source, Queued) is native
+    assert isinstance(source, ColumnSource) is native
     found: dict[object, list[Row]] = {}
     ends: dict[Partition, int] = {}
 
@@ -87,7 +87,7 @@ def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: 
         settings = KafkaSettings(bootstrap_servers=servers, extra=soon)
         consumer = clients.plugged_reader(settings, "t", librdkafka_plugin(), error_cb=heard.append)
         source = source_of(consumer)
-        assert isinstance(source, Queued)
+        assert isinstance(source, ColumnSource)
         with closing(consumer), closing(source):
             source.forward([TopicPartition("not-there", 0)])
             consumer.incremental_assign([TopicPartition("not-there", 0, 0)])

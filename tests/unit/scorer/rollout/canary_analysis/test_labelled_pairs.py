@@ -97,7 +97,7 @@ def test_why_there_is_no_pair_is_named() -> None:
         "the first labels[0]@0: 7 is not the number of one of the 2 classes low, high"
     )
     no_numbers = held(np.full((4, 2), 7.0))
-    assert "no score of theirs is a probability" in missing(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
+    assert "none of their scores is a probability" in missing(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
     assert "none has the outcome 0 or 1" in missing(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))
 
 

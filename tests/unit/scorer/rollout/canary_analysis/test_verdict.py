@@ -58,7 +58,7 @@ def test_worse_is_rolled_back_whatever_else_there_is() -> None:
 
 def test_surely_worse_within_the_margin_is_no_rollback() -> None:
     found = decide([ERRORS], {"errors": seen(200_000, 600)})
-    assert found.findings[0].found.low > 0.0
+    assert found.findings[0].interval.low > 0.0
     assert found.decision is CanaryDecision.PROMOTE
 
 
@@ -93,7 +93,9 @@ STILL = [
 
 @pytest.mark.parametrize(("sight", "why"), STILL)
 def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: BakeConditions, why: str) -> None:
-    bake = BakeClock().looked(0.0, SEEING).looked(10.0, SEEING).looked(20.0, sight).looked(29.0, SEEING).looked(30.0, SEEING)
+    bake = (
+        BakeClock().advance(0.0, SEEING).advance(10.0, SEEING).advance(20.0, sight).advance(29.0, SEEING).advance(30.0, SEEING)
+    )
     assert bake.baked == 11.0
     assert why in next(bake.obstacles(11.0, sight))
     assert not list(bake.obstacles(11.0, SEEING))
@@ -105,6 +107,6 @@ def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: BakeConditions, 
 def test_time_without_a_look_and_clocks_that_jump_back_do_not_bake(times: list[float]) -> None:
     bake = BakeClock()
     for now in times:
-        bake = bake.looked(now, SEEING)
+        bake = bake.advance(now, SEEING)
     steps = [after - before for before, after in itertools.pairwise(times)]
     assert bake.baked == pytest.approx(sum(step for step in steps if 0.0 <= step < BEHIND_SECONDS))
