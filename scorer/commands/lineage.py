@@ -15,12 +15,12 @@ from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.runtime.command_line import Config, From, Json, Set, To, err_console, print_data, time_range
 from scorer.lineage import document as lineage_document
-from scorer.lineage.document import Explanation
-from scorer.lineage.reader import Explainer
+from scorer.lineage.document import Lineage
+from scorer.lineage.reader import LineageReader
 from scorer.settings import Settings, load
 
 if TYPE_CHECKING:
-    from scorer.lineage.recompute import Proof
+    from scorer.lineage.recompute import Recomputation
 
 TOLERANCE = 1e-6
 LATEST_MS = 253_402_300_800_000  # the year 10000
@@ -49,9 +49,9 @@ def lineage(
 ) -> None:
     """Trace a score to its event, model version, signer and channel move. --from and --to limit the search for an id."""
     settings = load(path, flags or []).settings
-    explainer = Explainer(settings)
-    place = lineage_document.place_of(event, settings) or explainer.with_id(event, time_range(start, end))
-    explanation = explainer.explain(place)
+    reader = LineageReader(settings)
+    place = lineage_document.place_of(event, settings) or reader.with_id(event, time_range(start, end))
+    explanation = reader.read(place)
     proof = _recompute(settings, explanation, tolerance) if again else None
     document = as_document(explanation, proof)
     print_data(as_json, document, lambda: as_table(document))
@@ -61,7 +61,7 @@ def lineage(
         raise typer.Exit(FINDING)
 
 
-def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -> "Proof":
+def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "Recomputation":
     """Score the event again with the version that answered it.
 
     Raises:
@@ -90,7 +90,7 @@ def _recompute(settings: Settings, explanation: Explanation, tolerance: float) -
         return recompute(explanation, loaded, tolerance)
 
 
-def as_document(explanation: Explanation, proof: "Proof | None") -> dict[str, Any]:
+def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str, Any]:
     """Return the explanation in the form of `--json`; values that are not known are None."""
     event, answer, move = explanation.event, explanation.answer, explanation.move
     document: dict[str, Any] = {

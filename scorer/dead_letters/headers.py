@@ -1,6 +1,6 @@
-"""The dead letter: the original key, value and headers, plus headers with the reason, the source and the time.
+"""The headers of a dead letter: those of the event, plus headers with the reason, the source and the time. Pure.
 
-A dead letter is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
+A dead letter keeps the original key and value. It is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut
 TIME_DIGITS = 18
 NO_REASON = "unknown"
-"""What a dead letter without a reason is called, in commands and in the console."""
+"""The reason shown by commands and the console for a dead letter without one."""
 DEAD_LETTER_HEADERS = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
 FIRST = "dead.first"
 
@@ -27,9 +27,17 @@ def dead_headers(
     arm: str,
     first: int | None = None,
 ) -> HeaderList:
-    """Headers of a dead letter; `model` is `name:version@digest`, `at_ms` Unix ms, `arm` whose share of the keys it was in.
+    """Return the headers of a dead letter.
 
-    A letter that stands for several records has the offset of the `first`; `source` is then the last one's position.
+    Args:
+        original: The headers of the event.
+        reason: The code of the reason.
+        error: The explanation of the reason.
+        source: The position of the event; if the letter represents several records, that of the last one.
+        model: The version as `name:version@digest`.
+        at_ms: The time in Unix milliseconds.
+        arm: The role whose share contains the event's key.
+        first: The offset of the first record, if the letter represents several records.
     """
     return [
         *(original or ()),
@@ -44,7 +52,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers that `dead_headers` added behind those of the event."""
+    """Return the headers that `dead_headers` appended to those of the event."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
@@ -52,18 +60,18 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers of the event: without the last mention of each header that `dead_headers` adds."""
-    kept, added = [], set(DEAD_LETTER_HEADERS)
+    """Return the headers of the event: without the last occurrence of each header that `dead_headers` appends."""
+    originals, added = [], set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):
         if name in added:
             added.discard(name)
         else:
-            kept.append((name, value))
-    return kept[::-1]
+            originals.append((name, value))
+    return originals[::-1]
 
 
 def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
-    """Return the values that `dead_headers` added, by name without `dead.`; the last mention of each counts."""
+    """Return the values that `dead_headers` appended, by name without `dead.`; of repeated headers the last one counts."""
     return {
         name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
         for name, value in headers
@@ -71,7 +79,7 @@ def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict
     }
 
 
-def dead_lettered_ms(said: Mapping[str, str], otherwise: int) -> int:
-    """Return when the event was dead-lettered, in Unix ms, or `otherwise` if the headers have no time."""
-    at = said.get("at", "")
-    return int(at) if at.isascii() and at.isdigit() and len(at) <= TIME_DIGITS else otherwise
+def dead_lettered_ms(facts: Mapping[str, str], otherwise: int) -> int:
+    """Return the time of the dead letter in Unix milliseconds, or `otherwise` if the headers have no valid time."""
+    text = facts.get("at", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= TIME_DIGITS else otherwise

@@ -1,4 +1,4 @@
-"""Dead letters for exceptions of the scorer's own code or of a library under it, with one traceback in the log."""
+"""Dead letters for exceptions of the scorer's own code or of its libraries, with one traceback in the log."""
 
 import logging
 import traceback
@@ -6,24 +6,24 @@ import traceback
 from scorer.dead_letters.reasons import Poison, Reason
 
 OURS = {"scorer", "publisher", "model_registry"}
-LONGEST = 500  # characters of what an exception says
-MOST_TOLD = 1_000
+LONGEST = 500  # characters of an exception's message
+MOST_LOGGED = 1_000
 
 log = logging.getLogger(__name__)
 
 
 class InternalErrorLog:
-    """Logs a traceback once for each type of exception and place in our code."""
+    """Log a traceback once for each type of exception and location in our code."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[type, str]] = set()
+        self._logged: set[tuple[type, str]] = set()
 
     def poison(self, error: Exception) -> Poison:
-        """Return the reason of the dead letter: the exception's type, its place in our code, and its message."""
+        """Return the reason of the dead letter: the exception's type, its location in our code, and its message."""
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
         place = f"{module.replace('.', '/')}.py:{line}"
-        if (type(error), place) not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add((type(error), place))
+        if (type(error), place) not in self._logged and len(self._logged) < MOST_LOGGED:
+            self._logged.add((type(error), place))
             log.error("an event is dead-lettered because of %s at %s", type(error).__name__, place, exc_info=error)
         return Poison(Reason.INTERNAL_ERROR, f"{type(error).__name__} at {place}: {str(error)[:LONGEST]}")

@@ -17,11 +17,21 @@ FIGURES = ("accuracy", "auc", "brier", "calibration_error", "mean_absolute_error
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The figures of one version on `labels` events.
+    """The figures of one version; a figure that does not apply is None or empty.
 
-    None or empty: the figure does not apply. `matrix` counts events by label (`rows`) and decision (`columns`). The last two
-    figures are for
-    numeric outcomes.
+    Attributes:
+        version: The version as `version@digest`.
+        labels: The number of events with a label.
+        rows: The labels, as the names of the rows of `matrix`.
+        columns: The decisions, as the names of the columns of `matrix`.
+        matrix: The number of events by label and decision.
+        accuracy: The share of decisions that equal the label.
+        auc: The area under the ROC curve.
+        brier: The Brier score.
+        calibration: The bins of the calibration curve.
+        calibration_error: The expected calibration error.
+        mean_absolute_error: The mean absolute error of a numeric outcome.
+        root_mean_square_error: The root mean square error of a numeric outcome.
     """
 
     version: str
@@ -40,13 +50,19 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The figures of all versions, and the labels that did not count.
+    """The figures of all versions, and the numbers of labels that did not count.
 
-    `classes` None: outcomes are numbers. `answered` counts ids with an answer, `labelled` those that also have a label. Of the
-    labels,
-    `replaced` have a newer one of their id, `unmatched` have no answer; `withdrawn` and `refused` ones do not count.
-    `unreadable` counts skipped
-    records of the score topic. `undecided` counts, by digest, scores of several outputs without a known deciding output.
+    Attributes:
+        versions: The figures of each version.
+        classes: The names of the classes; None if outcomes are numbers.
+        answered: The number of ids with an answer.
+        labelled: The number of ids with an answer and a label.
+        replaced: The number of labels that a newer label of the same id replaced.
+        unmatched: The number of labels without an answer.
+        withdrawn: The number of labels that were withdrawn.
+        refused: The unusable labels.
+        unreadable: The number of skipped records of the score topic.
+        undecided: By digest, the number of scores with several outputs of which the deciding one is unknown.
     """
 
     versions: tuple[Quality, ...]
@@ -62,31 +78,37 @@ class Assessment:
 
 
 def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:
-    """Join the newest answer of each id (`answered`, of `answers`) with its newest label, and assess each version."""
+    """Join the newest answer of each id with its newest label, and assess each version.
+
+    Args:
+        answers: All answers, with the names of versions and decisions.
+        answered: The newest of these answers per id.
+        labels: All labels.
+    """
     newest = labels.rows.newest()
-    mine, theirs = answered.joined(newest)
-    there = np.isfinite(newest.columns["truth"][theirs]) if len(theirs) else np.zeros(0, np.bool_)
-    mine, truth = mine[there], newest.columns.get("truth", np.empty(0))[theirs[there]]
-    joined = {name: column[mine] for name, column in answered.columns.items()}
+    answer_rows, label_rows = answered.joined(newest)
+    valid = np.isfinite(newest.columns["truth"][label_rows]) if len(label_rows) else np.zeros(0, np.bool_)
+    counted, truth = answer_rows[valid], newest.columns.get("truth", np.empty(0))[label_rows[valid]]
+    joined = {name: column[counted] for name, column in answered.columns.items()}
     classes = labels.classes
-    if classes is None and len(mine) and _is_probability(joined["number"]) and np.isin(truth, (0.0, 1.0)).all():
+    if classes is None and len(counted) and _is_probability(joined["number"]) and np.isin(truth, (0.0, 1.0)).all():
         classes = BINARY
     return Assessment(
-        versions=tuple(_by_version(joined, truth, answers, classes)) if len(mine) else (),
+        versions=tuple(_by_version(joined, truth, answers, classes)) if len(counted) else (),
         classes=None if classes is None else classes.names,
         answered=len(answered),
-        labelled=len(mine),
+        labelled=len(counted),
         replaced=newest.replaced,
-        unmatched=labels.unmatched + len(newest) - len(theirs),
-        withdrawn=len(theirs) - len(mine),
+        unmatched=labels.unmatched + len(newest) - len(label_rows),
+        withdrawn=len(label_rows) - len(counted),
         refused=labels.refused,
     )
 
 
 def assess_both(sides: Sequence[tuple[Answers, Newest]], labels: Labels) -> Assessment:
-    """Assess several versions by their answers to the same ids, in their order."""
-    found = [assess(answers, answered, labels) for answers, answered in sides]
-    return replace(found[0], versions=tuple(quality for each in found for quality in each.versions))
+    """Assess several versions by their answers to the same ids, and return their figures in the same order."""
+    assessments = [assess(answers, answered, labels) for answers, answered in sides]
+    return replace(assessments[0], versions=tuple(quality for each in assessments for quality in each.versions))
 
 
 def _is_probability(numbers: NDArray[np.float64]) -> bool:
@@ -97,17 +119,17 @@ def _by_version(
     joined: dict[str, Column], truth: NDArray[np.float64], answers: Answers, classes: Classes | None
 ) -> Iterator[Quality]:
     for code in np.unique(joined["version"]).tolist():
-        mine = joined["version"] == code
-        its = {name: column[mine] for name, column in joined.items()}
-        which = truth[mine]
+        members = joined["version"] == code
+        columns = {name: column[members] for name, column in joined.items()}
+        outcomes = truth[members]
         if classes is None:
-            figures = _regression(its["number"], which)
+            figures = _regression(columns["number"], outcomes)
         else:
             figures = {
-                **_decided(its, which.astype(np.int64), answers, classes),
-                **_graded(its, which.astype(np.int64), classes),
+                **_decided(columns, outcomes.astype(np.int64), answers, classes),
+                **_graded(columns, outcomes.astype(np.int64), classes),
             }
-        yield Quality(answers.versions[code], int(mine.sum()), **figures)
+        yield Quality(answers.versions[code], int(members.sum()), **figures)
 
 
 def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dict[str, Any]:
@@ -118,14 +140,14 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
     return {"mean_absolute_error": float(np.abs(errors).mean()), "root_mean_square_error": square}
 
 
-def _decided(its: dict[str, Column], truth: NDArray[np.int64], answers: Answers, classes: Classes) -> dict[str, Any]:
+def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Answers, classes: Classes) -> dict[str, Any]:
     """Return the matrix and the accuracy of decided events. Unknown decisions have columns behind the classes."""
-    decided = its["decision"] >= 0
+    decided = answered["decision"] >= 0
     if not classes.named or not decided.any():
         return {}
     names = [name if name is not None else str(at) for at, name in enumerate(classes.names)]
     columns = [*names, *(name for name in answers.decisions.all if name not in classes.names)]
-    places = np.array([columns.index(name) for name in answers.decisions.all])[its["decision"][decided]]
+    places = np.array([columns.index(name) for name in answers.decisions.all])[answered["decision"][decided]]
     counts = np.bincount(truth[decided] * len(columns) + places, minlength=len(names) * len(columns)).reshape(len(names), -1)
     used = np.asarray(counts.any(axis=0) | (np.arange(len(columns)) < len(names)))
     return {
@@ -136,14 +158,14 @@ def _decided(its: dict[str, Column], truth: NDArray[np.int64], answers: Answers,
     }
 
 
-def _graded(its: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """Return AUC, Brier score and calibration of two classes; the Brier score of more."""
-    numbers, row = its["number"], its["row"]
+def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
+    """Return AUC, Brier score and calibration for two classes, and the Brier score for more classes."""
+    numbers, row = answered["number"], answered["row"]
     if len(classes.names) == 2:
         if row.shape[1] == 2:
             numbers = np.where(np.isfinite(numbers), numbers, row[:, 1])
-        there = np.isfinite(numbers)
-        scores, true = numbers[there], truth[there] == 1
+        finite = np.isfinite(numbers)
+        scores, true = numbers[finite], truth[finite] == 1
         bins = metrics.calibration(scores, true)
         return {
             "auc": metrics.auc(scores, true),
@@ -153,5 +175,5 @@ def _graded(its: dict[str, Column], truth: NDArray[np.int64], classes: Classes) 
         }
     if row.shape[1] < len(classes.names) or not classes.ordered:
         return {}
-    there = np.asarray(np.isfinite(row[:, : len(classes.names)]).all(axis=1))
-    return {"brier": metrics.brier_of_classes(row[there, : len(classes.names)], truth[there])}
+    finite = np.asarray(np.isfinite(row[:, : len(classes.names)]).all(axis=1))
+    return {"brier": metrics.brier_of_classes(row[finite, : len(classes.names)], truth[finite])}

@@ -11,17 +11,19 @@ WIDTH = 2 * (NAMES + SIDE) + GAP
 MOST = 12  # classes that a matrix is drawn of
 
 
-def draw(found: Assessment) -> str:
-    """Return the SVG."""
-    rows = [part for k, each in enumerate(found.versions) for part in _version(each, k * ROW)]
-    return picture(WIDTH, max(1, len(found.versions)) * ROW, rows)
+def draw(assessment: Assessment) -> str:
+    """Return the plot as SVG."""
+    rows = [part for k, each in enumerate(assessment.versions) for part in _version(each, k * ROW)]
+    return picture(WIDTH, max(1, len(assessment.versions)) * ROW, rows)
 
 
 def _version(each: Quality, top: int) -> Iterator[str]:
     version = each.version.partition("@")[0]
     figures = (("accuracy", each.accuracy), ("AUC", each.auc), ("Brier", each.brier), ("RMSE", each.root_mean_square_error))
-    told = ", ".join(f"{name} {value:.4g}" for name, value in figures if value is not None)
-    yield text(10, top + 20, f"{version}: {each.labels:,} events with a label" + (f", {told}" if told else ""), weight="bold")
+    listed = ", ".join(f"{name} {value:.4g}" for name, value in figures if value is not None)
+    yield text(
+        10, top + 20, f"{version}: {each.labels:,} events with a label" + (f", {listed}" if listed else ""), weight="bold"
+    )
     if each.matrix and max(len(each.rows), len(each.columns)) <= MOST:
         yield text(NAMES, top + TOP - 24, "label by row, decision by column", size=11)
         yield from matrix(each.rows, each.columns, each.matrix, NAMES, top + TOP, SIDE)
@@ -34,11 +36,11 @@ def _version(each: Quality, top: int) -> Iterator[str]:
 def _calibration(each: Quality, left: int, top: int) -> Iterator[str]:
     """Yield the share of positive labels by mean score, as dots whose areas are the shares of events."""
     bottom, ink = top + SIDE, TONES["mark"]
-    yield text(left, top - 24, "share that came true, by score", size=11)
+    yield text(left, top - 24, "observed share by mean score", size=11)
     yield f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="{TONES["line"]}"/>'
     diagonal = f'x1="{left}" y1="{bottom}" x2="{left + SIDE}" y2="{top}"'
     yield f'<line {diagonal} stroke="{TONES["axis"]}" stroke-dasharray="4 4"/>'
-    points = [(left + SIDE * one.score, bottom - SIDE * one.true, one.count) for one in each.calibration]
+    points = [(left + SIDE * each_bin.score, bottom - SIDE * each_bin.true, each_bin.count) for each_bin in each.calibration]
     yield f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)}" fill="none" stroke="{ink}"/>'
     for x, y, count in points:
         radius = 2 + 10 * (count / each.labels) ** 0.5

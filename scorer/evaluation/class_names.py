@@ -14,16 +14,18 @@ SHOWN = 10  # classes that an explanation lists
 
 
 class Names:
-    """Numbers texts in the order of their first occurrence."""
+    """Assign numbers to texts in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
 
     def __getitem__(self, code: int) -> str:
+        """Return the text with a number."""
         return self.all[code]
 
     @property
     def all(self) -> list[str]:
+        """All texts in the order of their numbers."""
         return list(self._codes)
 
     def code(self, name: str | None) -> int:
@@ -33,11 +35,12 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The classes.
+    """The classes of outcomes and decisions.
 
-    `names` are in the order of the score's numbers, None if unknown. `ordered`: a numeric label k is the k-th class. `named`:
-    decisions are
-    among the names; otherwise only the outcomes 0 and 1 are known.
+    Attributes:
+        names: The names of the classes in the order of the score's numbers; None for an unknown name.
+        ordered: Whether a numeric label k is the k-th class.
+        named: Whether decisions are among the names; otherwise only the outcomes 0 and 1 are known.
     """
 
     names: tuple[str | None, ...]
@@ -91,13 +94,13 @@ def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: Na
     """Name the columns of scores by decisions.
 
     A column has the decision of the row with its largest number, among the rows in which that column is the largest: rows
-    below a
-    threshold have another decision.
+    below a threshold have another decision.
     """
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)
     names: list[str | None] = [None] * rows.shape[1]
     for column in np.unique(largest).tolist():
-        its = full[largest == column]
-        names[column] = decisions[int(chosen[its[np.argmax(rows[its, column])]])]
+        rows_of_column = full[largest == column]
+        highest = rows_of_column[np.argmax(rows[rows_of_column, column])]
+        names[column] = decisions[int(chosen[highest])]
     return Classes(tuple(names))

@@ -1,4 +1,4 @@
-"""Score retained events with two versions. Joins no group and writes nothing."""
+"""Score retained events with two versions, and compare their answers. Joins no consumer group and writes nothing."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +26,12 @@ Progress = Callable[[int, int], None]
 class Compared:
     """The result of a comparison.
 
-    `seconds` are the times of decoding and inference by version; `spans` the offsets that were read. `labelled` has both
-    versions on the
-    same events, the champion first; None if no topic of labels is configured.
+    Attributes:
+        differences: The differences between the answers.
+        seconds: The time of decoding and inference by version.
+        spans: The offsets that were read.
+        labelled: The figures of both versions on the same labelled events, the champion first; None if no topic of labels is
+            configured.
     """
 
     differences: Differences
@@ -38,16 +41,20 @@ class Compared:
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """Return the offsets of the events in the window, limited to the `newest`, evenly over all partitions. Raises Fatal."""
-    found = reader.spans(reader.partitions(settings.input.topics))
-    ends = {partition: bounds.high for partition, bounds in found.items()}
-    starts = {partition: bounds.low for partition, bounds in found.items()}
+    """Return the offsets of the events in the window, limited to the `newest` events, evenly over all partitions.
+
+    Raises:
+        Fatal: With code 2 if a topic does not exist.
+    """
+    bounds_of = reader.spans(reader.partitions(settings.input.topics))
+    ends = {partition: bounds.high for partition, bounds in bounds_of.items()}
+    starts = {partition: bounds.low for partition, bounds in bounds_of.items()}
     if window.to_ms is not None:
         ends = reader.since(window.to_ms, ends)
     if window.from_ms is not None:
-        starts = {partition: max(starts[partition], at) for partition, at in reader.since(window.from_ms, ends).items()}
+        starts = {partition: max(starts[partition], offset) for partition, offset in reader.since(window.from_ms, ends).items()}
     if newest is not None:
-        share = -(-newest // len(found))
+        share = -(-newest // len(bounds_of))
         starts = {partition: max(start, ends[partition] - share) for partition, start in starts.items()}
     return {partition: Bounds(min(start, ends[partition]), ends[partition]) for partition, start in starts.items()}
 
@@ -60,12 +67,25 @@ def compare(
     newest: int | None,
     progress: Progress,
 ) -> Compared:
-    """Score every event of the window with both versions, and fold the answers. Raises Fatal, DependencyUnavailable."""
+    """Score every event of the window with both versions, and compare the answers.
+
+    Args:
+        settings: The settings with the topics and the broker.
+        champion: The first version.
+        candidate: The second version.
+        window: The time range of the events.
+        newest: The number of newest events to compare; None for all events of the window.
+        progress: Is called with the number of completed offsets and the total.
+
+    Raises:
+        Fatal: If a topic cannot be read.
+        DependencyUnavailable: If a model server is unavailable.
+    """
     reader = TopicReader(settings.kafka, f"{settings.name}.compare")
     every = spans(reader, settings, window, newest)
     total = sum(high - low for low, high in every.values())
     left = {partition: high - low for partition, (low, high) in every.items()}
-    found, timed = Differences(), _Timed(champion, candidate)
+    differences, timed = Differences(), _Timed(champion, candidate)
     both = BothAnswers(settings.region) if settings.labels.topic else None
     progress(0, total)
     for batch in reader.read(every):
@@ -73,18 +93,18 @@ def compare(
             values = [message.value() for message in messages]
             parts = ListedMetadata.from_messages(messages)
             answered = timed.answers(values, parts)
-            found.add(batch.partition, offsets, values, *answered)
+            differences.add(batch.partition, offsets, values, *answered)
             if both is not None:
                 both.add(batch.partition, offsets, parts, *answered)
         left[batch.partition] = every[batch.partition].high - batch.offsets[-1] - 1
         progress(total - sum(left.values()), total)
     progress(total, total)
     labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
-    return Compared(found, timed.seconds, every, labelled)
+    return Compared(differences, timed.seconds, every, labelled)
 
 
 class _Timed:
-    """Times both versions, which score in alternating order."""
+    """Measures the times of both versions, which score in alternating order."""
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}
@@ -92,13 +112,13 @@ class _Timed:
         self.seconds = dict.fromkeys(self._models, 0.0)
 
     def answers(self, values: Sequence[bytes | None], parts: ListedMetadata) -> tuple[Answers, Answers]:
-        found: dict[str, Answers] = {}
+        answers_of: dict[str, Answers] = {}
         self._order.reverse()
         for name in self._order:
             began = time.perf_counter()
-            found[name] = answers(self._models[name], values, parts)
+            answers_of[name] = answers(self._models[name], values, parts)
             self.seconds[name] += time.perf_counter() - began
-        return found["champion"], found["candidate"]
+        return answers_of["champion"], answers_of["candidate"]
 
 
 def _slices(

@@ -16,9 +16,11 @@ SHOWN_BYTES = 2_000  # of an event
 class Limits:
     """The limits of a comparison.
 
-    `errors`: the share of events that only the candidate dead-letters; `flips`: the share of the events that both answer with
-    different
-    decisions; `cost`: the candidate's time per event as a multiple of the champion's, None for no limit.
+    Attributes:
+        errors: The share of events that only the candidate dead-letters.
+        flips: The share of the events scored by both versions that have different decisions.
+        psi: The population stability index of the scores.
+        cost: The candidate's time per event as a multiple of the champion's; None for no limit.
     """
 
     errors: float = 0.005
@@ -37,14 +39,19 @@ class Rule:
 
     @property
     def beyond(self) -> bool:
+        """Whether the figure exceeds the limit."""
         return self.value > self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison. Names are `name:version@digest`. `cost` is in microseconds per event, by version.
+    """A comparison of two versions.
 
-    `rules` is empty if no event was answered by both.
+    Attributes:
+        champion: The first version as `name:version@digest`.
+        candidate: The second version as `name:version@digest`.
+        compared: The differences and times.
+        rules: The figures with their limits; empty if no event was scored by both versions.
     """
 
     champion: str
@@ -54,35 +61,37 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether there is a rule, and no figure exceeds its limit."""
+        """Whether there is a rule and no figure exceeds its limit."""
         return bool(self.rules) and not any(rule.beyond for rule in self.rules)
 
     @property
     def cost(self) -> dict[str, float]:
+        """The time per event in microseconds, by version."""
         events = max(1, self.compared.differences.events)
         return {name: seconds / events * 1e6 for name, seconds in self.compared.seconds.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.compared.differences
-        psi, ks = found.drift()
-        flips = sorted(found.flips.items(), key=lambda flip: -flip[1]) if found.decided() else []
+        """Return the comparison as JSON."""
+        differences = self.compared.differences
+        psi, ks = differences.drift()
+        flips = sorted(differences.flips.items(), key=lambda flip: -flip[1]) if differences.decided() else []
         return {
             "passed": self.passed,
             "champion": self.champion,
             "candidate": self.candidate,
             "read": [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in self._spans()],
-            "events": found.events,
-            "scored_by_both": found.both,
-            "dead_letters": found.dead,
-            "dead_only_by_candidate": {str(reason): count for reason, count in sorted(found.newly.items())},
-            "dead_only_by_champion": found.cured,
+            "events": differences.events,
+            "scored_by_both": differences.both,
+            "dead_letters": differences.dead,
+            "dead_only_by_candidate": {str(reason): count for reason, count in sorted(differences.newly.items())},
+            "dead_only_by_champion": differences.cured,
             "dead_examples": [
                 {"reason": reason, "error": error, **_event(event)}
-                for reason, examples in sorted(found.examples.items())
+                for reason, examples in sorted(differences.examples.items())
                 for event, error in examples
             ],
-            "scores_that_differ": found.changed,
-            "mean_difference": found.total / found.both if found.both else None,
+            "scores_that_differ": differences.changed,
+            "mean_difference": differences.total / differences.both if differences.both else None,
             "flips": [{"champion": before, "candidate": after, "events": count} for (before, after), count in flips],
             "psi": psi,
             "ks": ks,
@@ -96,7 +105,7 @@ class Comparison:
                     "candidate": each.candidate.decode(),
                     **_event(each.event),
                 }
-                for each in found.largest()
+                for each in differences.largest()
             ],
         }
 
@@ -104,17 +113,17 @@ class Comparison:
         return sorted(self.compared.spans.items())
 
 
-def differences(found: Assessment) -> dict[str, float]:
-    """Return the candidate's figures minus the champion's, where both exist."""
-    if len(found.versions) != 2:
+def differences(assessment: Assessment) -> dict[str, float]:
+    """Return the candidate's figures minus the champion's, if both exist."""
+    if len(assessment.versions) != 2:
         return {}
-    before, after = found.versions
+    before, after = assessment.versions
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in FIGURES}
     return {name: new - old for name, (old, new) in pairs.items() if old is not None and new is not None}
 
 
-def _labels(found: Assessment) -> dict[str, Any]:
-    return {**labels.to_dict(found), "differences": differences(found)}
+def _labels(assessment: Assessment) -> dict[str, Any]:
+    return {**labels.to_dict(assessment), "differences": differences(assessment)}
 
 
 def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> Comparison:
@@ -123,11 +132,11 @@ def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> 
 
 
 def _rules(compared: Compared, limits: Limits) -> Iterator[Rule]:
-    found = compared.differences
-    yield Rule("errors", found.newly.total() / found.events, limits.errors)
-    if found.decided():
-        yield Rule("flips", found.flipped() / found.both, limits.flips)
-    if (psi := found.drift()[0]) is not None:
+    differences = compared.differences
+    yield Rule("errors", differences.newly.total() / differences.events, limits.errors)
+    if differences.decided():
+        yield Rule("flips", differences.flipped() / differences.both, limits.flips)
+    if (psi := differences.drift()[0]) is not None:
         yield Rule("psi", psi, limits.psi)
     if limits.cost is not None:
         yield Rule("cost", compared.seconds["candidate"] / compared.seconds["champion"], limits.cost)

@@ -1,6 +1,6 @@
-"""Find the output that a version decides on, where its scores are objects of several named outputs.
+"""Find the output that a version decides on, if its scores are objects of several named outputs.
 
-Score records do not name it; the version's signature in the registry does. Depends on the registry only for such scores.
+Score records do not name it; the version's signature in the registry does. Depends on the registry for such scores only.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ def decided_output(store: Store, digest: str) -> str | None:
     """Return the name of the output that a version decides on; None if the registry does not state it.
 
     Raises:
-        RegistryError: if the registry is unavailable, or what it has is no version.
+        RegistryError: If the registry is unavailable, or if the digest is not that of a version.
     """
     try:
         signature = package.signature_of(store, resolve_index.describe_version(store, digest))
@@ -34,30 +34,34 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def part_of(score: Any, name: str | None) -> Any:
-    """Return the part of a score (JSON) that figures are made of: of several outputs the one called `name`, else None."""
+    """Return the output called `name` of a score with several outputs (None if there is none), or else the whole score."""
     return score.get(name) if isinstance(score, dict) else score
 
 
 class DecidedOutputs:
-    """Look up each version once, when a score of it has several outputs. `names` has the output of each version that was looked
-    up, None if unknown; `unknown` counts scores without a known output. Both are by digest."""
+    """The deciding outputs of versions; a version is looked up once, at its first score with several outputs.
+
+    Attributes:
+        names: The deciding output by digest; None if it is unknown.
+        unknown: By digest, the number of scores whose deciding output is unknown.
+    """
 
     def __init__(self, find: Callable[[str], str | None], names: Mapping[str, str | None] = MappingProxyType({})) -> None:
-        """Start with the versions of which the output is known.
+        """Start with the known deciding outputs.
 
         Args:
-            find: returns the name of the output that the version with a digest decides on, or None.
-            names: the outputs by digest that are not looked up.
+            find: Returns the deciding output of the version with a digest, or None.
+            names: The known deciding outputs by digest.
         """
         self._find = find
         self.names = dict(names)
         self.unknown: Counter[str] = Counter()
 
     def score(self, digest: str, score: Any) -> Any:
-        """Return the part of a version's score that figures are made of; None if it is unknown.
+        """Return the deciding output of a version's score; None if it is unknown.
 
         Raises:
-            RegistryError: if the registry is unavailable.
+            RegistryError: If the registry is unavailable.
         """
         if not isinstance(score, dict):
             return score
@@ -71,7 +75,11 @@ class DecidedOutputs:
         return part_of(score, name)
 
     def answers(self, answers: Sequence[AnswerT]) -> Sequence[AnswerT]:
-        """Return the same answers with the parts of their scores that figures are made of. Raises as `score` does."""
+        """Return the answers with their deciding outputs as scores.
+
+        Raises:
+            RegistryError: If the registry is unavailable.
+        """
         if dict not in set(map(type, [each.score for each in answers])):
             return answers
         return [replace(each, score=self.score(each.digest, each.score)) for each in answers]

@@ -28,8 +28,8 @@ def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
 
 
 def psi_of_names(expected: Mapping[str | None, int], actual: Mapping[str | None, int]) -> float:
-    """Return the index of counts by name, such as decisions: each name is a bin."""
-    names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are apart
+    """Return the index minus its expectation for counts by name, such as decisions: each name is a bin."""
+    names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are different bins
     counts = [np.array([counted.get(name, 0) for name in names]) for counted in (expected, actual)]
     return _without_bias(*counts)
 
@@ -46,7 +46,7 @@ def _binned(expected: Numbers, actual: Numbers) -> list[NDArray[np.int64]]:
     reference, other = np.asarray(expected), np.asarray(actual)
     inner = np.unique(np.quantile(reference, np.linspace(0, 1, BINS + 1)[1:-1]))
     places = [np.searchsorted(inner, column, side="right") for column in (reference, other)]
-    return [np.bincount(found, minlength=len(inner) + 1) for found in places]
+    return [np.bincount(each, minlength=len(inner) + 1) for each in places]
 
 
 def _index(*counts: NDArray[np.int64]) -> float:

@@ -1,4 +1,4 @@
-"""Join the scores of a window with all retained labels. Joins no group and writes nothing."""
+"""Join the scores of a window with all retained labels. Joins no consumer group and writes nothing."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 FORMAT_HINT = "check output.topic, output.format and schema_registry.url"
-HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH, value: PATH}"
+HINT = "configure the topic of outcomes: labels: {topic: NAME, id: PATH, value: PATH}"
 
 
 Spans = dict[Partition, Bounds]
@@ -37,8 +37,8 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     """Assess all versions on the events of this window (by score timestamps); also return the offsets read.
 
     Raises:
-        Fatal: 2 if no topic of labels is configured or it does not exist.
-        RegistryError: Scores have several outputs and the registry is unavailable.
+        Fatal: With code 2 if no topic of labels is configured, or if it does not exist.
+        RegistryError: If scores have several outputs and the registry is unavailable.
     """
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
@@ -48,38 +48,60 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     for batch in bus.read(spans):
         _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
     if (unreadable := skipped.counts.total()) and not len(answers.rows):
-        raise Fatal(f"{settings.output.topic} holds {unreadable:,} records, and none that can be read", FORMAT_HINT, USAGE)
+        raise Fatal(f"{settings.output.topic} has {unreadable:,} records, and none is a readable score", FORMAT_HINT, USAGE)
     answered = answers.rows.newest()
     classes = known(settings.labels.classes, answered.columns, answers.decisions)
     labels, read = join(bus, settings, classes, answered)
-    found = assess(answers, answered, labels)
-    return replace(found, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
+    assessment = assess(answers, answered, labels)
+    return replace(assessment, unreadable=unreadable, undecided=dict(outputs.unknown)), spans | read
 
 
 def labels_topic(settings: Settings) -> str:
-    """Return the configured topic of labels. Raises Fatal (2)."""
+    """Return the configured topic of labels.
+
+    Raises:
+        Fatal: With code 2 if none is configured.
+    """
     if settings.labels.topic is None:
-        raise Fatal("labels.topic is not set: nothing tells what came true", HINT, USAGE)
+        raise Fatal("labels.topic is not set: the outcomes of events are unknown", HINT, USAGE)
     return settings.labels.topic
 
 
 def join(
     bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
-    """Read every label of these answers up to the end of the topic or `until`; count other labels. Raises Fatal."""
+    """Read all labels up to the end of the topic or `until`, and keep those of the given answers; others are counted.
+
+    Args:
+        bus: The reader for the topic of labels.
+        settings: The settings with the topic of labels.
+        classes: The classes of the outcomes; None for numeric outcomes.
+        answered: The answers.
+        until: The ends to stop at.
+
+    Returns:
+        The labels, and the offsets that were read.
+
+    Raises:
+        Fatal: If the topic is not configured or cannot be read.
+    """
     topic = labels_topic(settings)
     spans = bus.spans(bus.partitions([topic]))
     if until is not None:
-        spans = {at: Bounds(low, max(low, min(high, until.get(at, low)))) for at, (low, high) in spans.items()}
-    labels, read = Labels(topic, classes), labels_of(settings)
+        spans = {
+            partition: Bounds(low, max(low, min(high, until.get(partition, low)))) for partition, (low, high) in spans.items()
+        }
+    labels = Labels(topic, classes)
+    read = labels_of(settings)
     for batch in bus.read(spans):
-        told = [read(message) for message in batch.messages]
-        ids = hashed(label.id if isinstance(label, Label) else "" for label in told)
-        labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, told)
+        records = [read(message) for message in batch.messages]
+        ids = hashed(label.id if isinstance(label, Label) else "" for label in records)
+        labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, records)
     return labels, spans
 
 
 def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
+    """Return a parser for the records of the topic of labels."""
     read = reader(settings.labels)
     return lambda message: read(message.key(), message.value(), lambda: headers_of_one(message))
 
@@ -104,16 +126,16 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add the scores of a batch that are in the window; expired events have none."""
-    found = [(at, time, answer) for at, time, answer in scored if window.contains(time)]
+    """Add the scores of a batch that are in the window; expired events have no score."""
+    inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,
-        [batch.offsets[at] for at, *_ in found],
-        [time for _, time, _ in found],
-        hashed(answer.id for *_, answer in found),
-        [outputs.score(answer.digest, answer.score) for *_, answer in found],
-        [answer.decision for *_, answer in found],
-        [answer.versioned for *_, answer in found],
+        [batch.offsets[row] for row, *_ in inside],
+        [time for _, time, _ in inside],
+        hashed(answer.id for *_, answer in inside),
+        [outputs.score(answer.digest, answer.score) for *_, answer in inside],
+        [answer.decision for *_, answer in inside],
+        [answer.versioned for *_, answer in inside],
     )
 
 
@@ -121,11 +143,11 @@ def _answers(
     batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
     """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
-    for at, message in enumerate(batch.messages):
+    for row, message in enumerate(batch.messages):
         try:
             answer = decode_complete_record(as_json(message.value() or b"null"))
         except ValueError as error:
-            skipped.skip(*batch.partition, batch.offsets[at], error)
+            skipped.skip(*batch.partition, batch.offsets[row], error)
             continue
         if answer.status == "scored":
-            yield at, message.timestamp()[1], answer
+            yield row, message.timestamp()[1], answer

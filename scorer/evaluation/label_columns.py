@@ -1,4 +1,4 @@
-"""Answers and labels in columns by id, as they are read. Pure."""
+"""Store answers and labels as columns by id. Pure."""
 
 import math
 from collections import Counter
@@ -19,10 +19,11 @@ WIDEST = 100  # numbers in a row of scores; of longer rows the decision alone co
 
 
 class Answers:
-    """Scores and decisions. `number` has a score of one number, `row` (n, k) one of several; NaN if absent."""
+    """Scores and decisions as columns: `number` for scores of one number, `row` (n, k) for lists of numbers; NaN elsewhere."""
 
     def __init__(self) -> None:
-        self.versions, self.decisions = Names(), Names()
+        self.versions = Names()
+        self.decisions = Names()
         self._partitions: dict[Partition, int] = {}
         self.rows = Rows()
 
@@ -54,13 +55,13 @@ def _number(score: Any) -> float:
 
 
 def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
-    """Return (n, k): the scores that are flat lists of numbers; k is the length of the longest."""
-    lists = {at: score for at, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
-    found = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
-    for at, score in lists.items():
+    """Return the scores that are flat lists of numbers as (n, k); k is the length of the longest list."""
+    lists = {row: score for row, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
+    matrix = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
+    for row, score in lists.items():
         if all(isinstance(number, int | float) for number in score):
-            found[at, : len(score)] = score
-    return found
+            matrix[row, : len(score)] = score
+    return matrix
 
 
 class Place(NamedTuple):
@@ -91,6 +92,7 @@ class Refusals:
             self.examples[reason], self.explanations[reason] = place, explain()
 
     def copied(self) -> "Refusals":
+        """Return an independent copy."""
         return Refusals(self.counts.copy(), dict(self.examples), dict(self.explanations))
 
     def first(self, reason: Unusable) -> str:
@@ -110,7 +112,7 @@ class Refusals:
 class Labels:
     """Outcomes of answered events; other labels are counted.
 
-    `truth` is the number of a class, or without classes the outcome itself; NaN if it was withdrawn.
+    The column `truth` is the number of a class, or without classes the outcome itself; NaN if the label was withdrawn.
     """
 
     def __init__(self, topic: str, classes: Classes | None) -> None:
@@ -136,21 +138,24 @@ class Labels:
         self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []
         truths: list[float] = []
-        for at, (label, here) in enumerate(zip(labels, held.tolist(), strict=True)):
-            truth = label if isinstance(label, Unusable) else self._truth(label.value) if here else None
+        for row, (label, is_answered) in enumerate(zip(labels, held.tolist(), strict=True)):
+            if isinstance(label, Unusable):
+                truth: float | Unusable | None = label
+            else:
+                truth = self._truth(label.value) if is_answered else None
             if isinstance(truth, Unusable):
                 explain = partial(self._explain, label)
-                self.refused.add(truth, Place((self.topic, partition), offsets[at]), explain)
+                self.refused.add(truth, Place((self.topic, partition), offsets[row]), explain)
             elif truth is None:
                 self.unmatched += 1
             else:
-                rows.append(at)
+                rows.append(row)
                 truths.append(truth)
         columns = np.array(offsets, np.int64)[rows], np.array(times, np.int64)[rows]
         self.rows.add(ids[rows], partition, *columns, truth=np.array(truths, np.float64))
 
     def _explain(self, label: Label | Unusable) -> str:
-        """Explain why a label does not count; empty if its reason says it all."""
+        """Explain why a label does not count; empty if its reason is sufficient."""
         if isinstance(label, Unusable) or label.value is None or self.classes is None:
             return ""
         return self.classes.explain(label.value)

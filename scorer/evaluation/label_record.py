@@ -1,4 +1,4 @@
-"""A record of the topic of labels: the id of an event and its outcome, or the reason why the record has neither. Pure."""
+"""Parse a record of the topic of labels: the id of an event and its outcome, or the reason why it has neither. Pure."""
 
 import math
 from collections.abc import Callable
@@ -45,35 +45,35 @@ LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
 
 
 def reader(settings: LabelSettings) -> LabelReader:
-    """Return the reader for these settings. It raises nothing for any content of a record."""
+    """Return the reader for these settings; it raises no exception for any content of a record."""
     path = json_path.parse(settings.value)
     id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
 
-    def beside(key: bytes | None, headers: Parts) -> str | None:
+    def id_outside_value(key: bytes | None, headers: Parts) -> str | None:
         if settings.id == KEY:
             return _text(key)
         name = settings.id.removeprefix(HEADER)
-        found = next((value for each, value in reversed(headers() or ()) if each == name), None)
-        return found if isinstance(found, str) else _text(found)
+        header = next((value for each, value in reversed(headers() or ()) if each == name), None)
+        return header if isinstance(header, str) else _text(header)
 
     def read(key: bytes | None, value: bytes | None, headers: Parts) -> Label | Unusable:
-        id_ = None if id_path else beside(key, headers)
+        id_ = None if id_path else id_outside_value(key, headers)
         if value is None:
             return Label(id_, None) if id_ is not None else Unusable.TOMBSTONE_WITHOUT_ID
         if len(value) > MAX_BYTES:
             return Unusable.OVERSIZE
-        found = _parsed(value)
-        if found is Unusable.NOT_JSON:
+        document = _parsed(value)
+        if document is Unusable.NOT_JSON:
             return Unusable.NOT_JSON
         if id_path:
-            id_ = _id(follow_path(found, id_path))
-        return Unusable.NO_ID if id_ is None else _label(id_, follow_path(found, path))
+            id_ = _id(follow_path(document, id_path))
+        return Unusable.NO_ID if id_ is None else _label(id_, follow_path(document, path))
 
     return read
 
 
 def _parsed(value: bytes) -> Any:
-    """Return the JSON, or Unusable.NOT_JSON. NaN and infinity are accepted."""
+    """Return the parsed JSON, or Unusable.NOT_JSON; NaN and infinity are accepted."""
     value = without_prefix(value)
     try:
         return orjson.loads(value)
@@ -92,16 +92,16 @@ def _label(id_: str, value: Any) -> Label | Unusable:
         return Unusable.NO_VALUE
     try:
         number = float(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer beyond the range of floats
         return Unusable.NOT_FINITE
     return Label(id_, number) if math.isfinite(number) else Unusable.NOT_FINITE
 
 
-def _id(found: Any) -> str | None:
+def _id(value: Any) -> str | None:
     """Return the id in the form of an event's id: text, or an integer."""
-    if isinstance(found, str):
-        return found
-    return str(found) if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 64 else None
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64 else None
 
 
 def _text(value: bytes | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The answers of two versions to the same events, and their labels."""
+"""Assess two versions by the labels of the same events."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers to events that both versions score: about 100 bytes per event."""
+    """The answers to events that both versions scored: about 100 bytes per event."""
 
     def __init__(self, region: str) -> None:
         self._region = region
@@ -46,17 +46,22 @@ class BothAnswers:
         ]
         ids, times = hashed(named), [parts.every_time[row] for row in rows]
         places = [offsets[row] for row in rows]
-        for side, found, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
-            scores = orjson.loads(b"[%b]" % b",".join([found.scores[row] for row in rows]))
-            decisions = [found.decisions[row] for row in rows]
-            decided = [part_of(score, found.output) for score in scores]
+        for side, version_answers, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
+            scores = orjson.loads(b"[%b]" % b",".join([version_answers.scores[row] for row in rows]))
+            decisions = [version_answers.decisions[row] for row in rows]
+            decided = [part_of(score, version_answers.output) for score in scores]
             side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
 
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
-        """Assess both versions on the labelled events, with the configured classes or the champion's. Raises Fatal."""
+        """Assess both versions on the labelled events, with the configured classes or else the classes of `signature`.
+
+        Raises:
+            Fatal: If the labels cannot be read.
+        """
         tables = [side.rows.newest() for side in self._sides]
-        told = settings.labels.classes or classes_of(signature)
-        labels, _ = join_labels.join(bus, settings, known(told, tables[0].columns, self._sides[0].decisions), tables[0])
+        configured = settings.labels.classes or classes_of(signature)
+        classes = known(configured, tables[0].columns, self._sides[0].decisions)
+        labels, _ = join_labels.join(bus, settings, classes, tables[0])
         return assess_both(list(zip(self._sides, tables, strict=True)), labels)
 
 

@@ -1,4 +1,4 @@
-"""Columns of rows with ids, of which the newest per id counts, in any reading order. Pure."""
+"""Keep columns of rows with ids, and select the newest row per id, in any reading order. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ Column = NDArray[Any]
 
 
 def digest(id_: str) -> bytes:
-    """Return 128 bits of BLAKE2b. Two of ten million ids collide with a probability of 1e-25."""
+    """Return the 128-bit BLAKE2b digest of an id. Two of ten million ids collide with a probability of 1e-25."""
     return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def hashed(ids: Iterable[str]) -> Ids:
-    """Return (n, 2): the digest of each id."""
+    """Return the digests of ids, (n, 2)."""
     return from_digests(map(digest, ids))
 
 
 def from_digests(digests: Iterable[bytes]) -> Ids:
-    """Return (n, 2): digests as numbers."""
+    """Return digests as numbers, (n, 2)."""
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """One row per id, in the order of `ids` (n, 2). `replaced` counts rows that a newer one of their id replaced."""
+    """One row per id, in the order of `ids` (n, 2); `replaced` counts the rows with a newer row of the same id."""
 
     ids: Ids
     columns: dict[str, Column]
@@ -39,7 +39,7 @@ class Newest:
         return len(self.ids)
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return (m,) booleans: False if an id is absent. One absent id in 2^64 gives True."""
+        """Return for each id whether it is present, (m,); an absent id gives True with a probability of 2^-64."""
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -47,7 +47,7 @@ class Newest:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "Newest") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices here and in the other that share an id."""
+        """Return the row indices of the ids that both tables have: those in this table, and those in the other one."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -74,6 +74,7 @@ class Rows:
         self._columns.append({**place, **columns})
 
     def newest(self) -> Newest:
+        """Return the newest row of each id."""
         if not self._ids:
             return Newest(np.empty((0, 2), np.uint64), {})
         ids = np.concatenate(self._ids)

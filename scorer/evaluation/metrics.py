@@ -1,4 +1,4 @@
-"""Figures of answers by their outcomes: (n,) columns to numbers. Pure."""
+"""Compute quality figures from scores and outcomes. Pure."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Scores from `low` to `high`: their number, their mean, and the share of positive outcomes."""
+    """Scores from `low` to `high`: their number, their mean `score`, and the share `true` of positive outcomes."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ def brier(scores: Numbers, true: Truth) -> float | None:
 
 
 def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | None:
-    """Return Brier's own definition, from 0 to 2, for (n, k) probabilities and the columns (n,) of the outcomes."""
+    """Return Brier's original score, from 0 to 2, for probabilities (n, k) and the columns of the outcomes (n,)."""
     if not len(scores) or not np.isfinite(scores).all() or scores.min() < 0.0 or scores.max() > 1.0:
         return None
     right = scores[np.arange(len(scores)), which]
@@ -54,7 +54,7 @@ def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | Non
 
 
 def calibration(scores: Numbers, true: Truth) -> list[Bin]:
-    """Return ten bins of equal width over [0, 1] without empty ones; none if scores are not probabilities."""
+    """Return the non-empty bins of ten bins of equal width over [0, 1]; no bins if scores are not probabilities."""
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
         return []
     edges = np.linspace(0.0, 1.0, BINS + 1)
@@ -76,5 +76,5 @@ def calibration_error(bins: list[Bin]) -> float | None:
 
 
 def confusion(labels: NDArray[np.integer], decisions: NDArray[np.integer], classes: int) -> NDArray[np.int64]:
-    """Return (classes, classes): counts of events by label (row) and decision (column)."""
+    """Return the number of events by label (row) and decision (column), (classes, classes)."""
     return np.bincount(labels * classes + decisions, minlength=classes * classes).reshape(classes, classes)

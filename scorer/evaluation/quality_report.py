@@ -1,4 +1,4 @@
-"""Quality figures for reports: as a JSON document, and as text. Pure."""
+"""Format quality figures for reports: as a JSON document, and as text. Pure."""
 
 from dataclasses import asdict
 from typing import Any
@@ -17,30 +17,32 @@ def format_figure(value: float | None, digits: int = 5) -> str:
     return DASH if value is None else f"{value:.{digits}g}"
 
 
-def to_dict(found: Assessment) -> dict[str, Any]:
+def to_dict(assessment: Assessment) -> dict[str, Any]:
+    """Return an assessment as JSON."""
     return {
-        "answered": found.answered,
-        "unreadable": found.unreadable,
-        "labelled": found.labelled,
-        "classes": found.classes,
-        "labels_replaced": found.replaced,
-        "labels_unmatched": found.unmatched,
-        "labels_withdrawn": found.withdrawn,
+        "answered": assessment.answered,
+        "unreadable": assessment.unreadable,
+        "labelled": assessment.labelled,
+        "classes": assessment.classes,
+        "labels_replaced": assessment.replaced,
+        "labels_unmatched": assessment.unmatched,
+        "labels_withdrawn": assessment.withdrawn,
         "labels_refused": [
             {
                 "reason": str(reason),
                 "labels": count,
-                "first": _place(found.refused.examples[reason]),
-                "why": found.refused.explanations.get(reason) or None,
+                "first": _place(assessment.refused.examples[reason]),
+                "why": assessment.refused.explanations.get(reason) or None,
             }
-            for reason, count in sorted(found.refused.counts.items())
+            for reason, count in sorted(assessment.refused.counts.items())
         ],
-        "scores_undecided": dict(sorted(found.undecided.items())),
-        "versions": [of_version(each) for each in found.versions],
+        "scores_undecided": dict(sorted(assessment.undecided.items())),
+        "versions": [of_version(each) for each in assessment.versions],
     }
 
 
 def of_version(each: Quality) -> dict[str, Any]:
+    """Return the figures of one version as JSON."""
     version, _, digest = each.version.partition("@")
     rest = asdict(each)
     return {"version": version, "digest": digest or None, **{name: rest[name] for name in rest if name != "version"}}

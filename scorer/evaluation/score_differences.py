@@ -1,4 +1,4 @@
-"""The differences between the answers of two versions to the same events, folded batch by batch in bounded memory. Pure."""
+"""Collect the differences between the answers of two versions to the same events, in bounded memory. Pure."""
 
 import heapq
 import math
@@ -16,8 +16,8 @@ from scorer.evaluation.score_events import Answers
 from scorer.evaluation.score_pair_sample import PairSample
 
 LARGEST = 20  # differences that are shown with their events
-EXAMPLES = 5  # events of each reason that only the candidate dead-letters them for
-SAMPLE = 200_000  # pairs of scores, at most, that distributions are compared on: their standard error is below 0.003
+EXAMPLES = 5  # events shown for each reason for which only the candidate dead-letters them
+SAMPLE = 200_000  # pairs of scores of which the distributions are compared: their standard error is below 0.003
 
 
 class Event(NamedTuple):
@@ -39,13 +39,20 @@ class Difference(NamedTuple):
 
 @dataclass
 class Differences:
-    """Counts of events.
+    """Counts of events, and the largest differences.
 
-    `dead` counts those that a version dead-letters, `newly` the reasons of the candidate alone, with the first `examples` of
-    each. `flips`
-    counts pairs of decisions; `changed` the scores that differ, of which `apart` in more than numbers (a text, a shape).
-    `worst` are the
-    largest differences.
+    Attributes:
+        events: The number of events.
+        both: The events that both versions scored.
+        dead: The events that a version dead-letters, by version.
+        newly: The events that only the candidate dead-letters, by reason.
+        cured: The events that only the champion dead-letters.
+        examples: The first events of each reason in `newly`.
+        flips: The number of events by both decisions, the champion's first.
+        changed: The scores that differ.
+        apart: The scores that differ in more than numbers, such as a text or a shape.
+        total: The sum of the numeric differences.
+        worst: The largest differences, as a heap.
     """
 
     events: int = 0
@@ -79,9 +86,9 @@ class Differences:
         for row in sorted(candidate.rejected.keys() - champion.rejected.keys()):
             poison = candidate.rejected[row]
             self.newly[poison.reason] += 1
-            told = self.examples.setdefault(poison.reason, [])
-            if len(told) < EXAMPLES:
-                told.append((Event(partition, offsets[row], values[row]), str(poison)))
+            examples = self.examples.setdefault(poison.reason, [])
+            if len(examples) < EXAMPLES:
+                examples.append((Event(partition, offsets[row], values[row]), str(poison)))
         rows = np.flatnonzero(both).tolist()
         self.flips.update((champion.decisions[row], candidate.decisions[row]) for row in rows)
         numbers = np.stack([champion.numbers, candidate.numbers])
@@ -102,19 +109,23 @@ class Differences:
             heapq.heapreplace(self.worst, entry)
 
     def largest(self) -> list[Difference]:
-        """The largest differences in descending order."""
+        """Return the largest differences in descending order."""
         return [difference for *_, difference in sorted(self.worst, reverse=True)]
 
     def flipped(self) -> int:
-        """The number of events with different decisions."""
+        """Return the number of events with different decisions."""
         return sum(count for (before, after), count in self.flips.items() if before != after)
 
     def decided(self) -> bool:
-        """Whether either version decides."""
+        """Return whether at least one version makes decisions."""
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """PSI without its bias and KS of the scores; of decisions (KS None) without single-number scores; else None."""
+        """Return PSI without its bias and KS of the scores.
+
+        If scores are not single numbers, PSI is that of the decisions and KS is None. Without scores and decisions both are
+        None.
+        """
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)
@@ -128,26 +139,26 @@ class Differences:
 
 
 def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterator[tuple[int, float]]:
-    """Yield the rows that both have scored differently, and the distance."""
+    """Yield the rows that both versions scored differently, and the distance of the scores."""
     apart = np.abs(candidate.numbers - champion.numbers)
-    if champion.several or candidate.several:  # other outputs may differ where the one that decides does not
+    if champion.several or candidate.several:  # other outputs may differ while the deciding one is equal
         apart = np.full(len(apart), np.nan)
     for row in rows:
         size = float(apart[row])
         if size > 0.0:
             yield row, size
-        elif math.isnan(size) and champion.scores[row] != candidate.scores[row]:  # they are no single numbers
+        elif math.isnan(size) and champion.scores[row] != candidate.scores[row]:  # not single numbers
             yield row, _distance(orjson.loads(champion.scores[row]), orjson.loads(candidate.scores[row]))
 
 
-def _distance(one: Any, other: Any) -> float:
+def _distance(first: Any, second: Any) -> float:
     """Return the largest difference of two scores' numbers; infinity if they differ in more than numbers."""
-    if isinstance(one, bool) or isinstance(other, bool) or isinstance(one, str) or one is None:
-        return 0.0 if one == other else math.inf
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return abs(one - other)
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return max((_distance(value, other[name]) for name, value in one.items()), default=0.0)
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return max(map(_distance, one, other), default=0.0)
+    if isinstance(first, bool) or isinstance(second, bool) or isinstance(first, str) or first is None:
+        return 0.0 if first == second else math.inf
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return abs(first - second)
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
+        return max((_distance(value, second[name]) for name, value in first.items()), default=0.0)
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return max(map(_distance, first, second), default=0.0)
     return math.inf

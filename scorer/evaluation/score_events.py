@@ -1,4 +1,4 @@
-"""The answers of one version to events, without publishing them: scores, decisions, or dead-letter reasons."""
+"""Score events with one version without publishing: the results are scores, decisions, or dead-letter reasons."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,16 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class Answers:
-    """Answers to B events.
+    """The answers to B events.
 
-    `numbers` (B,) float64 has the deciding output if it is one number, NaN elsewhere; `output` is its name, None for the only
-    output;
-    `several` states whether a score has other outputs. `decisions` (None: none), `scores` (JSON) and `ids` (from the values,
-    None: none) have
-    an entry per event; `rejected` has the errors of the events without a score.
+    Attributes:
+        numbers: The deciding output, (B,) float64; NaN if it is not a single number.
+        output: The name of the deciding output; None for a single output.
+        several: Whether a score has further outputs.
+        decisions: The decision of each event; None if there is none.
+        scores: The score of each event as JSON.
+        ids: The id of each event from its value; None if there is none.
+        rejected: The errors of the events without a score, by row.
     """
 
     def __init__(self, count: int) -> None:
@@ -37,28 +40,32 @@ class Answers:
         self.rejected: dict[int, Poison] = {}
 
     def scored(self) -> NDArray[np.bool_]:
-        """Return (B,) booleans: the events with a score."""
-        found = np.ones(len(self.scores), np.bool_)
-        found[list(self.rejected)] = False
-        return found
+        """Return which events have a score, (B,)."""
+        mask = np.ones(len(self.scores), np.bool_)
+        mask[list(self.rejected)] = False
+        return mask
 
 
 def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> Answers:
-    """Return the answers of this version like a scorer, except that deadlines are ignored. Raises DependencyUnavailable."""
-    found = Answers(len(values))
+    """Return the answers of a version like a scorer, except that deadlines are ignored.
+
+    Raises:
+        DependencyUnavailable: If a model server or a schema registry is unavailable.
+    """
+    results = Answers(len(values))
     decoded = decode_after_look_ups(loaded.decoder, values, parts)
-    found.rejected = dict(decoded.rejected)
+    results.rejected = dict(decoded.rejected)
     for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
-        found.ids[row] = id_
+        results.ids[row] = id_
     spans = [(0, len(decoded.rows))] if decoded.rows else []
     internal = InternalErrorLog()
     while spans:
         start, stop = spans.pop()
         try:
-            _note(found, decoded, start, loaded.score(decoded.select(start, stop)))
+            _note(results, decoded, start, loaded.score(decoded.select(start, stop)))
         except NO_EVENTS_FAULT:
             raise
-        except Exception as error:  # noqa: BLE001 - as in the loop: one event must not stop the others
+        except Exception as error:  # noqa: BLE001 - as in the worker: one event must not stop the others
             if stop - start > 1:
                 middle = (start + stop) // 2
                 spans += [(middle, stop), (start, middle)]
@@ -66,20 +73,20 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
                 if failed := isinstance(error, InferenceFailed):
                     loaded.vouch()
                 poison = Poison(Reason.INFERENCE_FAILED, str(error)) if failed else internal.poison(error)
-                found.rejected[decoded.rows[start]] = poison
-    return found
+                results.rejected[decoded.rows[start]] = poison
+    return results
 
 
-def _note(found: Answers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store the scores of the good events from `start` on."""
+def _note(results: Answers, decoded: Decoded, start: int, scores: Scores) -> None:
+    """Store the scores of the readable events from `start` on."""
     rows, encoded, decisions, finite = decoded.rows[start:], scores.encoded(), scores.decisions(), scores.finite()
     for at, row in enumerate(rows[: len(encoded)]):
         if finite[at]:
-            found.scores[row], found.decisions[row] = encoded[at], decisions[at]
+            results.scores[row], results.decisions[row] = encoded[at], decisions[at]
         else:
             error = f"the model answered {encoded[at].decode():.500}, which is not finite"
-            found.rejected[row] = Poison(Reason.SCORE_NOT_FINITE, error)
-    found.output, found.several = scores.decided_output, len(scores.columns) > 1
+            results.rejected[row] = Poison(Reason.SCORE_NOT_FINITE, error)
+    results.output, results.several = scores.decided_output, len(scores.columns) > 1
     column = scores.decided_on()
     if column.ndim == 1 and column.dtype.kind in "biuf":
-        found.numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)
+        results.numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)

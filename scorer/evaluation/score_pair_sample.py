@@ -1,4 +1,4 @@
-"""A sample of score pairs in bounded memory, selected by the positions of their events: the same in any order. Pure."""
+"""Sample score pairs in bounded memory by the positions of their events: the same sample in any order. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ Pairs = NDArray[np.float64]
 
 
 class PairSample:
-    """At most `most` pairs: those whose position hashes below a bound, which is halved when there are too many."""
+    """A sample of at most `most` pairs: those whose position hashes below a bound, which is halved if there are too many."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -29,17 +29,17 @@ class PairSample:
         self._parts.append(pairs[:, chosen])
         while sum(map(len, self._hashes)) > self._most:
             self._bound //= 2
-            every, numbers = np.concatenate(self._hashes), np.concatenate(self._parts, axis=1)
-            below = every <= np.uint64(self._bound)
-            self._hashes, self._parts = [every[below]], [numbers[:, below]]
+            hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._parts, axis=1)
+            below = hashes <= np.uint64(self._bound)
+            self._hashes, self._parts = [hashes[below]], [numbers[:, below]]
 
     def pairs(self) -> Pairs:
-        """Return (2, m) pairs in arbitrary order."""
+        """Return the sampled pairs in arbitrary order, (2, m)."""
         return np.concatenate(self._parts, axis=1) if self._parts else np.empty((2, 0))
 
 
 def _hashes(partition: Partition, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return splitmix64 of the positions, with a different start per partition."""
+    """Return the splitmix64 hashes of the positions, with a different seed per partition."""
     seed = int.from_bytes(repr(partition).encode()[-8:], "big")
     mixed = (offsets + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
     for shift, factor in zip((30, 27), MIX, strict=True):

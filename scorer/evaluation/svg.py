@@ -11,8 +11,8 @@ TONES = {
     "mark": "#b3541e", "none": "none",
 }  # fmt: skip
 """The styles of the classes in a file."""
-DARKEST = 0.45  # of a cell: its text is read on every darkness
-PERCENT_FROM = 44.0  # pixels of height of a cell that has room for its share too
+DARKEST = 0.45  # opacity of a cell, at which its text is still readable
+PERCENT_FROM = 44.0  # minimum height in pixels of a cell that also shows its share
 
 
 def picture(width: int, height: int, parts: Iterable[str]) -> str:
@@ -23,15 +23,16 @@ def picture(width: int, height: int, parts: Iterable[str]) -> str:
 
 
 def text(
-    x: float, y: float, said: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
+    x: float, y: float, content: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
 ) -> str:
-    """Return a line of text with any characters."""
+    """Return a line of text; unprintable characters are replaced."""
     style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
-    plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
+    plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content)
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: float = 1) -> str:
+    """Return a straight line."""
     place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {place} class="stroke {tone}" stroke="{TONES[tone]}" stroke-width="{width}"/>'
 
@@ -39,7 +40,7 @@ def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: 
 def matrix(
     rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]], left: float, top: float, side: float
 ) -> Iterator[str]:
-    """Return a matrix of counts, `side` pixels wide: darker for a larger share of its row, with names left and above."""
+    """Yield a matrix of counts, `side` pixels wide: darker for a larger share of its row, with names left and above."""
     wide, high = side / len(columns), side / len(rows)
     for j, name in enumerate(columns):
         yield text(left + (j + 0.5) * wide, top - 6, short(name), anchor="middle", size=11)

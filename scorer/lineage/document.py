@@ -1,4 +1,4 @@
-"""The lineage of an answer: the event, its score or dead letter, the version, and the channel move that put it there."""
+"""The lineage of an answer: the event, its score or dead letter, the version, and the channel move that deployed it. Pure."""
 
 import contextlib
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ class Place(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
+        """Return the position as `topic[partition]@offset`."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
@@ -29,7 +30,13 @@ class Place(NamedTuple):
 class Answer:
     """The answer to an event.
 
-    `record` is the score record or the dead letter's headers; `version` and `digest` are the model's.
+    Attributes:
+        kind: SCORE, DEAD_LETTER or CORRECTION.
+        at: The position of the answer.
+        source: The position of the event.
+        record: The score record, or the facts of the dead letter's headers.
+        version: The version of the model.
+        digest: The digest of the version.
     """
 
     kind: str
@@ -41,14 +48,20 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Explanation:
+class Lineage:
     """The lineage of an answer.
 
-    `event` and `answer` are None if the topics do not hold them. `swap` is the record of the partition's cut-over to the
-    version that scored
-    it; `instead_of` is that of the candidate that owned the event but failed; `move` is that of the channel; `bucket` is the
-    key's, of 10,000,
-    during a canary. `missing` has the reason for each value that is None.
+    Attributes:
+        place: The position of the event.
+        event: The event; None if the topic no longer holds it.
+        answer: The score or dead letter; None if no topic holds it.
+        swap: The record of the partition's cut-over to the version that answered.
+        instead_of: The cut-over record of the candidate that should have answered but failed.
+        move: The channel move that deployed the version.
+        signer: The signer of the version.
+        bucket: The bucket of the key, of 10,000, during a canary.
+        corrections: The corrections of the answer.
+        missing: The reason for each value that could not be read.
     """
 
     place: Place

@@ -1,8 +1,7 @@
 """Read the lineage of answers: the event, its score or dead letter, the cut-over, corrections, and the registry's history.
 
-Topics are read outside any group. An answer is in the partition that its event's partition maps to, and has the timestamp of
-its event:
-the search starts there.
+Topics are read outside any consumer group. An answer is in the partition that its event's partition maps to and has the
+timestamp of its event, so the search starts at that timestamp.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.time_range import TimeRange
 from scorer.dead_letters import headers as dead_letters
 from scorer.decoding import decoder_factory as event_formats
-from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Explanation, Place
+from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Lineage, Place
 from scorer.models.registry_access import open_cache, open_source
 from scorer.models.traffic_split import TrafficSplit
 from scorer.replay import dead_letter as parse
@@ -38,12 +37,12 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-NEAR = 200  # offsets in which the next score of a partition is looked for
-STRETCH = 10_000  # offsets that are read one after the other
+NEAR = 200  # offsets that are searched for the next score of a partition
+STRETCH = 10_000  # offsets that are read sequentially
 
 
 class Swap(msgspec.Struct):
-    """The used fields of a swap record."""
+    """The fields of a version-change record that are used here."""
 
     topic: str
     partition: Int64
@@ -59,24 +58,30 @@ _swaps, _records = DocumentDecoder(Swap), DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Return a short range of offsets with the answer to the event at offset `wanted`, if answers are in event order.
+    """Return a short range of offsets that contains the answer to the event at offset `wanted`.
 
-    `probe(offset)` returns the position of the next answer at or after an offset, and the offset of its event.
+    Answers must be in the order of their events; otherwise the range may not contain the answer.
+
+    Args:
+        start: The first offset of the search.
+        end: The end of the search.
+        probe: Returns the position of the next answer at or after an offset, and the offset of its event.
+        wanted: The offset of the event.
     """
     while end - start > STRETCH:
         middle = (start + end) // 2
-        if (found := probe(middle)) is None:
+        if (answer := probe(middle)) is None:
             break
-        at, event = found
+        position, event = answer
         if event <= wanted:
-            start = at
+            start = position
         else:
             end = middle
     return start, end
 
 
-class Explainer:
-    """Answers lineage queries of one scorer. Raises Fatal like TopicReader."""
+class LineageReader:
+    """Reader of the lineage of one scorer's answers; raises Fatal like TopicReader."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -85,43 +90,55 @@ class Explainer:
         self._ids = event_formats.create_id_reader(settings)
         self._skipped = SkippedRecords(log)
 
-    def explain(self, place: Place) -> Explanation:
-        """Return the lineage of the event at this position. Raises Fatal (2) if it is not a position of an input topic."""
-        found = Explanation(place, event=self._event(place))
-        if found.event is None:
-            found.missing.append(f"the event: {place.topic} holds no record at offset {place.offset}")
-        found.answer = self._answer(place, found.event)
-        if found.answer is None:
-            found.missing.append("an answer: the topics of scores and of dead letters hold none")
-            self._name_skipped(found)
-            return found
-        self._cut_over(found, found.answer)
-        found.corrections = list(self._answers_in(self._settings.corrections_topic, place, found.event, self._as_correction))
-        self._registry(found)
-        self._name_skipped(found)
-        return found
+    def read(self, place: Place) -> Lineage:
+        """Return the lineage of the event at this position.
 
-    def _name_skipped(self, found: Explanation) -> None:
+        Raises:
+            Fatal: With code 2 if this is no position of an input topic.
+        """
+        lineage = Lineage(place, event=self._event(place))
+        if lineage.event is None:
+            lineage.missing.append(f"the event: {place.topic} holds no record at offset {place.offset}")
+        lineage.answer = self._answer(place, lineage.event)
+        if lineage.answer is None:
+            lineage.missing.append("an answer: the topics of scores and of dead letters hold none")
+            self._name_skipped(lineage)
+            return lineage
+        self._cut_over(lineage, lineage.answer)
+        corrections = self._answers_in(self._settings.corrections_topic, place, lineage.event, self._as_correction)
+        lineage.corrections = list(corrections)
+        self._registry(lineage)
+        self._name_skipped(lineage)
+        return lineage
+
+    def _name_skipped(self, lineage: Lineage) -> None:
         """Report the number of unreadable records per topic: one of them may be the missing record."""
-        found.missing += [f"{count:,} unreadable records of {topic}" for topic, count in sorted(self._skipped.counts.items())]
+        skipped = sorted(self._skipped.counts.items())
+        lineage.missing += [f"{count:,} unreadable records of {topic}" for topic, count in skipped]
 
-    def _cut_over(self, found: Explanation, answer: Answer) -> None:
-        swaps = self._swaps(found.place)
+    def _cut_over(self, lineage: Lineage, answer: Answer) -> None:
+        swaps = self._swaps(lineage.place)
         if not swaps:
-            found.missing.append(f"the cut-over: {self._settings.swaps_topic} has none of this partition before the event")
+            swaps_topic = self._settings.swaps_topic
+            lineage.missing.append(f"the cut-over: {swaps_topic} has no record of this partition before the event")
             return
-        found.swap = next((swap for swap in swaps if swap["digest"] == answer.digest), None)
+        lineage.swap = next((swap for swap in swaps if swap["digest"] == answer.digest), None)
         if answer.record.get("fallback") and answer.record.get("arm") == CANARY:
-            found.instead_of = next((swap for swap in swaps if swap.get("role") == CANARY), None)
-        if found.swap is None:
-            told = " and ".join(str(swap["digest"]) for swap in swaps)
-            told = f"{self._settings.swaps_topic} says that {told} served the partition then"
-            found.missing.append(f"the cut-over to the version that answered: {told}")
-        elif found.event is not None and (seed := found.swap.get("seed")):
-            found.bucket = TrafficSplit(int(seed, 16), 0).bucket(found.event.key(), found.place[:2], found.place.offset)
+            lineage.instead_of = next((swap for swap in swaps if swap.get("role") == CANARY), None)
+        if lineage.swap is None:
+            digests = " and ".join(str(swap["digest"]) for swap in swaps)
+            reason = f"according to {self._settings.swaps_topic}, {digests} served the partition then"
+            lineage.missing.append(f"the cut-over to the version that answered: {reason}")
+        elif lineage.event is not None and (seed := lineage.swap.get("seed")):
+            split = TrafficSplit(int(seed, 16), 0)
+            lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> Place:
-        """Return the position of the event with this id, by the newest answer in the window. Raises Fatal (2)."""
+        """Return the position of the event with this id, by the newest answer in the window.
+
+        Raises:
+            Fatal: With code 2 if no answer has this id.
+        """
         for topic, named in ((self._settings.output.topic, self._score_id), (self._settings.dead_letter.topic, self._dead_id)):
             last = None
             for message in self._records(topic, window):
@@ -131,7 +148,7 @@ class Explainer:
                 return last
         topic = self._settings.input.topics[0]
         hint = f"name its position, such as {topic}/0/17, or another --from and --to"
-        raise Fatal(f"no score and no dead letter has the id {wanted!r}", hint, USAGE)
+        raise Fatal(f"neither a score nor a dead letter has the id {wanted!r}", hint, USAGE)
 
     def _records(self, topic: str, window: TimeRange) -> Iterator[Message]:
         spans = self._reader.spans(self._reader.partitions([topic]))
@@ -150,17 +167,17 @@ class Explainer:
 
     def _dead_id(self, message: Message, wanted: str) -> Place | None:
         with contextlib.suppress(parse.NotReplayable):
-            found = parse.read_dead_letter(message, self._ids, 0)
-            if found.id == wanted:
-                return Place(found.source.topic, found.source.partition, found.source.offset)
+            letter = parse.read_dead_letter(message, self._ids, 0)
+            if letter.id == wanted:
+                return Place(letter.source.topic, letter.source.partition, letter.source.offset)
         return None
 
     def _event(self, place: Place) -> Message | None:
-        known = self._reader.partitions([place.topic])
-        if place.topic not in self._settings.input.topics or place[:2] not in known:
+        partitions = self._reader.partitions([place.topic])
+        if place.topic not in self._settings.input.topics or place[:2] not in partitions:
             raise Fatal(
-                f"{place} is no place of an input topic",
-                f"inputs: {', '.join(self._settings.input.topics)}; {len(known)} partitions in {place.topic}",
+                f"{place} is no position in an input topic",
+                f"input topics: {', '.join(self._settings.input.topics)}; {place.topic} has {len(partitions)} partitions",
                 USAGE,
             )
         bounds = self._reader.spans([place[:2]])[place[:2]]
@@ -171,21 +188,21 @@ class Explainer:
         return None
 
     def _answer(self, place: Place, event: Message | None) -> Answer | None:
-        """Return the dead letter, or else the score: first searched by event order, then anywhere."""
+        """Return the dead letter, or else the score: a binary search by event order comes first, then a full search."""
         letters, scores = self._settings.dead_letter.topic, self._settings.output.topic
         if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
             return letter
         partition, (start, end) = self._bounds(scores, place, event)
         likely = nearest(start, end, lambda offset: self._next_of(partition, place, offset, end), place.offset)
         spans = ((partition, likely), (partition, (start, end)))
-        return next((found for span in spans for found in self._answers_at(*span, place, self._as_score)), None)
+        return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: Place, start: int, end: int) -> tuple[int, int] | None:
-        """Return the position of the next score of the input partition and the offset of its event; None if none is near."""
+        """Return the position of the next score of the input partition and the offset of its event; None if none is close."""
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
-                if (found := self._as_score(message)) is not None and found.source[:2] == place[:2]:
-                    return found.at.offset, found.source.offset
+                if (answer := self._as_score(message)) is not None and answer.source[:2] == place[:2]:
+                    return answer.at.offset, answer.source.offset
         return None
 
     def _answers_in(
@@ -228,14 +245,14 @@ class Explainer:
         return Answer(SCORE, _at(message), source, record, str(record.get("version")), str(record.get("digest")))
 
     def _as_correction(self, message: Message) -> Answer | None:
-        found = self._as_score(message)
-        return None if found is None else replace(found, kind=CORRECTION)
+        score = self._as_score(message)
+        return None if score is None else replace(score, kind=CORRECTION)
 
     def _as_letter(self, message: Message) -> Answer | None:
         headers = headers_of_one(message) or []
-        source, said = _dead_source(headers), dead_letters.dead_letter_facts(headers)
-        name, _, digest = said.get("model", "").partition("@")
-        return None if source is None else Answer(DEAD_LETTER, _at(message), source, said, name.rpartition(":")[2], digest)
+        source, facts = _dead_source(headers), dead_letters.dead_letter_facts(headers)
+        name, _, digest = facts.get("model", "").partition("@")
+        return None if source is None else Answer(DEAD_LETTER, _at(message), source, facts, name.rpartition(":")[2], digest)
 
     def _swaps(self, place: Place) -> list[dict[str, Any]]:
         """Return the records of the partition's last cut-over before the event, one per role."""
@@ -253,22 +270,22 @@ class Explainer:
                 last[swap.role] = record
         return list(last.values())
 
-    def _registry(self, found: Explanation) -> None:
+    def _registry(self, lineage: Lineage) -> None:
         """Add the move of the channel and the signer of the version, as far as the registry has them."""
-        answer, model = found.answer, self._settings.model
+        answer, model = lineage.answer, self._settings.model
         if answer is None:
             return
         try:
             store = open_source(self._settings)
             moves = channel.history(store, model.tag)
-            revision = None if found.swap is None else found.swap["revision"]
-            found.move = next((move for move in reversed(moves) if move.revision == revision), None)
-            if found.move is None:
-                found.missing.append(f"the move: channel {model.tag} has no entry of revision {revision}")
+            revision = None if lineage.swap is None else lineage.swap["revision"]
+            lineage.move = next((move for move in reversed(moves) if move.revision == revision), None)
+            if lineage.move is None:
+                lineage.missing.append(f"the move: channel {model.tag} has no entry of revision {revision}")
             gate = admission(model.policy, open_cache(model).root)
-            found.signer = gate.check(store, answer.digest, answer.version, datetime.now(UTC))
+            lineage.signer = gate.check(store, answer.digest, answer.version, datetime.now(UTC))
         except RegistryError as error:
-            found.missing.append(f"move and signer: {error}")
+            lineage.missing.append(f"move and signer: {error}")
 
 
 def _source(record: Mapping[str, Any]) -> Place | None:

@@ -9,11 +9,13 @@ import msgspec
 class RescoreCounts(msgspec.Struct):
     """Counts of score records.
 
-    `others` were not selected. Of the selected ones, `not_retained` have an event that the input topic no longer holds,
-    `refused` one that the
-    version dead-letters (by reason), and `unfit` do not lead to their event. `unread` are offsets that retention deleted
-    before the job
-    reached them.
+    Attributes:
+        corrected: The selected records with a correction.
+        others: The records that were not selected.
+        not_retained: The selected records whose event the input topic no longer holds.
+        refused: By reason, the selected records whose event the version dead-letters.
+        unfit: The selected records that do not lead to their event.
+        unread: The offsets that retention deleted before the job reached them.
     """
 
     corrected: int = 0
@@ -24,6 +26,7 @@ class RescoreCounts(msgspec.Struct):
     unread: int = 0
 
     def add(self, other: "RescoreCounts") -> None:
+        """Add the counts of `other` to these."""
         self.corrected += other.corrected
         self.others += other.others
         self.not_retained += other.not_retained
@@ -33,6 +36,7 @@ class RescoreCounts(msgspec.Struct):
 
     @property
     def selected(self) -> int:
+        """The number of selected records."""
         return self.corrected + self.uncorrected
 
     @property
@@ -41,4 +45,5 @@ class RescoreCounts(msgspec.Struct):
         return self.not_retained + sum(self.refused.values()) + self.unfit
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON."""
         return {"selected": self.selected, **msgspec.to_builtins(self)}

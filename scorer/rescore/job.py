@@ -1,10 +1,8 @@
 """`scorer rescore`: correct wrong score records, each once.
 
-The corrections of some records and the position behind them become visible in one transaction. Each job has a transactional id
-prefix: a
-process fences an earlier one of the same job, and reads its progress only after that. Neither a kill nor two processes at once
-correct a
-record twice.
+The corrections of some records and the position behind them become visible in one transaction. Each job has its own prefix of
+transactional ids: a process fences an earlier process of the same job and reads its progress only after that. Neither a kill
+nor two concurrent processes correct a record twice.
 """
 
 import contextlib
@@ -41,12 +39,12 @@ from scorer.settings import Settings
 from scorer.worker.encode import Target
 
 CHUNK_RECORDS = 5_000  # corrections of one transaction
-CHUNKS_A_SECOND = 10.0  # where a rate is asked for
+CHUNKS_A_SECOND = 10.0  # if a rate is requested
 
 
 @dataclass(frozen=True, slots=True)
 class RescoreJob:
-    """The request. `version` is the digest of --with, None for the channel's version."""
+    """A request to correct scores; `version` is the digest of --with, or None for the channel's version."""
 
     name: str
     selection: ScoreSelection
@@ -62,20 +60,28 @@ class OffsetSpan(NamedTuple):
 
     @property
     def records(self) -> int:
+        """The number of offsets that are still retained."""
         return max(0, self.high - max(self.begin, self.low))
 
 
 @dataclass(slots=True)
 class RescoreSummary:
-    """The result of the job: `run` by this process, `total` since its start; `findings` are those of this process."""
+    """The result of a job.
+
+    Attributes:
+        run: The counts of this process.
+        total: The counts since the start of the job.
+        findings: The reasons why records were not corrected, of this process.
+        uncertain: The selected records of a transaction that may have been committed.
+    """
 
     run: RescoreCounts = field(default_factory=RescoreCounts)
     total: RescoreCounts = field(default_factory=RescoreCounts)
     findings: UncorrectedScores = field(default_factory=UncorrectedScores)
     uncertain: int = 0
-    """Selected records of a transaction that may have been committed."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON."""
         return {
             "run": self.run.to_dict(),
             "uncertain": self.uncertain,
@@ -84,9 +90,9 @@ class RescoreSummary:
         }
 
     def progress(self) -> tuple[str, str]:
-        """Return how far this process has come, in words, and how to continue."""
+        """Return the progress of this process as text, and how to continue."""
         doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
-        return f"{self.run.corrected:,} scores were corrected{doubt}", "run it again: the job continues where it was"
+        return f"{self.run.corrected:,} scores were corrected{doubt}", "run it again: the job continues at its position"
 
 
 def correcting_settings(settings: Settings) -> Settings:
@@ -103,45 +109,45 @@ def rescore(
     rate: float | None,
     progress: Report,
 ) -> None:
-    """Do the rest of the job.
+    """Process the remaining records of the job.
 
     Args:
-        settings: the scorer's settings.
-        job: what is asked for.
-        servable: the version that scores.
-        summary: counts what was done, also if this raises.
-        interruption: holds signals back during a transaction.
-        rate: records a second at most.
-        progress: called with how many records were read.
+        settings: The scorer's settings.
+        job: The request.
+        servable: The version that scores.
+        summary: Receives the counts, also if this raises.
+        interruption: Delays signals during a transaction.
+        rate: The largest number of records per second.
+        progress: Is called with the number of records that were read.
 
     Raises:
-        Fatal: with code 2 if a topic is missing, 3 if the job is another or another process has taken it over, 4 if a
-            transaction did not succeed.
+        Fatal: With code 2 if a topic is missing, 3 if the job has another definition or another process has taken it over, 4
+            if a transaction failed.
     """
-    found = described(settings, _needed(settings))
-    smallest = min(found[name].max_bytes for name in (settings.corrections_topic, settings.rollouts_topic))
+    described = describe(settings, _needed(settings))
+    smallest = min(described[name].max_bytes for name in (settings.corrections_topic, settings.rollouts_topic))
     reader = TopicReader(settings.kafka, _name(settings))
     inputs = set(reader.partitions(settings.input.topics))
-    asked = asked_for(settings, job, reader)
-    corrections = found[settings.corrections_topic]
+    requested = define_job(settings, job, reader)
+    corrections = described[settings.corrections_topic]
     target = Target(corrections.name, corrections.partitions, corrections.max_bytes)
     correcting = ChunkRescorer(settings, job.name, servable, target, formats.as_json(settings))
     with contextlib.closing(_session(settings, job.name, smallest)) as session:
         session.open()
-        known = JobProgress(settings, job.name)
-        known.read(reader)
-        known.check(job.name, asked)
-        summary.findings, summary.total = correcting.findings, known.total()
-        writer = _Writer(session, known, asked, correcting, summary)
+        saved = JobProgress(settings, job.name)
+        saved.read(reader)
+        saved.check(job.name, requested)
+        summary.findings, summary.total = correcting.findings, saved.total()
+        writer = _Writer(session, saved, requested, correcting, summary)
         began, done, scanned = time.monotonic(), 0, 0
-        stretches = left(settings, reader, known)
+        stretches = remaining_offsets(settings, reader, saved)
         most = sum(each.records for each in stretches.values())
-        for chunk in to_do(settings, job, reader, stretches, rate):
+        for chunk in remaining_chunks(settings, job, reader, stretches, rate):
             if rate is not None:
                 time.sleep(max(0.0, began + done / rate - time.monotonic()))
             with interruption:
                 writer.write(chunk, reader, inputs)
-                summary.total = known.total()
+                summary.total = saved.total()
             done += len(chunk.given)
             scanned += chunk.scanned
             progress(settings.output.topic, scanned, most)
@@ -150,64 +156,72 @@ def rescore(
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """Count the remaining records of the job without scoring or writing.
 
-    Of `run` only `others`, `not_retained` and the records to correct (`corrected`) are known then. Raises Fatal.
+    The counts `run` of the result contain only `others`, `not_retained`, and as `corrected` the records to correct.
+
+    Raises:
+        Fatal: If a topic is missing or the job has another definition.
     """
     needed = acls.to_read(settings.output.topic, settings.rollouts_topic)
-    described(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
+    describe(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
-    known = JobProgress(settings, job.name)
-    known.read(reader)
-    known.check(job.name, asked_for(settings, job, reader))
-    summary = RescoreSummary(total=known.total())
-    kept = reader.spans(reader.partitions(settings.input.topics))
-    stretches = left(settings, reader, known)
+    saved = JobProgress(settings, job.name)
+    saved.read(reader)
+    saved.check(job.name, define_job(settings, job, reader))
+    summary = RescoreSummary(total=saved.total())
+    retained = reader.spans(reader.partitions(settings.input.topics))
+    stretches = remaining_offsets(settings, reader, saved)
     scanned, most = 0, sum(each.records for each in stretches.values())
-    for chunk in to_do(settings, job, reader, stretches, None):
+    for chunk in remaining_chunks(settings, job, reader, stretches, None):
         for tally in chunk.tallies.values():
             summary.run.add(tally)
-        gone = sum(_gone(given.record.source, kept) for given in chunk.given)
-        summary.run.add(RescoreCounts(corrected=len(chunk.given) - gone, not_retained=gone))
+        deleted = sum(_is_deleted(given.record.source, retained) for given in chunk.given)
+        summary.run.add(RescoreCounts(corrected=len(chunk.given) - deleted, not_retained=deleted))
         scanned += chunk.scanned
         progress(settings.output.topic, scanned, most)
     return summary
 
 
-def _gone(source: EventPosition, kept: Mapping[Partition, Bounds]) -> bool:
+def _is_deleted(source: EventPosition, retained: Mapping[Partition, Bounds]) -> bool:
     """Return whether retention has deleted the event."""
-    span = kept.get((source.topic, source.partition))
+    span = retained.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]
 
 
-def asked_for(settings: Settings, job: RescoreJob, reader: TopicReader) -> dict[str, Any]:
+def define_job(settings: Settings, job: RescoreJob, reader: TopicReader) -> dict[str, Any]:
+    """Return the definition of the requested job."""
     output = settings.output.topic
     return definition(job.selection, job.version, output, reader.ids([output]).get(output, ""))
 
 
-def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.DescribedTopic]:
-    """Describe the topics. Raises Fatal (2) if one is missing."""
+def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.DescribedTopic]:
+    """Describe the topics.
+
+    Raises:
+        Fatal: With code 2 if a topic is missing.
+    """
     admin = connect(settings.kafka, _name(settings))
-    found = topics.describe(admin, settings.kafka, needed)
-    topics.check_present(settings, admin, found, needed)
-    return found
+    described = topics.describe(admin, settings.kafka, needed)
+    topics.check_present(settings, admin, described, needed)
+    return described
 
 
-def left(settings: Settings, reader: TopicReader, known: JobProgress) -> dict[Partition, OffsetSpan]:
+def remaining_offsets(settings: Settings, reader: TopicReader, saved: JobProgress) -> dict[Partition, OffsetSpan]:
     """Return the remaining offsets, up to the current end."""
     spans = reader.spans(reader.partitions([settings.output.topic]))
-    begins = {number: place.next for number, place in known.places.items()}
-    return {(topic, at): OffsetSpan(begins.get(at, low), low, high) for (topic, at), (low, high) in spans.items()}
+    begins = {number: place.next for number, place in saved.places.items()}
+    return {(topic, number): OffsetSpan(begins.get(number, low), low, high) for (topic, number), (low, high) in spans.items()}
 
 
-def to_do(
+def remaining_chunks(
     settings: Settings, job: RescoreJob, reader: TopicReader, stretches: dict[Partition, OffsetSpan], rate: float | None
 ) -> Iterator[RescoreChunk]:
-    """Yield the score records in these ranges; report deleted ranges first."""
+    """Yield the score records in these ranges in chunks; the deleted ranges come first."""
     most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
     for (_, number), (begin, low, _) in stretches.items():
         if begin < low:
             yield RescoreChunk(reached={number: low}, tallies={number: RescoreCounts(unread=low - begin)})
-    there = {partition: (min(max(begin, low), high), high) for partition, (begin, low, high) in stretches.items()}
-    yield from chunks(reader.read(there), job.selection, formats.as_json(settings), most)
+    ranges = {partition: (min(max(begin, low), high), high) for partition, (begin, low, high) in stretches.items()}
+    yield from chunks(reader.read(ranges), job.selection, formats.as_json(settings), most)
 
 
 class _Writer:
@@ -216,27 +230,28 @@ class _Writer:
     def __init__(
         self,
         session: TransactionSession,
-        known: JobProgress,
-        asked: dict[str, Any],
+        saved: JobProgress,
+        requested: dict[str, Any],
         correcting: ChunkRescorer,
         summary: RescoreSummary,
     ) -> None:
         self._session = session
-        self._known = known
-        self._asked = asked
+        self._saved = saved
+        self._requested = requested
         self._correcting = correcting
         self._summary = summary
 
     def write(self, chunk: RescoreChunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
+        """Publish the corrections of a chunk and the position behind it."""
         records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
-        if self._known.definition is None:
-            records.append(self._known.begin(self._asked))
-        records += [self._known.move(number, at, chunk.tally(number)) for number, at in chunk.reached.items()]
+        if self._saved.definition is None:
+            records.append(self._saved.begin(self._requested))
+        records += [self._saved.move(number, offset, chunk.tally(number)) for number, offset in chunk.reached.items()]
         self._summary.uncertain = len(chunk.given)
         try:
             self._session.publish(records)
         except Fenced as error:
-            raise Fatal("another process does this job: it has taken over", "let one at a time end", REFUSED) from error
+            raise Fatal("another process has taken over this job", "run only one process per job", REFUSED) from error
         except Aborted as error:
             raise Fatal(f"a transaction failed: {error}") from error
         self._summary.uncertain = 0

@@ -1,8 +1,7 @@
 """The progress of a job in the compacted topic `<name>.rollouts`.
 
-`rescore/<job>` holds its definition, `rescore/<job>/<partition>` its position in each partition of the scores, written in the
-transaction of
-the corrections up to it.
+The record `rescore/<job>` holds the job's definition, and `rescore/<job>/<partition>` its position in each partition of the
+scores. A position is written in the transaction with the corrections up to it.
 """
 
 from typing import Any
@@ -19,18 +18,18 @@ from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.selection import ScoreSelection
 from scorer.settings import Settings
 
-OTHER_JOB = "give this one another name with --job; or repeat the arguments of the first, and it goes on"
+OTHER_JOB = "choose another name with --job, or repeat the arguments of the first run to continue it"
 
 
 class PartitionProgress(msgspec.Struct):
-    """The next offset in one partition of the scores, and the counts of those before it."""
+    """The next offset in one partition of the scores, and the counts of the records before it."""
 
     next: Count
     tally: RescoreCounts
 
 
 class JobProgress:
-    """The progress of one job: `definition` is None and `places` is empty before its first transaction."""
+    """The progress of one job; before its first transaction `definition` is None and `places` is empty."""
 
     def __init__(self, settings: Settings, job: str) -> None:
         self.definition: dict[str, Any] | None = None
@@ -39,12 +38,16 @@ class JobProgress:
         self._key = f"rescore/{job}"
 
     def read(self, reader: TopicReader) -> None:
-        """Read the committed progress. Raises Fatal."""
+        """Read the committed progress.
+
+        Raises:
+            Fatal: If the topic cannot be read, or if a record of the job cannot be decoded.
+        """
         for batch in reader.read(reader.spans(reader.partitions([self._topic]))):
             for message in batch.messages:
-                self._hear(message.key() or b"", message.value() or b"")
+                self._apply(message.key() or b"", message.value() or b"")
 
-    def _hear(self, key: bytes, value: bytes) -> None:
+    def _apply(self, key: bytes, value: bytes) -> None:
         name, _, partition = key.decode("utf-8", "replace").removeprefix(self._key).partition("/")
         if not key.startswith(self._key.encode()) or name:
             return
@@ -54,21 +57,28 @@ class JobProgress:
             else:
                 self.definition = documents.decode(value, dict[str, Any])
         except ValueError as error:
-            said = f"{self._topic} has a record {key!r:.200} that is none of a job: {error}"
-            raise Fatal(said, "name another job with --job", REFUSED) from error
+            message = f"{self._topic} has a record {key!r:.200} that is not the progress of a job: {error}"
+            raise Fatal(message, "choose another name with --job", REFUSED) from error
 
-    def check(self, job: str, asked: dict[str, Any]) -> None:
-        """Compare with the requested arguments. Raises Fatal (3) with the differences."""
-        known = self.definition or asked
-        other = [f"{name} {known.get(name)!r}, not {asked[name]!r}" for name in asked if known.get(name) != asked[name]]
-        if other:
-            raise Fatal(f"job {job!r} was begun with {'; '.join(other)}", OTHER_JOB, REFUSED)
+    def check(self, job: str, requested: dict[str, Any]) -> None:
+        """Compare the definition of the job with the requested one.
+
+        Raises:
+            Fatal: With code 3 and the differences.
+        """
+        saved = self.definition or requested
+        differences = [
+            f"{name} {saved.get(name)!r}, not {requested[name]!r}" for name in requested if saved.get(name) != requested[name]
+        ]
+        if differences:
+            raise Fatal(f"job {job!r} was started with {'; '.join(differences)}", OTHER_JOB, REFUSED)
 
     def total(self) -> RescoreCounts:
-        found = RescoreCounts()
+        """Return the counts of all partitions."""
+        counts = RescoreCounts()
         for place in self.places.values():
-            found.add(place.tally)
-        return found
+            counts.add(place.tally)
+        return counts
 
     def begin(self, definition: dict[str, Any]) -> Record:
         """Return the record with the definition of the job."""
@@ -88,7 +98,7 @@ def definition(selection: ScoreSelection, version: str | None, output: str, topi
 
     Args:
         selection: The selected scores.
-        version: The digest of --with, None for the channel's version.
+        version: The digest of --with, or None for the channel's version.
         output: The topic of scores.
         topic_id: The id of that topic.
     """

@@ -7,30 +7,34 @@ from confluent_kafka import Message
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 
-GAP = 20_000  # offsets between two wanted events that are rather read than jumped over: a jump costs a new consumer
+GAP = 20_000  # the largest gap between wanted events that is read: skipping it costs a new consumer
 
 
 def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
     """Return the ranges [from, to) of a partition to read for these offsets. Pure."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for offset in sorted(wanted):
-        if found and offset - found[-1][1] < GAP:
-            found[-1] = found[-1][0], offset + 1
+        if ranges and offset - ranges[-1][1] < GAP:
+            ranges[-1] = ranges[-1][0], offset + 1
         else:
-            found.append((offset, offset + 1))
-    return found
+            ranges.append((offset, offset + 1))
+    return ranges
 
 
 def at(reader: TopicReader, wanted: Mapping[Partition, Collection[int]], most: int) -> Iterator[list[Message]]:
-    """Yield the events at these offsets that still exist, up to `most` of one partition at once, in order. Raises Fatal."""
+    """Yield the events at these offsets that still exist, in order, as lists of at most `most` events of one partition.
+
+    Raises:
+        Fatal: If a topic cannot be read.
+    """
     if not wanted:
         return
-    kept, ends = reader.earliest(wanted), reader.visible(wanted)
-    there = {place: {o for o in offsets if kept[place] <= o < ends[place]} for place, offsets in wanted.items()}
-    stretches = {place: spans(offsets) for place, offsets in there.items() if offsets}
+    lows, ends = reader.earliest(wanted), reader.visible(wanted)
+    retained = {place: {o for o in offsets if lows[place] <= o < ends[place]} for place, offsets in wanted.items()}
+    stretches = {place: spans(offsets) for place, offsets in retained.items() if offsets}
     while stretches:
         for batch in reader.read({place: left.pop(0) for place, left in stretches.items()}):
-            mine = there[batch.partition]
-            found = [message for offset, message in zip(batch.offsets, batch.messages, strict=True) if offset in mine]
-            yield from (found[start : start + most] for start in range(0, len(found), most))
+            offsets = retained[batch.partition]
+            events = [message for offset, message in zip(batch.offsets, batch.messages, strict=True) if offset in offsets]
+            yield from (events[start : start + most] for start in range(0, len(events), most))
         stretches = {place: left for place, left in stretches.items() if left}

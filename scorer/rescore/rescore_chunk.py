@@ -1,4 +1,4 @@
-"""Compute corrections of score records: find each record's event and score it, or report why that fails."""
+"""Compute corrections of score records: read each record's event and score it, or report why that fails."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -22,8 +22,8 @@ from scorer.settings import Settings
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
-AHEAD_MS = 3_600_000  # a record that says it was scored later than this from now is not believed
-EXAMPLES = 10  # of records that are not corrected
+AHEAD_MS = 3_600_000  # a record with a later scoring time than now plus this is not trusted
+EXAMPLES = 10  # reasons that are reported for records without a correction
 Place = tuple[str, int, int]
 """The topic, partition and offset of an event."""
 
@@ -37,6 +37,7 @@ class MissingEvents:
     last: int = 0
 
     def add(self, offset: int) -> None:
+        """Add the event at an offset."""
         self.first = min(self.first, offset) if self.count else offset
         self.last = max(self.last, offset)
         self.count += 1
@@ -50,19 +51,22 @@ class UncorrectedScores:
     examples: list[str] = field(default_factory=list)
 
     def example(self, text: str) -> None:
+        """Add a reason, up to EXAMPLES."""
         if len(self.examples) < EXAMPLES:
             self.examples.append(text)
 
     def lines(self) -> list[str]:
+        """Return a line for each partition with missing events, and the other reasons."""
         gone = [
-            f"{topic}[{number}]: {one.count} events between the offsets {one.first} and {one.last} are no longer retained"
-            for (topic, number), one in sorted(self.gone.items())
+            f"{topic}[{number}]: {events.count} events between the offsets {events.first} and {events.last} are no longer "
+            "retained"
+            for (topic, number), events in sorted(self.gone.items())
         ]
         return gone + self.examples
 
 
 class ChunkRescorer:
-    """Rescores the chunks of one job with `servable`; its encoder and `target` belong to the topic of corrections."""
+    """Rescore the chunks of one job with `servable`; its encoder and `target` are for the topic of corrections."""
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
         self.findings = UncorrectedScores()
@@ -78,18 +82,18 @@ class ChunkRescorer:
 
         Args:
             chunk: The selected records.
-            reader: Reads the input topics.
+            reader: The reader for the input topics.
             partitions: The partitions of the input topics.
-            now_ms: The wall clock.
+            now_ms: The current time in Unix milliseconds.
 
         Raises:
-            Fatal: The topics cannot be read.
-            DependencyUnavailable: A model server is unavailable.
+            Fatal: If the topics cannot be read.
+            DependencyUnavailable: If a model server is unavailable.
         """
         wanted: dict[Place, list[int]] = {}
         for row, given in enumerate(chunk.given):
-            if why := _unfit(given.record, partitions, now_ms):
-                self._note_unfit(chunk, given, why)
+            if reason := _unfit(given.record, partitions, now_ms):
+                self._note_unfit(chunk, given, reason)
             else:
                 source = given.record.source
                 wanted.setdefault((source.topic, source.partition, source.offset), []).append(row)
@@ -97,14 +101,14 @@ class ChunkRescorer:
         by_partition: dict[Partition, list[int]] = {}
         for topic, number, offset in wanted:
             by_partition.setdefault((topic, number), []).append(offset)
-        made: dict[int, Record] = {}
+        corrections: dict[int, Record] = {}
         for messages in read_events.at(reader, by_partition, self._settings.batching.max_events):
-            made |= self._answered(chunk, messages, wanted, at_ms)
+            corrections |= self._answered(chunk, messages, wanted, at_ms)
         for place, rows in wanted.items():
             for row in rows:
                 self.findings.gone[place[:2]].add(place[2])
                 chunk.tally(chunk.given[row].partition).not_retained += 1
-        return [made[row] for row in sorted(made)]
+        return [corrections[row] for row in sorted(corrections)]
 
     def _answered(
         self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
@@ -112,59 +116,63 @@ class ChunkRescorer:
         """Return the corrections of some events by row, and remove them from the wanted ones."""
         batch = batch_of(messages, "empty")
         scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
-        made: dict[int, Record] = {}
-        for at, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
+        corrections: dict[int, Record] = {}
+        for slot, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
             for row in wanted.pop(place, ()):
                 given = chunk.given[row]
-                answer = self._answer(scored, at, given, batch.timestamps[at])
+                answer = self._answer(scored, slot, given, batch.timestamps[slot])
                 if isinstance(answer, str):
                     self._note_unfit(chunk, given, answer)
                 elif answer[0] != self._target.topic:
                     self._note_refused(chunk, given, answer)
                 else:
-                    made[row] = self._correction(given, answer)
+                    corrections[row] = self._correction(given, answer)
                     chunk.tally(given.partition).corrected += 1
-        return made
+        return corrections
 
-    def _answer(self, scored: ScoredBatch, at: int, given: SelectedScore, event_ms: int) -> Record | str:
-        """Return the score or dead letter of the record's event, or the reason why the event is another one."""
-        answer, record = scored.slots[at], given.record
+    def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
+        """Return the score or dead letter of the record's event, or the reason why it is not the same event."""
+        answer, record = scored.slots[slot], given.record
         if event_ms != record.event_ms:
-            return f"its event has the time {event_ms}, and the score {record.event_ms}: was the topic made again?"
+            return f"its event has the time {event_ms}, and the score {record.event_ms}: was the topic recreated?"
         if answer is None:
             return "its event has no value, and such events are skipped"
         if answer[0] != self._target.topic:
             return answer
-        told = read(answer[1], self._as_json)
-        if told is None or told.id != record.id:
-            found = told.id if told else None
-            return f"its event has the id {found!r:.200}, and the score {record.id!r:.200}: was input.id changed?"
+        score = read(answer[1], self._as_json)
+        if score is None or score.id != record.id:
+            event_id = score.id if score else None
+            return f"its event has the id {event_id!r:.200}, and the score {record.id!r:.200}: was input.id changed?"
         return answer
 
     def _correction(self, given: SelectedScore, answer: Record) -> Record:
         topic, value, key, _, timestamp, headers = answer
-        said = [*(headers or ()), ("corrects", str(self._place(given)).encode()), ("job", self._job.encode())]
-        return topic, value, key, given.partition % self._target.partitions, timestamp, said
+        corrected_headers = [
+            *(headers or ()),
+            ("corrects", str(self._place(given)).encode()),
+            ("job", self._job.encode()),
+        ]
+        return topic, value, key, given.partition % self._target.partitions, timestamp, corrected_headers
 
     def _place(self, given: SelectedScore) -> Position:
         return Position(self._settings.region, self._settings.output.topic, given.partition, given.offset)
 
-    def _note_unfit(self, chunk: RescoreChunk, given: SelectedScore, why: str) -> None:
+    def _note_unfit(self, chunk: RescoreChunk, given: SelectedScore, reason: str) -> None:
         chunk.tally(given.partition).unfit += 1
-        self.findings.example(f"{self._place(given)}: {why}")
+        self.findings.example(f"{self._place(given)}: {reason}")
 
     def _note_refused(self, chunk: RescoreChunk, given: SelectedScore, letter: Record) -> None:
-        told = dead_letter_facts(letter[5] or [])
-        tally, reason = chunk.tally(given.partition), told.get("reason", "unknown")
+        facts = dead_letter_facts(letter[5] or [])
+        tally, reason = chunk.tally(given.partition), facts.get("reason", "unknown")
         tally.refused = dict(Counter(tally.refused) + Counter([reason]))
-        self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {told.get('error')}")
+        self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {facts.get('error')}")
 
 
 def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
     """Return the reason why a record does not lead to its event; empty if it may. Pure."""
     source = record.source
     if (source.topic, source.partition) not in partitions:
-        return f"its event came from {source.topic}[{source.partition}], which is no partition of an input topic"
+        return f"its event came from {source.topic}[{source.partition}], which is not a partition of an input topic"
     if record.scored_ms > now_ms + AHEAD_MS:
-        return f"it says that it was scored at {record.scored_ms}, an hour or more from now"
+        return f"its scoring time is {record.scored_ms}, at least an hour after now"
     return ""

@@ -16,7 +16,7 @@ AsJson = Callable[[bytes], bytes]
 
 
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
-    """Decode a score record; None for other bytes."""
+    """Decode a score record; None for a value that is not one."""
     try:
         return decode_record(as_json(value or b""))
     except ValueError:
@@ -25,18 +25,22 @@ def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSelection:
-    """Score records of this digest (None: any) and these statuses, whose `scored_ms` is in the window."""
+    """Score records with this digest (None for any) and one of these statuses that were scored in the window."""
 
     digest: str | None = None
     statuses: tuple[str, ...] = USUAL
     window: TimeRange = ALWAYS
 
     def takes(self, record: ScoreRecord) -> bool:
+        """Return whether a record is selected."""
         wanted = (self.digest is None or record.digest == self.digest) and record.status in self.statuses
         return wanted and self.window.contains(record.scored_ms)
 
     def name(self) -> str:
-        """The default name of a job: the same selection has the same name, so the same command continues it."""
+        """Return the default name of a job.
+
+        The same selection has the same name, so repeating a command continues its job.
+        """
         parts = [self.digest.partition(":")[2][:SHOWN_DIGITS]] if self.digest else []
         parts += self.statuses if self.statuses != USUAL else ()
         parts += [f"from-{self.window.from_ms}"] if self.window.from_ms is not None else []
@@ -44,6 +48,7 @@ class ScoreSelection:
         return "-".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        said = asdict(self)
-        window = said.pop("window")
-        return {**said, "statuses": list(self.statuses), "from_ms": window[0], "to_ms": window[1]}
+        """Return the selection as JSON."""
+        fields = asdict(self)
+        window = fields.pop("window")
+        return {**fields, "statuses": list(self.statuses), "from_ms": window[0], "to_ms": window[1]}

@@ -1,4 +1,4 @@
-"""Cut the score records of a job into chunks of one transaction each. Pure except for the incoming records."""
+"""Divide the score records of a job into chunks of one transaction each. Does no I/O except through the given batches."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.selection import AsJson, ScoreSelection, read
 from scorer.scores.decode_record import ScoreRecord
 
-SCANNED = 200_000  # records of one transaction, where few of them are selected
+SCANNED = 200_000  # records of one transaction if few of them are selected
 
 
 class SelectedScore(NamedTuple):
@@ -27,9 +27,12 @@ class SelectedScore(NamedTuple):
 class RescoreChunk:
     """A chunk of records.
 
-    `given` are the selected records in the order of each partition. `reached` is the offset behind the last record by
-    partition, `tallies` the
-    counts of the records; `unreadable` are the positions of undecodable records.
+    Attributes:
+        given: The selected records in the order of each partition.
+        reached: The offset behind the last record, by partition.
+        tallies: The counts of the records, by partition.
+        unreadable: The positions of undecodable records.
+        scanned: The number of records.
     """
 
     given: list[SelectedScore] = field(default_factory=list)
@@ -39,9 +42,11 @@ class RescoreChunk:
     scanned: int = 0
 
     def tally(self, partition: int) -> RescoreCounts:
+        """Return the counts of a partition."""
         return self.tallies.setdefault(partition, RescoreCounts())
 
-    def hear(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
+    def add(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
+        """Add a record."""
         self.scanned += 1
         self.reached[partition] = offset + 1
         record = read(message.value(), as_json)
@@ -62,6 +67,6 @@ def chunks(batches: Iterable[Batch], selection: ScoreSelection, as_json: AsJson,
             if len(chunk.given) >= most or chunk.scanned >= SCANNED:
                 yield chunk
                 chunk = RescoreChunk()
-            chunk.hear(batch.partition[1], offset, message, selection, as_json)
+            chunk.add(batch.partition[1], offset, message, selection, as_json)
     if chunk.scanned:
         yield chunk

@@ -79,9 +79,9 @@ def test_each_wrong_score_is_corrected_once_through_a_kill_and_a_second_process(
     until(lambda: noted(rig) >= before + 6, "another part")
     rest = rescored(rig, "--digest", digest)
     assert second.wait() == 3
-    assert "another process does this job" in second.said
+    assert "another process has taken over this job" in second.said
     assert "scores were corrected" in second.said
-    assert "run it again: the job continues where it was" in second.said
+    assert "run it again: the job continues at its position" in second.said
     assert 0 < rest["run"]["corrected"] < COUNT
     assert rest["total"]["corrected"] == COUNT
     assert_each_once(rig, digest, COUNT)
@@ -102,7 +102,7 @@ def test_an_event_that_the_version_refuses_and_another_at_its_place_keep_their_s
     rig.emit({**event, "id": f"other{number}"} for number, event in enumerate(events(20)))
     other = rescored(rig, "--digest", digest, code=1)
     assert (other["total"]["corrected"], other["total"]["unfit"]) == (0, 20)
-    assert any("was the topic made again?" in line for line in other["not_corrected"])
+    assert any("was the topic recreated?" in line for line in other["not_corrected"])
     assert len(corrections(rig)) == 19
     assert rig.dead() == []
 

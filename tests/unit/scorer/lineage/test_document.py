@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.lineage.document import DEAD_LETTER, SCORE, Answer, Place, place_of
 from scorer.lineage.reader import STRETCH, nearest
-from scorer.lineage.recompute import Proof, against
+from scorer.lineage.recompute import Recomputation, compare_with
 from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
 
@@ -69,8 +69,8 @@ def test_an_answer_is_held_against_what_the_version_says_now(
     kind: str, said: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, same: bool
 ) -> None:
     answer = Answer(kind, Place("out", 0, 1), PLACE, said, "1.0.0", "sha256:")
-    found = against(answer, Poison(poison, "no JSON") if poison else None, score, decision, 1e-6)
-    assert found == Proof(same, score, decision, f"{poison}: no JSON" if poison else "")
+    result = compare_with(answer, Poison(poison, "no JSON") if poison else None, score, decision, 1e-6)
+    assert result == Recomputation(same, score, decision, f"{poison}: no JSON" if poison else "")
 
 
 @given(st.integers(0, 3 * STRETCH), st.integers(0, 200_000), st.data())
