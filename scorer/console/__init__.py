@@ -1,1 +1,1 @@
-"""The web console: feeds read Kafka and the registry into pure folds, and pure views make pages of them."""
+"""The web console: feeds read Kafka and the registry into pure folds, and pure views turn the folds into pages."""

@@ -1,6 +1,6 @@
 """The actions of the console: move the channel, replay dead letters, and send requests to a rollout's controller.
 
-They run one at a time in a thread of their own. Each calls the same function as its CLI command. The state records the command
+Actions run one at a time in a separate thread. Each calls the same function as its CLI command. The state records the command
 and the result.
 """
 
@@ -33,7 +33,7 @@ UNFIT_EXAMPLES = 3
 
 
 class ActionRunner:
-    """Runs actions in the background. Each method returns at once; the state holds the result.
+    """Run actions in the background. Each method returns immediately; the state receives the result.
 
     `moved` is called after each move of the channel.
     """
@@ -72,7 +72,7 @@ class ActionRunner:
         self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
-        """Replay the dead letters of these reasons, all if none is given; with `dry_run` only count them."""
+        """Replay the dead letters with these reasons, or all without a reason; with `dry_run` only count them."""
 
         def work() -> str:
             summary = replay.ReplaySummary(dry_run)
@@ -96,7 +96,7 @@ class ActionRunner:
         self._submit(actor, self._lines.ask(verb, reason), work)
 
     def _move(self, make: Callable[[MoveRequest], ChannelMove], actor: str, reason: str, revision: int) -> str:
-        """Move the channel and notify the scorers. Without a notice they see the move at their next poll."""
+        """Move the channel and notify the scorers. Without a notice they detect the move at their next poll."""
         key = move_key(self._settings)
         move = make(MoveRequest(actor, reason, datetime.now(UTC), expected_revision=revision, key=key))
         result = f"{move.channel} is at revision {move.revision} and names {move.to_version}"

@@ -51,10 +51,17 @@ class _Analysis(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """A rule as a bar.
+    """A rule as a bar; x coordinates are from 0 to WIDTH.
 
-    `left` and `right` (the interval's ends, clipped to the bar), `mean` (None without an estimate), `zero` and `edge` (the
-    margin) are x coordinates from 0 to WIDTH. `tone` is good, bad or wait.
+    Attributes:
+        finding: The result of the rule.
+        tone: The state of the rule: good, bad or wait.
+        label: The state as text.
+        left: The x coordinate of the interval's lower bound, clipped to the bar.
+        right: The x coordinate of the interval's upper bound, clipped to the bar.
+        mean: The x coordinate of the estimate; None without an estimate.
+        zero: The x coordinate of 0.
+        edge: The x coordinate of the margin.
     """
 
     finding: MetricResult
@@ -72,10 +79,10 @@ class DecisionMatrix:
     """The decisions of both versions on the same events.
 
     Attributes:
-        names: the decisions.
-        counts: the champion's decisions by row, the candidate's by column.
-        alike: the share of all events with equal decisions.
-        rest: the events with decisions that are not among `names`.
+        names: The decisions.
+        counts: The champion's decisions by row, the candidate's by column.
+        alike: The share of all events with equal decisions.
+        rest: The events with decisions that are not among `names`.
     """
 
     names: Sequence[str]
@@ -86,7 +93,7 @@ class DecisionMatrix:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """An analysis. `pairs` is the largest number of pairs of a rule; `psi` and `ks` compare the scores on the same events."""
+    """An analysis; `pairs` is the largest number of pairs of a rule, and `psi` and `ks` compare the scores of both versions."""
 
     verdict: str
     why: Sequence[str]

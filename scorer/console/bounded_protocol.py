@@ -1,6 +1,6 @@
 """Limits of the console's HTTP connections: their number, and the time to send a request.
 
-uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects everyone, and its keep-alive time-out
+uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects all requests, and its keep-alive time-out
 starts only after a first response and stops at the next byte.
 """
 
@@ -14,7 +14,7 @@ READ_SECONDS = 10.0  # for a request's head, since the connection was opened or 
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes connections that send no complete request in time. Beyond CONNECTIONS it closes the one idle for longest.
+    """Close connections that send no complete request in time, and beyond CONNECTIONS the connection that is idle for longest.
 
     A connection with a response in progress is closed only if there is no other: a stream of changes lasts for hours.
     """

@@ -1,4 +1,4 @@
-"""The CLI commands that do the same as the console's forms. Pure."""
+"""Build the CLI commands that are equivalent to the console's forms. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """Builds command lines for one configuration; `config` is the path as the user gave it."""
+    """Builds command lines for one configuration; `config` is the path as given by the user."""
 
     settings: Settings
     config: str
@@ -19,7 +19,7 @@ class CommandLines:
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:
-        """Return `scorer rollback`, to a revision or to the one before."""
+        """Return `scorer rollback` to a revision, or to the previous one."""
         chosen = ["--to-revision", str(to_revision)] if to_revision else []
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 
@@ -33,7 +33,7 @@ class CommandLines:
         return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
 
     def show(self, run: str) -> str:
-        """Return `python deploy/training show` of a run, by its id."""
+        """Return `python deploy/training show` for a run id."""
         return shlex.join(["python", "deploy/training", "show", run])
 
     def inspect(self, version: str) -> str:

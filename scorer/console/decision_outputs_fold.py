@@ -1,6 +1,6 @@
 """The decision output of each version with several named outputs.
 
-The Kafka feed requests it and the registry feed looks it up, so that neither waits for the other.
+The Kafka feed requests an output and the registry feed looks it up, so neither feed waits for the other.
 """
 
 from collections import Counter, deque
@@ -20,10 +20,10 @@ class DecisionOutputsFold:
     """Selects the decision output of scores.
 
     Attributes:
-        names: the output of each resolved version by digest; None if it has none.
-        wanted: the digests to look up.
-        waiting: the newest scores of those versions.
-        unknown: the scores of versions without a known output, by digest.
+        names: The output of each resolved version by digest; None if it is unknown.
+        wanted: The digests to look up.
+        waiting: The newest scores of those versions.
+        unknown: The scores of versions without a known output, by digest.
     """
 
     names: dict[str, str | None] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DecisionOutputsFold:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
-        """Return the record with the score of its decision output; None if it is held until that is known."""
+        """Return the record with the score of its decision output; None if it is held until the output is known."""
         score = record.score
         if not isinstance(score, dict):
             return record
@@ -47,7 +47,7 @@ class DecisionOutputsFold:
         return replace(record, score=part_of(score, name))
 
     def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
-        """Record the output of a version and return its held scores. Beyond KEPT versions the oldest is forgotten."""
+        """Record the output of a version and return its held scores. Beyond KEPT versions the oldest one is removed."""
         self.wanted.discard(digest)
         self.names[digest] = name
         if len(self.names) > KEPT:

@@ -49,12 +49,12 @@ class CsrfTokens:
         self._key = secrets.token_bytes(32)
 
     def cookie_and_token(self, request: Request) -> tuple[str, str]:
-        """Return the browser's cookie, or a new one, and its token."""
+        """Return the browser's cookie, or a new cookie, with its token."""
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
         return cookie, self._token(cookie)
 
     def set_cookie(self, response: Response, cookie: str) -> None:
-        """Set the cookie, for this site only."""
+        """Set the cookie for this site only."""
         response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
 
     def check(self, request: Request, given: str) -> None:
@@ -68,7 +68,11 @@ class CsrfTokens:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raises HTTPException (413) if it is larger than BODY_BYTES."""
+    """Return the fields of a form.
+
+    Raises:
+        HTTPException: With status 413 if the form is larger than BODY_BYTES.
+    """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -39,9 +39,9 @@ RETRY_SECONDS = 2.0
 SAMPLE = 2_000  # scores decoded per second
 LABELS = 10_000  # labels decoded per second
 LABELS_BACK = 50_000  # newest labels that are read at the start
-TAIL_PARTITIONS = 2_000  # a topic's recent records are divided by its partitions, at least one for each
+TAIL_PARTITIONS = 2_000  # the recent records of a topic are divided among its partitions, at least one each
 UNSEEN = 1 << 31, 1 << 62
-"""Partitions and largest record assumed of an input topic that this client may not describe: no limit."""
+"""The number of partitions and the largest record assumed for an input topic that this client may not describe."""
 log = logging.getLogger(__name__)
 
 
@@ -170,7 +170,7 @@ class KafkaFeed:
         state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
     def _probe(self) -> None:
-        """Check that the broker responds: an idle topic does not show it."""
+        """Check that the broker responds, since an idle topic does not reveal an outage."""
         try:
             self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
         except KafkaException as error:
@@ -181,7 +181,7 @@ class KafkaFeed:
                 self._state.clear_error("kafka")
 
     def _check_retention(self) -> None:
-        """Update the first retained dead letters. Raises Fatal."""
+        """Update the offsets of the first retained dead letters. Raises Fatal."""
         topic = self._settings.dead_letter.topic
         if (existing := self._following.topics.get(topic)) is not None:
             lows = self._reader.earliest((topic, number) for number in range(existing.partitions))
@@ -201,7 +201,7 @@ class KafkaFeed:
         if (record := records.decode(message.value(), VersionChange)) is not None:
             self._state.swaps.add(record)
         else:
-            self._skip(message, "it is not a version change record")
+            self._skip(message, "the record is not a version change")
 
     def _skip(self, message: Message, fault: object) -> None:
         self._skipped.skip(message.topic() or "", message.partition() or 0, message.offset() or 0, fault)
@@ -225,7 +225,7 @@ class KafkaFeed:
             self._skip(message, error)
             return
         if record is None:
-            self._skip(message, "it is not a score record")
+            self._skip(message, "the record is not a score")
         else:
             self._state.add_score(record)
             self._state.arms.add(record)

@@ -21,8 +21,9 @@ NOWHERE = ("labels", 0)
 class LabelQualityFold:
     """Joins sampled scores with labels.
 
-    At most `most` scores and `most` labels are kept. Beyond that, those with the lowest hashes of their ids stay, the same ids
-    of both, so that a late label finds its score. `unusable` counts labels without an id or an outcome, by reason.
+    At most `most` scores and `most` labels are kept. Beyond that, the records with the lowest hashes of their ids are kept,
+    with the same bound for scores and labels, so that a late label still has its score. `unusable` counts labels without an id
+    or an outcome, by reason.
     """
 
     most: int = KEPT

@@ -10,7 +10,15 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """The rows of page `number` (from 1) of `pages`; `total` of `everything` rows match."""
+    """One page of the matching rows.
+
+    Attributes:
+        rows: The rows of the page.
+        number: The number of the page, from 1.
+        pages: The number of pages.
+        total: The number of matching rows.
+        everything: The number of all rows.
+    """
 
     rows: Sequence[Row]
     number: int

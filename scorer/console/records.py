@@ -19,7 +19,7 @@ RecordType = TypeVar("RecordType")
 
 
 class VersionChange(msgspec.Struct, frozen=True):
-    """The version change of one partition. `cut_over_offset` is the first offset that the new version scored."""
+    """The version change of one partition; `cut_over_offset` is the first offset that the new version scored."""
 
     scorer: str
     topic: str
@@ -39,7 +39,7 @@ class VersionChange(msgspec.Struct, frozen=True):
 
 
 def largest(score: Any) -> float | None:
-    """Return the largest number in a score, also of named classes (`{"label": ..., "score": ...}`); None without a number."""
+    """Return the largest number in a score, including nested lists and objects; None without a number."""
     if isinstance(score, int | float):
         return float(score)
     parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()
@@ -51,9 +51,9 @@ class DeadLetter:
     """A dead letter for display.
 
     Attributes:
-        at_ms: when it was dead-lettered, in Unix ms.
-        cut: whether `value` is truncated.
-        unfit: why it cannot be replayed; empty if it can.
+        at_ms: When it was dead-lettered, in Unix ms.
+        cut: Whether `value` is truncated.
+        unfit: Why it cannot be replayed; empty if it can.
     """
 
     partition: int
@@ -88,7 +88,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """Return a record of the dead-letter topic for display. Without a time in its headers it has its timestamp."""
+    """Return a record of the dead-letter topic for display. Without a time in the headers the record's timestamp is used."""
     facts, value = dead_letter_headers.dead_letter_facts(headers), message.value()
     return DeadLetter(
         partition=message.partition() or 0,

@@ -28,7 +28,7 @@ class RegistryFeed:
         self._thread.start()
 
     def poll_now(self) -> None:
-        """Poll at once, after a move by this console."""
+        """Poll immediately; called after a move by this console."""
         self._wake.set()
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return a channel; read it again only after a move."""
+        """Return a channel, read from the registry only if it has moved."""
         try:
             validator = self._store.validator(name)
         except NotFound:

@@ -16,7 +16,7 @@ DONE, NOW, ENDED, NEXT = "done", "now", "ended", "next"
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step of the plan. `place` is done, now, ended (it went no further) or next; `wanted` is its bake time (s)."""
+    """A step of the plan; `place` is done, now, ended (the rollout ended here) or next, `wanted` its bake time in seconds."""
 
     name: str
     place: str
@@ -55,12 +55,12 @@ class RolloutPanel:
     """A rollout.
 
     Attributes:
-        baked: the bake time of the current step so far, in seconds.
-        wanted: the bake time that the step needs, in seconds.
-        for_person: whether the rollout waits for an approval.
-        controller: the controller that reported last.
-        silent: the time since that report, in seconds.
-        analysis: the last analysis of the current or last step.
+        baked: The bake time of the current step so far, in seconds.
+        wanted: The bake time that the step needs, in seconds.
+        for_person: Whether the rollout waits for an approval.
+        controller: The controller that reported last.
+        silent: The time since that report, in seconds.
+        analysis: The last analysis of the current or last step.
     """
 
     id: str

@@ -127,6 +127,7 @@ def headline(view: ChannelView) -> tuple[str, str]:
 
 
 def plural(count: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -14,7 +14,7 @@ from scorer.scores.decode_record import CompleteScoreRecord
 KEPT = 5_000  # newest scores of a version
 VERSIONS = 6  # newest versions that are kept
 BINS = 40
-FEWEST = 200  # scores of each version that a comparison needs
+FEWEST = 200  # minimum number of scores of each version for a comparison
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ScoreDistributionFold:
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score. Beyond VERSIONS, the version with the oldest last score is forgotten."""
+        """Add a score. Beyond VERSIONS, the version with the oldest last score is removed."""
         window = self.windows.get(record.version)
         if window is None:
             window = self.windows[record.version] = ScoreWindow()
@@ -66,7 +66,7 @@ class ScoreDistributionFold:
         window.add(record)
 
     def histogram(self) -> Histogram:
-        """Return the histogram of all versions over their common range; from 0 to 1 if that holds all scores."""
+        """Return the histogram of all versions over their common range, or over 0 to 1 if all scores are in it."""
         columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
         if not columns:
             return Histogram([], {})

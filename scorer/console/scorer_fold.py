@@ -12,7 +12,7 @@ from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
-SHORTEST_SECONDS = 1.0  # changes are reported at once: two records closer than this give no rate
+SHORTEST_SECONDS = 1.0  # changes are reported immediately: records closer than this give no rate
 RUNNING, SILENT = "running", "silent"
 NOTHING = VersionStatus("", "", "", 0)
 
@@ -22,11 +22,11 @@ class ScorerState:
     """The last record of a scorer.
 
     Attributes:
-        status: the record.
-        last_seen: when it was received, in Unix seconds.
-        base: the earlier record that `rate` and `fill` are measured from.
-        rate: events per second.
-        fill: events per batch.
+        status: The record.
+        last_seen: When it was received, in Unix seconds.
+        base: The earlier record that `rate` and `fill` are measured from.
+        rate: Events per second.
+        fill: Events per batch.
     """
 
     status: ScorerStatus
@@ -61,7 +61,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record and return True if it is a scorer's. `now` is in Unix seconds."""
+        """Add a record, and return whether it is the record of a scorer; `now` is in Unix seconds."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer

@@ -36,17 +36,17 @@ def serve(
     """Serve until SIGTERM or Ctrl-C.
 
     Args:
-        settings: the scorer's settings.
-        config: their file, for the command lines on the pages.
-        listen: the address, HOST:PORT.
-        on_listening: called with the URL when the server listens.
-        allow_actions: allow promotions, rollbacks and replays.
-        allow_hosts: host names that requests may use, besides loopback and that of `listen`.
-        user_header: the request header with the actor's name.
+        settings: The scorer's settings.
+        config: Their file, for the command lines on the pages.
+        listen: The address, HOST:PORT.
+        on_listening: Called with the URL when the server listens.
+        allow_actions: Allow promotions, rollbacks and replays.
+        allow_hosts: Host names that requests may use, besides loopback and that of `listen`.
+        user_header: The request header with the actor's name.
 
     Raises:
-        Fatal: The address is not available, or the extra `console` is not installed (exit code 2).
-        RegistryError: The repository or the policy is not valid.
+        Fatal: With code 2 if the address is not available or the extra `console` is not installed.
+        RegistryError: If the repository or the policy is not valid.
     """
     try:
         import uvicorn

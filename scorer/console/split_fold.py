@@ -1,4 +1,4 @@
-"""The measured traffic split: the sampled events of the canary, and those of them that the champion answered."""
+"""The measured traffic split: the sampled events of the canary, and how many of them the champion answered."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +11,13 @@ KEPT = 5_000  # newest scores
 
 @dataclass(frozen=True, slots=True)
 class SampledSplit:
-    """Of `events` sampled events, `canary` belong to the canary, of which the champion answered `answered`."""
+    """The counts of sampled events.
+
+    Attributes:
+        events: The number of events.
+        canary: The events that belong to the canary.
+        answered: The events of the canary that the champion answered.
+    """
 
     events: int
     canary: int

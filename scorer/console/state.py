@@ -130,7 +130,7 @@ class DeadLetterFold:
         self._lows = dict(lows)
 
     def by_reason(self) -> Counter[str]:
-        """Count the dead letters that can be replayed and were not, by reason."""
+        """Count the dead letters that can be replayed and have not been replayed, by reason."""
         counts = Counter[str]()
         for (partition, reason), offsets in self._fit.items():
             counts[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
@@ -174,10 +174,10 @@ class ConsoleState:
     """The state of the console.
 
     Attributes:
-        source_errors: the current error of each unavailable source: `kafka`, `registry` or `attestations`.
+        source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.
         loaded: True after the topics were read to their end once.
-        recent_actions: the newest first.
-        sequence: rises with every visible change; a browser with an older one fetches its page again.
+        recent_actions: The newest first.
+        sequence: Increases with every visible change; a browser with a lower number fetches its page again.
     """
 
     scorers: ScorerFold = field(default_factory=ScorerFold)

@@ -21,13 +21,13 @@ class ThroughputPoint:
 
     Attributes:
         at: Unix seconds.
-        throughput: events per second.
-        lag_records: the lag in records.
-        lag_seconds: the lag in seconds; None if unknown.
-        scored_p50: the median time from event to score, in ms; None without a score, as `scored_p99` and `visible_p50`.
-        visible_p50: the median time from score to reader, in ms.
-        fill: events per batch.
-        scoring_ms: the time to score a batch of that size, in ms.
+        throughput: Events per second.
+        lag_records: The lag in records.
+        lag_seconds: The lag in seconds; None if unknown.
+        scored_p50: The median time from event to score, in ms; None without a score, as `scored_p99` and `visible_p50`.
+        visible_p50: The median time from score to reader, in ms.
+        fill: Events per batch.
+        scoring_ms: The time to score a batch of that size, in ms.
     """
 
     at: float

@@ -58,9 +58,9 @@ class Region:
     """The live scorers of one region and channel.
 
     Attributes:
-        versions: champion versions and their numbers of scorers.
-        canaries: canary versions, their percentage of the keys (None if the channel no longer names them), and their scorers.
-        behind: scorers that do not serve the newest revision.
+        versions: Champion versions and their numbers of scorers.
+        canaries: Canary versions, their percentage of the keys (None if the channel no longer names them), and their scorers.
+        behind: Scorers that do not serve the newest revision.
     """
 
     name: str
@@ -122,7 +122,7 @@ def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return why labels and scores are excluded: reason, count, and an explanation or an empty text."""
+    """Return the reasons why labels and scores are excluded, each with its count and an explanation, which may be empty."""
     assessment = state.labelled.assessed(now)
     refused = [] if assessment is None else assessment.refused.ordered()
     explanations = {} if assessment is None else assessment.refused.explanations

@@ -1,6 +1,6 @@
 """The routes of the console.
 
-A page is complete HTML. After a change of the state browsers fetch it again and replace the elements that differ.
+A page is complete HTML. After a change of the state, browsers fetch the page again and replace the elements that differ.
 """
 
 import asyncio
@@ -52,12 +52,12 @@ class Console:
     """The pages of the console.
 
     Attributes:
-        actions: runs actions; None if the console is read-only.
-        hosts: the host names that requests may use.
-        actor: the actor of actions without the header `user_header`.
-        user_header: the request header with the actor's name.
-        stopping: returns True when open streams must end.
-        clock: returns Unix seconds.
+        actions: Runs actions; None if the console is read-only.
+        hosts: The host names that requests may use.
+        actor: The actor of actions without the header `user_header`.
+        user_header: The request header with the actor's name.
+        stopping: Returns True when open streams must end.
+        clock: Returns Unix seconds.
     """
 
     settings: Settings
@@ -172,7 +172,7 @@ class Console:
             library, channels, error = self.state.training, self.state.registry.channels, self.state.source_errors.get(SOURCE)
         view = training_view.training(library, channels.values(), query)
         shown = training_view.shown(view.run, self.lines) if view.run else None
-        return self._page(request, "training", found=view, shown=shown, query=query, error=error)
+        return self._page(request, "training", listing=view, shown=shown, query=query, error=error)
 
     def data(self, request: Request) -> Response:
         figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data

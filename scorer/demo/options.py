@@ -45,7 +45,7 @@ class DemoOptions:
 
     @property
     def regions(self) -> list[str]:
-        """The regions with a cluster of their own, that of the scorers first."""
+        """The regions, each with its own cluster; the scorers' region is the first."""
         return [NEAR, FAR] if self.copied else [NEAR]
 
     @property
@@ -54,7 +54,7 @@ class DemoOptions:
 
 
 def configure(options: DemoOptions, folder: Path, servers: str) -> Settings:
-    """Write scorer.yaml and return its settings. On a user's broker every name gets a prefix."""
+    """Write scorer.yaml and return its settings; on a user's broker every name gets a prefix."""
     prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
     path = folder / "scorer.yaml"
     text = CONFIGURATION.format(

@@ -23,7 +23,7 @@ def executable(name: str) -> str:
 
 
 class Shell:
-    """Runs commands in one folder and prints each as a user would type it."""
+    """Run commands in one folder, and print each as a user would type it."""
 
     def __init__(self, folder: Path, on_command: Callable[[str], None]) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Shell:
         return json.loads(done.stdout)
 
     def start(self, log: str, *command: str, feed: bool = False) -> subprocess.Popen[bytes]:
-        """Start a command in the background with its output in the file `log`. With `feed` its stdin is a pipe."""
+        """Start a command in the background with its output in the file `log`; with `feed`, stdin is a pipe."""
         self._on_command(shlex.join(command) + (" < flights.jsonl &" if feed else " &"))
         program, *arguments = command
         with (self.folder / log).open("wb") as output:
@@ -83,7 +83,7 @@ class Shell:
 
 
 class EventFeed:
-    """Writes lines to the stdin of a process in a thread, until they end or `finish` is called."""
+    """Write lines to the stdin of a process in a thread, until the lines end or `finish` is called."""
 
     def __init__(self, process: subprocess.Popen[bytes], lines: Iterator[bytes]) -> None:
         self.count = 0

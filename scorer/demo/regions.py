@@ -38,7 +38,7 @@ class CopySummary(TopicSummary):
 
 @dataclass(frozen=True, slots=True)
 class RegionsSummary:
-    """The summaries of the region that scores and of the region with the copies."""
+    """The summaries of the scoring region and of the region with the copies."""
 
     near: DemoSummary
     far: CopySummary

@@ -105,7 +105,7 @@ class _RolloutsDemo(Demo):
         return began
 
     def run_rollout(self, topic: RolloutLogTopic, candidate: str, plan: dict[str, Any]) -> LogEntry | None:
-        """Start a rollout and print its decisions until its end. Returns the decision that rolled it back, if any."""
+        """Start a rollout and print its decisions until it ends; return the decision to roll back, if there is one."""
         path = self.shell.folder / f"plan-{candidate}.yaml"
         path.write_text(yaml.safe_dump(plan, sort_keys=False), encoding="utf-8")
         self.view.command(f"cat {path.name}")
@@ -158,7 +158,7 @@ def _faulty_package(folder: Path) -> Path:
     signature = json.loads(path.read_text(encoding="utf-8"))
     fields = signature["inputs"][0]["fields"]
     names = [each if isinstance(each, str) else each["name"] for each in fields]
-    one, other = (names.index(name) for name in SWAPPED)
-    fields[one], fields[other] = fields[other], fields[one]
+    first, second = (names.index(name) for name in SWAPPED)
+    fields[first], fields[second] = fields[second], fields[first]
     path.write_text(json.dumps(signature, indent=2), encoding="utf-8")
     return package

@@ -31,7 +31,7 @@ CONSOLE_ADDRESS = "the console is at "
 OLD, NEW = "1.0.0", "2.0.0"
 REPLICAS = ("a", "b")
 PROMOTION = "boosted trees on more columns"
-"""The reason of the promotion. It does not use the results of the demo, since each version scores other flights."""
+"""The reason of the promotion; it does not refer to results of the demo, since each version scores different flights."""
 KEPT_FLIGHTS = 20_000
 
 
@@ -45,9 +45,9 @@ class Demo:
     """One run of the demo.
 
     Attributes:
-        processes: the running processes by name.
-        arrivals: the scores received in the region that scores.
-        far_arrivals: the scores received in the region with the copies.
+        processes: The running processes by name.
+        arrivals: The scores received in the region that scores.
+        far_arrivals: The scores received in the region with the copies.
     """
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
@@ -90,7 +90,7 @@ class Demo:
             return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
-        """Start further processes before the replay. Subclasses override it; `cleanup` ends them."""
+        """Start further processes before the replay, which `cleanup` ends; subclasses override this method."""
 
     def make_registry(self) -> None:
         """Push both versions and promote the old one."""
@@ -194,20 +194,20 @@ class Demo:
         """Return the number of received scores."""
         return len(self.arrivals.received)
 
-    def wait_for(self, what: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
+    def wait_for(self, event: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
         """Wait until `done()` is True, with the live view. Raises Fatal if there is no progress, or a process has ended."""
         deadline, seen = time.monotonic() + STEP_SECONDS, -1
         while not done():
             if self.seen():
-                self.view.bar(f"waiting for {what}" if quiet else what, self.seen(), self.options.events)
+                self.view.bar(f"waiting for {event}" if quiet else event, self.seen(), self.options.events)
                 self.view.flow({NEAR: self.arrivals} | ({FAR: self.far_arrivals} if self.options.copied else {}))
             if self.seen() > seen:
                 deadline, seen = time.monotonic() + STEP_SECONDS, self.seen()
             for name, process in self.processes.items():
                 if process.poll() is not None:
-                    raise Fatal(f"{name} ended with code {process.returncode} while waiting for {what}")
+                    raise Fatal(f"{name} ended with code {process.returncode} while waiting for {event}")
             if time.monotonic() > deadline:
-                raise Fatal(f"waited {STEP_SECONDS:.0f} s for {what} without progress")
+                raise Fatal(f"waited {STEP_SECONDS:.0f} s for {event} without progress")
             time.sleep(0.1)
 
 

@@ -30,7 +30,7 @@ CLEAN_UP_SECONDS = 5.0  # time limit of the removal of topics and group
 
 @dataclass(frozen=True)
 class DemoSandbox:
-    """A sandbox. `settings` are those of scorer.yaml; `servers` has the broker of each region, that of the scorers first."""
+    """A sandbox; `settings` are those of scorer.yaml, and `servers` are the brokers by region, the scorers' region first."""
 
     folder: Path
     shell: Shell
@@ -43,12 +43,12 @@ def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[s
     """Open a sandbox and remove it at the end.
 
     Args:
-        options: the options of the demo.
-        view: prints the steps.
-        next_commands: commands to print if the sandbox is kept.
+        options: The options of the demo.
+        view: Prints the steps.
+        next_commands: Commands to print if the sandbox is kept.
 
     Raises:
-        Fatal: A step failed; the message has the ends of all logs.
+        Fatal: If a step fails; the message contains the ends of all logs.
     """
     folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
     shell = Shell(folder, view.command)
@@ -74,11 +74,11 @@ def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[s
 
 
 def kafka(port: int, view: DemoView) -> None:
-    """Run only Kafka until Ctrl-C, and remove its data. Raises Fatal if it does not start, or ends."""
+    """Run only Kafka until Ctrl-C, then remove its data. Raises Fatal if Kafka does not start or ends."""
     classpath(on_progress=view.bar)
     with EmbeddedBroker(port=port) as broker:
         view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C stops it and removes its data")
-        raise Fatal(f"Kafka has ended with code {broker.wait()}", "start it again")
+        raise Fatal(f"Kafka has ended with code {broker.wait()}", "run the command again")
 
 
 def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
@@ -130,7 +130,7 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
 def _print_next_commands(
     view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]
 ) -> None:
-    """Print how to continue and how to end. `pids` are the processes to end, in groups, one after the other."""
+    """Print how to continue and how to stop; `pids` are groups of processes, which are stopped one group after the other."""
     view.step(f"Everything keeps running in {folder}, with Kafka on {' and '.join(servers)}. Commands to try:")
     stop = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (

@@ -1,4 +1,4 @@
-"""A live consumer of the score topic, which records when scores become visible to read_committed consumers."""
+"""A live consumer of the score topic, which records the times at which read_committed consumers receive scores."""
 
 import threading
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class _Record(msgspec.Struct):
 
 @dataclass(slots=True)
 class ReceivedScores:
-    """The received scores in their order. Times are Unix ms; `sent` holds the timestamps of the events."""
+    """The received scores in their order; times are Unix ms, and `sent` holds the timestamps of the events."""
 
     sent: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
@@ -38,7 +38,7 @@ class ReceivedScores:
 
 
 class ScoreReader:
-    """Reads the score topic from its start until `close`."""
+    """Read the score topic from its start until `close`."""
 
     def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: ReceivedScores) -> None:
         self.arrivals = arrivals

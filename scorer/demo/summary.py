@@ -16,7 +16,7 @@ BEFORE_MS, AFTER_MS = 1_000, 10_000  # the window around a cause in which its pa
 
 @dataclass(frozen=True, slots=True)
 class DemoTimes:
-    """The times of the steps, in Unix ms; None for omitted steps. `began` is the start of the replay at full rate."""
+    """The times of the steps in Unix ms, None for omitted steps; `began` is the start of the replay at full rate."""
 
     began: int
     promoted: int
@@ -50,7 +50,7 @@ class TopicSummary:
 
     @property
     def clean(self) -> bool:
-        """True if no score is missing, duplicated, invented or out of order."""
+        """Whether no score is missing, duplicated, invented or out of order."""
         return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class DemoSummary(TopicSummary):
 
     @property
     def clean(self) -> bool:
-        """True if also no partition returned to an older version and both versions scored."""
+        """Whether the counts are clean, no partition returned to an older version, and both versions scored."""
         return super().clean and not self.version_regressions and len(self.versions) > 1
 
 
@@ -106,11 +106,11 @@ def summarise(
     """Return the summary.
 
     Args:
-        report: the audit of the topics.
-        scores: pairs of score and outcome (None if unknown), by version.
-        cut_over: the first offset of the new version, by partition.
-        arrivals: the received scores.
-        marks: the times of the steps.
+        report: The audit of the topics.
+        scores: Pairs of score and outcome (None if unknown), by version.
+        cut_over: The first offset of the new version, by partition.
+        arrivals: The received scores.
+        marks: The times of the steps.
     """
     return DemoSummary(
         events=report.events,

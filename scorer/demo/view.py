@@ -14,7 +14,7 @@ RECENT_MS = 2_000
 
 
 class DemoView:
-    """Prints steps and commands. On a terminal it also shows a progress bar and the flow by partition."""
+    """Print steps and commands; on a terminal, also show a progress bar and the flow by partition."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -46,6 +46,7 @@ class DemoView:
         self.console.print(f"    {text}", markup=False)
 
     def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
+        """Show the progress of a step."""
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
     def flow(self, regions: Mapping[str, ReceivedScores]) -> None:

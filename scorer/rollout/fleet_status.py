@@ -1,4 +1,4 @@
-"""The progress of a channel's move: each scorer is flipped, refused or waiting by its status record. Pure."""
+"""The progress of a channel's move: each scorer is flipped, refused or waiting according to its status record. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from publisher.kafka.partitions import Partition
 from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, read
 
 FLIPPED, REFUSED, WAITING = "flipped", "refused", "waiting"
-SCORERS = 10_000  # at most, of one status topic
-RECORD_BYTES = 16_000_000  # of their records
-WANTED_PARTITIONS = 100_000  # of a move
+SCORERS = 10_000  # the largest number of scorers of one status topic
+RECORD_BYTES = 16_000_000  # the largest size of their records
+WANTED_PARTITIONS = 100_000  # the largest number of partitions of a move
 
 V = TypeVar("V")
 
 
 class NewestScorers(dict[str, V]):
-    """One value for each of the scorers with the newest records: a writer to the topic can invent any number of them.
+    """One value for each of the scorers with the newest records, limited because a writer can invent any number of scorers.
 
-    At the limits of number and bytes, the scorer with the oldest record is removed. A running one returns with its next
+    At the limits of number and bytes, the scorer with the oldest record is removed. A running scorer returns with its next
     heartbeat.
     """
 
@@ -56,7 +56,7 @@ class ScorerProgress:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a move. `missing` are partitions that a scorer had and none has now."""
+    """The progress of a move; `missing` are the partitions that a scorer had and that no scorer has now."""
 
     outcome: str
     scorers: tuple[ScorerProgress, ...]
@@ -75,7 +75,7 @@ class Fleet:
     caught_up: bool = False
 
     def update(self, key: bytes | None, value: bytes | None, now: float) -> tuple[ScorerStatus, float] | None:
-        """Apply a record of the topic; return it with its time, or None if it is no scorer's."""
+        """Apply a record of the topic, and return it with its time; None if it is not the record of a scorer."""
         if (record := read(key, value)) is None:
             return None
         running = self.caught_up and record.state == "running"
@@ -103,11 +103,15 @@ class Fleet:
 def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> MoveProgress:
     """Return the progress of a move.
 
-    `flipped`: every live scorer serves the move's revision or a later one, and together they have every wanted partition.
-    `refused`: each has decided, and one has refused. Scorers that follow another tag are ignored.
+    It is `flipped` if every live scorer serves the move's revision or a later one and the scorers together have every wanted
+    partition. It is `refused` if each scorer has decided and at least one has refused. Scorers that follow another tag are
+    ignored.
 
     Args:
+        move: The move.
+        fleet: The last records of the scorers.
         wanted: All partitions that a live scorer has had since the move.
+        now: The time in Unix seconds.
     """
     scorers = tuple(_scorer_progress(move, record) for record in fleet.live(now, move.channel))
     missing = tuple(sorted(wanted - live_partitions(move, fleet, now)))

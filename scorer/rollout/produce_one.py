@@ -1,4 +1,4 @@
-"""Writes one record to a topic and waits for it. Thin I/O."""
+"""Write one record to a topic and wait for its delivery. Thin I/O."""
 
 from confluent_kafka import KafkaError
 
@@ -10,7 +10,11 @@ ANSWER_SECONDS = 10.0
 
 
 def produce_one(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
-    """Write a record and return once the broker has it. Raises Fatal if the broker does not accept it."""
+    """Write a record, and return when the broker has acknowledged it.
+
+    Raises:
+        Fatal: If the broker does not accept the record.
+    """
     failed: list[KafkaError] = []
     timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
     producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)

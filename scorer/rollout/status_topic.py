@@ -1,7 +1,7 @@
-"""The scorers' status topic: read to follow a move, and written to notify scorers of a move.
+"""The scorers' status topic: read it to follow a move, and write it to notify scorers of a move.
 
-The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives
-while this runs counts as live whatever its clock.
+The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives while
+this process runs counts as live regardless of its clock.
 """
 
 import time
@@ -27,7 +27,7 @@ class StatusTopic:
     """The status topic of one configuration, read to its end on creation.
 
     Raises:
-        Fatal: 2 if the topic does not exist, 3 if access is denied, 4 if the broker does not answer.
+        Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -45,10 +45,11 @@ class StatusTopic:
         self._wanted: tuple[int, set[Partition]] = 0, set()
 
     def close(self) -> None:
+        """Close the consumer."""
         self._following.close()
 
     def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Poll until every scorer has flipped or refused, or the time is over; `changed` receives each new state."""
+        """Poll until every scorer has flipped or refused, or the time is over; `changed` is called with each new state."""
         deadline, reported = time.time() + seconds, None
         while True:
             verdict = self.poll(move, POLL_SECONDS)
@@ -73,14 +74,22 @@ class StatusTopic:
         return self._fleet.shadowed(time.time())
 
     def refusals(self, move: ChannelMove, version: str) -> list[str]:
-        """Return why live scorers that know of the move refuse a version, one line each."""
+        """Return why live scorers refuse a version, one line each; scorers that have not received the move are ignored."""
         live = self._fleet.live(time.time(), move.channel)
         refusals = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
         return [f"{scorer} refuses {version}: {reason}" for scorer, reason in refusals if reason is not None]
 
 
 def notify(settings: Settings, move: ChannelMove, repository: str) -> None:
-    """Notify the channel's scorers to poll the registry now. Raises Fatal if the notice cannot be delivered."""
-    value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
+    """Notify the channel's scorers to poll the registry now.
+
+    Raises:
+        Fatal: If the notice cannot be delivered.
+    """
+    value = {
+        "repository": repository,
+        "channel": move.channel,
+        "revision": move.revision,
+    }  # informative: scorers read the key only
     value |= {"digest": move.to_digest, "at": move.at}
     produce_one(settings, settings.status_topic, status_record.notice_key(move.channel).encode(), msgspec.json.encode(value))

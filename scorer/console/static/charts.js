@@ -11,11 +11,11 @@
     const probe = document.body.appendChild(document.createElement("i"));
     probe.className = "probe";
     probe.style.color = `var(--${name})`;
-    const found = getComputedStyle(probe).color;
+    const value = getComputedStyle(probe).color;
     probe.remove();
-    return found;
+    return value;
   }
-  const soft = (found) => { canvas.fillStyle = found; return canvas.fillStyle + "2e"; };
+  const soft = (value) => { canvas.fillStyle = value; return canvas.fillStyle + "2e"; };
 
   const FLOW = {
     throughput: [["events/s", "throughput", "t0", true]],
@@ -39,9 +39,9 @@
   }
 
   function draw(host, data, series, x, key) {
-    const known = charts.get(host);
-    if (known && known.key === key) return known.plot.setData(data);
-    known?.plot.destroy();
+    const chart = charts.get(host);
+    if (chart && chart.key === key) return chart.plot.setData(data);
+    chart?.plot.destroy();
     charts.set(host, { key, plot: new uPlot(options(host, series, x), data, host) });
   }
 
@@ -50,37 +50,37 @@
     return { label, stroke, width: 2, fill: filled ? soft(stroke) : undefined, spanGaps: false, points: { show: false } };
   }
 
-  function drawFlow(host, found) {
+  function drawFlow(host, figures) {
     const wanted = FLOW[host.dataset.chart];
     const series = wanted.map(([label, , tone, filled]) => line(label, tone, filled));
-    draw(host, [found.x, ...wanted.map(([, column]) => found.columns[column])], series, TIME, "flow");
+    draw(host, [figures.x, ...wanted.map(([, column]) => figures.columns[column])], series, TIME, "flow");
   }
 
-  function drawScores(host, found) {
+  function drawScores(host, figures) {
     const steps = uPlot.paths.stepped({ align: 1 });
-    const series = found.lines.map((each) => ({
+    const series = figures.lines.map((each) => ({
       ...line(each.label, `t${each.tone % 6}`, true), paths: steps,
       value: (_, share) => (share == null ? "–" : (100 * share).toFixed(1) + " %"),
     }));
     const x = { label: "score from", value: (_, at) => (at == null ? "–" : at.toPrecision(3)) };
-    const edges = found.x.length ? [...found.x, found.x.at(-1) + found.step] : [];
-    const data = [edges, ...found.lines.map((each) => [...each.values, each.values.at(-1) ?? null])];
-    if (found.lines.length) draw(host, data, series, x, JSON.stringify(found.lines.map((each) => [each.label, each.tone])));
+    const edges = figures.x.length ? [...figures.x, figures.x.at(-1) + figures.step] : [];
+    const data = [edges, ...figures.lines.map((each) => [...each.values, each.values.at(-1) ?? null])];
+    if (figures.lines.length) draw(host, data, series, x, JSON.stringify(figures.lines.map((each) => [each.label, each.tone])));
   }
 
   async function update() {
     const scores = hosts.some((host) => host.dataset.chart === "scores");
-    const found = await (await fetch(scores ? "/data/scores" : "/data/flow")).json();
-    for (const host of hosts) (scores ? drawScores : drawFlow)(host, found);
+    const figures = await (await fetch(scores ? "/data/scores" : "/data/flow")).json();
+    for (const host of hosts) (scores ? drawScores : drawFlow)(host, figures);
   }
 
-  function again() {
+  function redraw() {
     for (const { plot } of charts.values()) plot.destroy();
     charts.clear();
     update().catch(() => {});
   }
   document.addEventListener("changed", () => update().catch(() => {}));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   new ResizeObserver(() => charts.forEach(({ plot }, host) => plot.setSize({ width: host.clientWidth, height: HEIGHT }))).observe(hosts[0]);
   update().catch(() => {});
 })();

@@ -1,5 +1,5 @@
-// Keeps the page current: after a change event the page is fetched again, and each element marked data-live that differs is
-// replaced. Opened details, form input and focus are kept.
+// Keep the page current: after a change event, fetch the page again and replace each changed element that is marked data-live.
+// Opened details, form input and focus are kept.
 "use strict";
 (() => {
   const SHORTEST_MS = 1000;
@@ -10,7 +10,7 @@
 
   function take(old, fresh) {
     if (old.isEqualNode(fresh)) return;
-    const known = new Map(rows(old).map((row) => [row.id, row.textContent]));
+    const texts = new Map(rows(old).map((row) => [row.id, row.textContent]));
     const open = [...old.querySelectorAll("details[open][id]")].map((details) => details.id);
     const focused = old.contains(document.activeElement) ? document.activeElement.id : null;
     const inner = focused === old.id;
@@ -18,10 +18,10 @@
     old.replaceChildren(...fresh.childNodes);
     old.scrollLeft = scrolled;
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-    if (known.size) {
+    if (texts.size) {
       for (const row of rows(old)) {
-        const news = row.matches("li") ? known.get(row.id) !== row.textContent : !known.has(row.id);
-        if (news) row.classList.add("fresh");
+        const isNew = row.matches("li") ? texts.get(row.id) !== row.textContent : !texts.has(row.id);
+        if (isNew) row.classList.add("fresh");
       }
     }
     if (focused && !inner) document.getElementById(focused)?.focus();

@@ -1,7 +1,7 @@
 """The attestations of one version: the best document of each type. Pure.
 
-A document signed by a trusted key wins over claims, which everyone with write access to the registry can add. Among equals the
-last listed one counts.
+A document signed by a trusted key takes precedence over claims, which every user with write access to the registry can add.
+Among equal documents the last listed one counts.
 """
 
 import re
@@ -25,9 +25,9 @@ class AttestedDocument(Generic[Document]):
     """One attested document of a version.
 
     Attributes:
-        document: the document; None if it is unreadable, for the reason in `fault`.
-        key_id: the trusted key that signed it; None for a claim, for the reason in `unverified`.
-        others: the number of further documents of this type.
+        document: The document; None if it is unreadable, for the reason in `fault`.
+        key_id: The trusted key that signed it; None for a claim, for the reason in `unverified`.
+        others: The number of further documents of this type.
     """
 
     type: str
@@ -50,8 +50,9 @@ class AttestedDocument(Generic[Document]):
 class VersionAttestations:
     """The attested documents of one version; None if not attested.
 
-    `fault` is why its attestations cannot be read. `attested` is when the first one was stored, in UTC; the registry states it
-    and no signature covers it.
+    Attributes:
+        fault: The reason why the attestations cannot be read; empty if they can.
+        attested: The time of the first attestation in UTC. It comes from the registry, and no signature covers it.
     """
 
     version: str
@@ -77,9 +78,9 @@ class AttestationLibrary:
     """The attestations of the newest versions.
 
     Attributes:
-        left_out: the number of older versions that are not read.
-        read: whether all versions were read once.
-        trusting: whether a policy lists keys; otherwise nothing can be verified.
+        left_out: The number of older versions that are not read.
+        read: Whether all versions were read once.
+        trusting: Whether a policy lists keys; otherwise nothing can be verified.
     """
 
     versions: tuple[VersionAttestations, ...] = ()
@@ -90,26 +91,26 @@ class AttestationLibrary:
 
 @dataclass(slots=True)
 class BestAttestations:
-    """Selects the best attestation of each type from a sequence, holding one of each."""
+    """Select the best attestation of each type from a sequence; one attestation of each type is held."""
 
     best: dict[str, Attestation] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, one: Attestation) -> None:
+    def add(self, attestation: Attestation) -> None:
         """Consider an attestation."""
-        if one.type not in documents.TYPES:
+        if attestation.type not in documents.TYPES:
             return
-        self.counts[one.type] = self.counts.get(one.type, 0) + 1
-        before = self.best.get(one.type)
-        if before is None or one.verified >= before.verified:
-            self.best[one.type] = one
+        self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1
+        before = self.best.get(attestation.type)
+        if before is None or attestation.verified >= before.verified:
+            self.best[attestation.type] = attestation
 
 
 def collect_attestations(version: str, digest: str, attestations: Iterable[Attestation]) -> VersionAttestations:
     """Return the attested documents of a version. Raises the errors of the iterable."""
     selection = BestAttestations()
-    for one in attestations:
-        selection.add(one)
+    for attestation in attestations:
+        selection.add(attestation)
     return VersionAttestations(
         version,
         digest,
@@ -120,12 +121,12 @@ def collect_attestations(version: str, digest: str, attestations: Iterable[Attes
 
 
 def _document(selection: BestAttestations, type_: str, document: type[Document]) -> AttestedDocument[Document] | None:
-    one = selection.best.get(type_)
-    if one is None:
+    attestation = selection.best.get(type_)
+    if attestation is None:
         return None
     content, fault = None, ""
     try:
-        content = documents.read(one.predicate, document)
+        content = documents.read(attestation.predicate, document)
     except ValueError as error:
         fault = str(error)
-    return AttestedDocument(type_, content, fault, one.key_id, one.fault, selection.counts[type_] - 1)
+    return AttestedDocument(type_, content, fault, attestation.key_id, attestation.fault, selection.counts[type_] - 1)

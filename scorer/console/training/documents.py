@@ -1,6 +1,6 @@
 """The documents that a training run attests: provenance, evaluation and comparison, as far as the console shows them.
 
-Everyone with write access to the registry can write them, so every text, list and number is bounded. Other keys are ignored.
+Every user with write access to the registry can write them, so every text, list and number is bounded. Other keys are ignored.
 deploy/training/README.md describes the documents.
 """
 
@@ -145,7 +145,7 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
-    """A hyperparameter search. It trained `spent` trees or epochs; without early stopping it would be `unstopped`."""
+    """A hyperparameter search. It trained `spent` trees or epochs; without early stopping it would have trained `unstopped`."""
 
     metric: Text = ""
     rungs: Annotated[list[SearchRung], Meta(max_length=MAX_RUNGS)] = []
@@ -237,7 +237,7 @@ class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
 
     def named(self, name: str) -> list[ResolvedDependency]:
         """Return the inputs with this name."""
-        return [one for one in self.build_definition.resolved_dependencies if one.name == name]
+        return [each for each in self.build_definition.resolved_dependencies if each.name == name]
 
 
 class EvaluatedDataset(msgspec.Struct, frozen=True):

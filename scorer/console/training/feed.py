@@ -1,7 +1,7 @@
 """The feed of the training page: one thread that reads the attestations of the newest versions.
 
-Attestations are only added, so a version is read again when its list of referrers changed or a key expired. After an error the
-read is retried, and earlier results stay.
+Attestations are only added, so a version is read again only if its list of referrers has changed or a key has expired. After an
+error the read is retried, and earlier results are kept.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class _ReadVersion:
 
 
 class AttestationReader:
-    """Reads the newest versions of a repository, at most `most`, and again only those that may have changed."""
+    """Read the newest versions of a repository, at most `most`, and read a version again only if it may have changed."""
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class AttestationReader:
         """Yield the library after each changed version, and once after all.
 
         Raises:
-            RegistryError: The registry is unavailable; the versions read so far are kept.
+            RegistryError: If the registry is unavailable; the versions read so far are kept.
         """
         every = newest_first(tags.versions(self._store.tags()))
         wanted, left_out = every[: self._most], max(0, len(every) - self._most)
@@ -136,7 +136,7 @@ class TrainingFeed:
 
 
 def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
-    """Return when the first attestation was stored; None if the list has no time."""
+    """Return the time of the first attestation; None if the list has no time."""
     times = []
     for each in listed:
         with contextlib.suppress(ValueError, OverflowError):

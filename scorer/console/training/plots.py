@@ -17,7 +17,7 @@ Point = tuple[float, float]
 
 
 def rungs(search: SearchDocument, unit: str = "trees") -> str:
-    """Plot the trials of each rung by score; filled dots are trials that continued, or the best one in the last rung."""
+    """Plot the trials of each rung by score; filled dots are continued trials, or the best trial in the last rung."""
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:
@@ -102,7 +102,7 @@ def matrices(comparison: ComparisonDocument) -> str:
 
 
 def rules(comparison: ComparisonDocument) -> str:
-    """Plot each rule of the verdict: its value relative to its bound, which is the middle line."""
+    """Plot each rule of the verdict: its value relative to the bound, which is the middle line."""
     if not comparison.rules:
         return ""
     parts = []
@@ -117,7 +117,7 @@ def rules(comparison: ComparisonDocument) -> str:
 
 
 def gauge(rule: RuleResult) -> str:
-    """Plot one rule without text, 160 by 20 pixels. It passed if the dot is right of the middle line."""
+    """Plot one rule without text, 160 by 20 pixels; the rule passed if the dot is to the right of the middle line."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 

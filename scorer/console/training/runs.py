@@ -29,13 +29,20 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """The confidence interval of a difference as a bar; more is better.
+    """The confidence interval of a difference as a bar; larger is better. x coordinates are from 0 to WIDTH.
 
-    `left`, `right`, `mean`, `zero` and `edge` (the margin, below zero) are x coordinates from 0 to WIDTH. `tone` is good if the
-    lower end is at or above the margin, bad if it is below, and wait without a margin.
+    Attributes:
+        difference: The difference.
+        margin: The margin; None without a margin.
+        tone: Good if the lower bound is at or above the margin, bad if it is below, and wait without a margin.
+        left: The x coordinate of the lower bound.
+        right: The x coordinate of the upper bound.
+        mean: The x coordinate of the difference.
+        zero: The x coordinate of 0.
+        edge: The x coordinate of the margin, which is below 0; None without a margin.
     """
 
-    found: MetricDifference
+    difference: MetricDifference
     margin: float | None
     tone: str
     left: float
@@ -47,7 +54,7 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class VersionPromotion:
-    """A channel move to the version. `by_run` is True if the run itself moved it, `now` if the move is the current one."""
+    """A channel move to the version; `by_run` is True if the run itself made the move, `now` if the move is the current one."""
 
     channel: str
     role: str
@@ -79,10 +86,10 @@ class TrainingRun:
     """A version from a training run.
 
     Attributes:
-        attestations: its attested documents.
-        verified: whether a trusted key signed the verdict.
-        warnings: contradictions between the documents and the channels.
-        trusting: whether a policy lists keys that could verify it.
+        attestations: Its attested documents.
+        verified: Whether a trusted key signed the verdict.
+        warnings: Contradictions between the documents and the channels.
+        trusting: Whether a policy lists keys that could verify it.
     """
 
     attestations: VersionAttestations
@@ -132,14 +139,14 @@ class TrainingRun:
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that name it now, with its role if it is not the champion."""
+        """The channels that name the version now, with its role if it is not the champion."""
         return [
             each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
         ]
 
     @property
     def metrics(self) -> Sequence[Metric]:
-        """The metrics of both versions; without a comparison those of the evaluation."""
+        """The metrics of both versions, or without a comparison the metrics of the evaluation."""
         if (comparison := self.comparison) is not None:
             champion = comparison.champion.metrics if comparison.champion else {}
             challenger = comparison.challenger.metrics
@@ -152,15 +159,15 @@ class TrainingRun:
 
     @property
     def dataset(self) -> str:
-        """The digest of its dataset; empty if not attested."""
+        """The digest of the run's dataset; empty if it is not attested."""
         provenance = self.attestations.provenance
         if provenance is None or provenance.document is None:
             return ""
-        return next((one.sha256 for one in provenance.document.named("dataset")), "")
+        return next((dependency.sha256 for dependency in provenance.document.named("dataset")), "")
 
     @property
     def claimed(self) -> bool:
-        """Whether any of its documents is only a claim."""
+        """Whether any document of the version is only a claim."""
         return any(not each.verified for each in self.attestations.statements)
 
 
@@ -175,7 +182,7 @@ def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | Non
     provenance = run.attestations.provenance
     margin = provenance.document.gate.slice_margin if provenance and provenance.document else None
     slices = run.comparison.slices if run.comparison else []
-    return [(f"{one.field} = {one.value}", one.rows, bar(one.difference, margin)) for one in slices]
+    return [(f"{each.field} = {each.value}", each.rows, bar(each.difference, margin)) for each in slices]
 
 
 def bar(difference: MetricDifference | None, margin: float | None) -> DifferenceBar | None:

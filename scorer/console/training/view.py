@@ -21,10 +21,10 @@ class TrainingPage:
     """The list of runs, or one requested run.
 
     Attributes:
-        run: the requested run; None if it does not exist.
-        asked: whether the query names a run.
-        verdicts: the counts of all runs by verdict.
-        left_out: the number of older versions that are not read.
+        run: The requested run; None if it does not exist.
+        asked: Whether the query names a run.
+        verdicts: The counts of all runs by verdict.
+        left_out: The number of older versions that are not read.
     """
 
     rows: Page[TrainingRun]
@@ -41,9 +41,9 @@ class RunPage:
     """One run with its plots (SVG texts, empty if there is nothing to plot) and commands.
 
     Attributes:
-        spans: the offset ranges of its rows.
-        spans_left_out: the number of further offset ranges.
-        commands: element id, label and text of each command.
+        spans: The offset ranges of the rows.
+        spans_left_out: The number of further offset ranges.
+        commands: Element id, label and text of each command.
     """
 
     run: TrainingRun
@@ -59,7 +59,7 @@ class RunPage:
 
 
 def training(library: AttestationLibrary, channels: Iterable[Channel], query: dict[str, str]) -> TrainingPage:
-    """Return the page of a query: all runs, or the one that `run` names by version or id."""
+    """Return the page of a query: all runs, or the run whose version or id is `run`."""
     every = runs(library.versions, channels, trusting=library.trusting)
     asked, verdict = query.get("run", ""), query.get("show", "")
     rows = page(every, query.get("page"), lambda run: not verdict or run.verdict == verdict)

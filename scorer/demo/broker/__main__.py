@@ -1,4 +1,4 @@
-"""`python -m scorer.demo.broker`: use a broker and write the archive of the classes that Java has loaded."""
+"""`python -m scorer.demo.broker`: run a broker and write the archive of the Java classes that it loads."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def use_broker(servers: str) -> None:
 
 
 def main() -> int:
-    """Write the archive unless it exists. Returns the exit code."""
+    """Write the archive unless it exists, and return the exit code."""
     path = archive_path(classpath())
     if not path.is_file():
         record_archive(path)

@@ -36,9 +36,9 @@ JAVA_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLA
 
 
 class EmbeddedBroker:
-    """Starts, stops, kills, pauses and restarts one broker. Use it from one thread.
+    """One broker that can be started, stopped, killed, paused and restarted. Use it from one thread.
 
-    If this process ends in any way, the broker ends and its folder is removed (see `orphan_reaper.py`), unless it was detached.
+    If this process ends in any way, the broker is killed and its folder removed (see `orphan_reaper.py`), unless detached.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class EmbeddedBroker:
         """Configure the broker, which `start` starts.
 
         Args:
-            folder: a new or empty folder, removed at the end; default: a temporary one.
-            properties: override server properties; a function gets the ports (broker, controller) to add listeners.
-            heap_mb: the Java heap.
-            quick_start: use a compiler for the first minutes, not for measurements.
-            jars: the jars of another version of Apache Kafka. Before 3.9 the properties need `controller.quorum.voters`.
-            port: the broker's port; 0 takes a free one.
-            record: write the archive of loaded classes to this file (see `class_data_sharing.py`).
+            folder: A new or empty folder, removed at the end; default: a temporary one.
+            properties: Override server properties; a function gets the ports (broker, controller) to add listeners.
+            heap_mb: The Java heap.
+            quick_start: Use a compiler for the first minutes, not for measurements.
+            jars: The jars of another version of Apache Kafka. Before 3.9 the properties need `controller.quorum.voters`.
+            port: The broker's port; 0 takes a free one.
+            record: Write the archive of loaded classes to this file (see `class_data_sharing.py`).
         """
         self._given_folder = folder
         self._properties: Properties = properties or {}
@@ -101,8 +101,8 @@ class EmbeddedBroker:
         """Start on free ports and wait until the broker responds.
 
         Raises:
-            BrokerUnavailable: The broker does not start.
-            ValueError: The folder is in use.
+            BrokerUnavailable: If the broker does not start.
+            ValueError: If the folder is not empty.
         """
         if self._folder is not None:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
@@ -139,7 +139,7 @@ class EmbeddedBroker:
             raise BrokerUnavailable(f"the embedded Kafka did not restart on {self.bootstrap_servers}: {self._last_error()}")
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, as a crash does. The folder stays, for `restart`."""
+        """Kill the broker with SIGKILL, which simulates a crash; the folder is kept for `restart`."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -156,7 +156,7 @@ class EmbeddedBroker:
         self._owner = 0
 
     def stop(self) -> None:
-        """Stop the broker and remove its folder. Does nothing if repeated, after `detach`, or in a forked child."""
+        """Stop the broker and remove its folder; do nothing if repeated, after `detach`, or in a forked child."""
         if self._owner != os.getpid():
             return
         self._end(signal.SIGTERM)
@@ -268,7 +268,7 @@ def _new_folder(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="scorestream-kafka-"))
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"the broker's folder {folder} is not empty: it is removed at the end, so give a new one")
+        raise ValueError(f"the broker's folder {folder} is not empty: it is removed at the end, so use a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 

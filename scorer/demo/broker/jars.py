@@ -36,7 +36,7 @@ class BrokerUnavailable(Fatal):
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of the list. `size` is in bytes."""
+    """One line of the list; `size` is in bytes."""
 
     sha256: str
     size: int
@@ -112,7 +112,7 @@ def classpath(
     """Return the paths of the jars, by default the broker's; download missing ones.
 
     Raises:
-        BrokerUnavailable: A jar is neither on this machine nor can be downloaded.
+        BrokerUnavailable: If a jar is neither on this machine nor can be downloaded.
     """
     sources = sources or user_sources()
     jars = jars or jar_list()
@@ -128,7 +128,7 @@ def classpath(
 
 
 def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
-    """Return the paths that an earlier start noted, if all files still exist with their sizes; else nothing."""
+    """Return the paths that an earlier start noted; empty unless all files still exist with their sizes."""
     if not note.is_file():
         return ()
     paths = tuple(Path(line) for line in note.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Analyses the current step of a rollout: its answers, its bake clock and its verdict."""
+"""Analyze the current step of a rollout: its answers, its bake clock and its verdict."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from scorer.rollout.fleet_status import FLIPPED, MoveProgress
 from scorer.settings import Settings
 
 END_SECONDS = 300.0  # the longest analysis that reads to the end
-APART_SECONDS = 3_700.0  # analyses that read to the end miss nothing, so the bake clock may run in between
+APART_SECONDS = 3_700.0  # an analysis that reads to the end skips no answers, so the bake clock may run between two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,11 @@ class AnalysisSnapshot:
     """The result of one analysis.
 
     Attributes:
-        obstacles: What keeps the candidate from passing.
-        judgement: The verdict with everything it is based on, as a document.
+        verdict: The verdict.
+        bake: The bake clock after the analysis.
+        pace: The lag of the analysis.
+        obstacles: The reasons why the candidate cannot pass.
+        judgement: The report: the verdict with the figures and offsets that it is based on, as a document.
     """
 
     verdict: CanaryVerdict
@@ -46,10 +49,10 @@ class AnalysisSnapshot:
 
 
 class StepAnalyzer:
-    """Analyses one step after another, each from the offsets at which its answers start."""
+    """Analyze one step after another, each from the offsets at which its answers start."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
-        """Create the analyzer. With `to_end` each analysis reads to the end, else for as long as requested."""
+        """Create the analyzer; with `to_end` each analysis reads to the end, else for as long as requested."""
         self._settings = settings
         self._to_end = to_end
         self._bus = TopicReader(settings.kafka, f"{settings.name}.rollout")
@@ -59,7 +62,7 @@ class StepAnalyzer:
         self._partitions = 0
 
     def ends(self) -> Offsets:
-        """Return the offsets at which answers start that are written from now on."""
+        """Return the current log ends: the offsets at which answers start that are written from now on."""
         topics = [self._settings.output.topic, self._settings.dead_letter.topic, self._settings.shadow_topic]
         return self._bus.visible(self._bus.partitions(topics))
 
@@ -69,14 +72,17 @@ class StepAnalyzer:
         """Read answers for up to `seconds` and return the analysis.
 
         Args:
-            rolled: The progress of the scorers with the step's move; None if it is unknown.
+            rollout: The rollout.
+            step: Its current step.
+            progress: The progress of the scorers with the step's move; None if it is unknown.
+            seconds: The time to read.
             shadowed: Whether a shadow runs.
         """
         analyzer = self._analyzer_of(rollout)
         try:
             lag = self._read(analyzer, seconds)
         except RegistryError:
-            self.close()  # some read answers are in no sum: the next analysis reads from the start
+            self.close()  # some of the answers are not counted: the next analysis reads from the start
             raise
         served_partitions = (
             [] if progress is None else [scorer.partitions for scorer in progress.scorers if scorer.outcome == FLIPPED]
@@ -120,7 +126,9 @@ class StepAnalyzer:
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
         """Return the ranges from the starts, or the oldest retained offsets, to the current ends."""
         spans = self._bus.spans(list(self.ends()))
-        return {at: Bounds(min(max(low, starts.get(at, low)), high), high) for at, (low, high) in spans.items()}
+        return {
+            partition: Bounds(min(max(low, starts.get(partition, low)), high), high) for partition, (low, high) in spans.items()
+        }
 
 
 def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
@@ -134,11 +142,11 @@ def evaluate_sums(
     """Decide by the rules of the plan. Pure.
 
     Args:
-        plan: Has the rules, and how many steps share the error probability.
-        tally: Says whether the versions decide.
+        plan: The plan with the rules, and with the number of steps that share the error probability.
+        tally: The sums, which show whether the versions make decisions.
         cells: The sums of each rule, by name.
-        reasons: Why a rule has no pairs, by name.
-        obstacles: Why the candidate must not pass, whatever the rules decide.
+        reasons: The reasons why a rule has no pairs, by name.
+        obstacles: The reasons why the candidate must not pass, whatever the results of the rules.
     """
     rules = plan.rules.margins().rules(decided=tally.decided)
     return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=reasons)

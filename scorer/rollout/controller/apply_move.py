@@ -1,6 +1,6 @@
-"""Applies the moves of a rollout: each at most once, whichever controller starts it and however often it is interrupted.
+"""Apply the moves of a rollout: each at most once, regardless of which controller starts it and how often it is interrupted.
 
-A move's evidence is the log entry that intended it, so the registry's history shows whether it was made.
+The evidence of a move is the log entry that intended it, so the registry's history shows whether the move was made.
 """
 
 from dataclasses import replace
@@ -18,15 +18,21 @@ from scorer.rollout.controller.log_records import LogEntry, PlannedMove
 
 
 class MoveOvertaken(Exception):
-    """Another process has moved the channel meanwhile."""
+    """Another process has moved the channel in the meantime."""
 
 
 def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | None = None) -> ChannelMove:
-    """Make the intended move of the channel `name`, signed with a key, or return the move if it was made before.
+    """Make the intended move of the channel `name`, or return the move if it was made before.
+
+    Args:
+        store: The registry.
+        name: The channel.
+        intended: The log entry with the planned move.
+        key: The key that signs the move; None for an unsigned move.
 
     Raises:
-        MoveOvertaken: The channel is not at the expected revision.
-        RegistryError: The registry refuses the move or is unavailable.
+        MoveOvertaken: If the channel is not at the expected revision.
+        RegistryError: If the registry refuses the move or is unavailable.
     """
     planned = intended.move or PlannedMove(0)
     evidence = log_records.encode(intended)
@@ -39,7 +45,9 @@ def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | No
         raise MoveOvertaken(
             f"the channel is at revision {current}, and was expected at {planned.expects}: another process moved it"
         )
-    newest = max((move.revision for move in moves), default=planned.expects)  # an interrupted move has left its entry
+    newest = max(
+        (move.revision for move in moves), default=planned.expects
+    )  # an interrupted move has already written its entry
     try:
         return _make(store, name, intended, planned, evidence, newest, key)
     except RegistryError:

@@ -1,4 +1,4 @@
-"""Runs the comparison step of a plan: `scorer compare` in a separate process, which the candidate may crash."""
+"""Run the comparison step of a plan: `scorer compare` in a separate process, which the candidate may crash."""
 
 import subprocess
 import sys
@@ -17,24 +17,24 @@ from scorer.rollout.controller.plan import RolloutPlan
 
 RETRY_SECONDS = 30.0
 STOP_SECONDS = 10.0
-KILLS = 2  # a candidate that crashes the process so often is rejected
+KILLS = 2  # a candidate that crashes the process this often is rejected
 
 
 def format_duration(seconds: int) -> str:
-    """Format seconds as people write them: 30d, 90m."""
+    """Format a duration in its largest unit: 30d, 90m."""
     unit, size = next((unit, size) for unit, size in sorted(UNITS.items(), key=lambda item: -item[1]) if seconds % size == 0)
     return f"{seconds // size}{unit}"
 
 
 class ComparisonProcess:
-    """The process that compares.
+    """The process that compares both versions.
 
     Attributes:
-        waiting_for: What the step waits for.
+        waiting_for: The reason why the step has no result yet.
 
     Args:
-        config: The configuration file of the command that runs the controller.
-        flags: Its settings flags.
+        config: The configuration file of the controller.
+        flags: The settings flags of the controller.
     """
 
     def __init__(self, config: Path, flags: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ class ComparisonProcess:
         return self._ended(code, output)
 
     def close(self) -> None:
-        """End the process."""
+        """Terminate the process."""
         if self._process is not None:
             self._process.terminate()
             try:

@@ -1,4 +1,4 @@
-"""The loop of `scorer rollout run`: wait to become the leader, lead, and start again after a term ends."""
+"""The loop of `scorer rollout run`: wait for the leadership, lead, and start again after a term ends."""
 
 import logging
 import threading
@@ -22,17 +22,21 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 CYCLE_SECONDS = 1.0
-FIRST_SECONDS = 0.1  # of a term's first cycle, which completes a predecessor's move
+FIRST_SECONDS = 0.1  # duration of a term's first cycle, which completes a predecessor's move
 ELECTION_POLL_SECONDS = 0.1  # a poll that wins the leadership lasts until its time is over
 RETRY_SECONDS = 1.0  # before the next term
 
 
 class Controller:
-    """One of several controllers.
+    """One of several controllers, of which one leads.
 
     Args:
-        looked: Called after each cycle with the term and its action, and with None while this controller does not lead.
-        wrote: Called with each entry that it writes.
+        settings: The settings.
+        name: The name of this controller.
+        config: The configuration file, for the comparison process.
+        flags: The settings flags, for the comparison process.
+        on_cycle: Called after each cycle with the term and its action, and with None while this controller does not lead.
+        on_write: Called with each entry that this controller writes.
     """
 
     def __init__(
@@ -41,11 +45,15 @@ class Controller:
         name: str,
         config: Path,
         flags: Sequence[str],
-        looked: Callable[[LeaderTerm | None, NextAction | None], None],
-        wrote: Callable[[LogEntry], None],
+        on_cycle: Callable[[LeaderTerm | None, NextAction | None], None],
+        on_write: Callable[[LogEntry], None],
     ) -> None:
-        self._settings, self._name, self._config, self._flags = settings, name, config, flags
-        self._on_cycle, self._on_write = looked, wrote
+        self._settings = settings
+        self._name = name
+        self._config = config
+        self._flags = flags
+        self._on_cycle = on_cycle
+        self._on_write = on_write
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -53,7 +61,11 @@ class Controller:
         self._stopping.set()
 
     def run(self) -> None:
-        """Run until `stop`. Unavailable dependencies are waited for. Raises Fatal if the broker denies access."""
+        """Run until `stop`; wait while a dependency is unavailable.
+
+        Raises:
+            Fatal: If the broker denies access.
+        """
         while not self._stopping.is_set():
             try:
                 check_access(self._settings, self._name)
@@ -69,14 +81,14 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report while the broker is unavailable. Raises Aborted if this process is to stop."""
+        """Report a cycle without a term while the broker is unavailable; raise Aborted if this process is stopping."""
         self._on_cycle(None, None)
         if self._stopping.is_set():
             raise Aborted("the controller is stopping")
 
     def _start_term(self) -> LeaderTerm:
         arguments = self._settings, self._name, self._config, self._flags
-        return LeaderTerm(*arguments, context=Context(raise_if_cancelled=self._waiting), wrote=self._on_write)
+        return LeaderTerm(*arguments, context=Context(raise_if_cancelled=self._waiting), on_write=self._on_write)
 
     def _lead(self, election: LeaderElection) -> None:
         """Wait for the leadership and lead while this process has it."""
@@ -92,7 +104,11 @@ class Controller:
 
 
 def check_access(settings: Settings, name: str) -> None:
-    """Check that the topics exist and that a controller has the needed rights. Raises Fatal: 2 or 3."""
+    """Check that the topics exist and that a controller has the needed rights.
+
+    Raises:
+        Fatal: With code 2 if a topic is missing, 3 if a right is missing.
+    """
     both = frozenset({READ, WRITE})
     written = dict.fromkeys((settings.rollouts_topic, settings.status_topic), both)
     read = acls.to_read(settings.output.topic, settings.dead_letter.topic, settings.shadow_topic)
@@ -106,7 +122,8 @@ def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: fl
     """Act for up to `seconds` and return the last action; None if no rollout runs.
 
     Raises:
-        Fatal, Aborted: As `LeaderTerm` raises them.
+        Fatal: As `LeaderTerm` does.
+        Aborted: As `LeaderTerm` does.
     """
     name, deadline = f"{settings.name}.rollout.step", time.monotonic() + seconds
     with closing(LeaderTerm(settings, name, config, flags, to_end=True)) as term:

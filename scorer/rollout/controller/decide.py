@@ -1,4 +1,4 @@
-"""Decides the next action of a rollout from its log and an observation. Pure."""
+"""Decide the next action of a rollout from its log and an observation. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ from scorer.rollout.controller.plan import PlanStep, StepKind
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The state of a rollout's surroundings at one cycle.
+    """The observed state at one cycle.
 
     Attributes:
+        now_ms: The time in Unix milliseconds.
         revision: The channel's current revision.
-        refused: Why scorers refuse the candidate, one line each.
+        refused: The reasons why scorers refuse the candidate, one line each.
         verdict: The verdict on the step's pairs, with all obstacles; None if the step is not analysed yet.
         lacking: The names of the rules that do not let the candidate pass.
         moved_by: The actor of the channel's last move.
@@ -58,8 +59,8 @@ class NextAction:
 def next_action(rollout: Rollout, observation: Observation) -> NextAction:
     """Return the next action.
 
-    A foreign move of the channel ends the rollout. After it, the order is: an operator's abort, a refusal by scorers, the
-    step.
+    A foreign move of the channel ends the rollout. Otherwise the first of these decides: an operator's abort, a refusal by
+    scorers, the result of the step.
     """
     if observation.revision != rollout.revision:
         position = f"the channel is at revision {observation.revision}, and this rollout had it at {rollout.revision}"

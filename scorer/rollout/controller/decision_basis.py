@@ -1,4 +1,4 @@
-"""The records that a decision is based on, as its entry names them, and whether they suffice to repeat it. Pure."""
+"""The records that a decision is based on, as its log entry names them, and whether they suffice to repeat it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from scorer.rollout.controller.plan import RolloutPlan
 from scorer.settings import Settings
 
 SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions")
-"""The parts that must be identical."""
+"""The parts of two reports that must be identical."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionBasis:
-    """The records that a decision is based on. An entry of an older version of this program does not name all of them.
+    """The records that a decision is based on. Entries of older program versions do not name all of them.
 
     Attributes:
-        answers: The offset ranges that were read of scores, dead letters and the shadow's answers.
-        records: How many records were in these ranges; None if not named.
+        answers: The offset ranges that were read of scores, dead letters and shadow answers.
+        records: The number of records in these ranges; None if not named.
         joined: The ends of the answers whose errors by label were measured; None if no rule needs labels.
         labels: The ends of the labels.
-        label_records: How many labels were read; None if not named.
+        label_records: The number of labels that were read; None if not named.
         label_settings: How labels were read, by the names of the settings `labels`; empty if not named.
-        outputs: The outputs that versions decide on, by digest.
+        outputs: The deciding outputs of versions, by digest.
     """
 
     answers: dict[Partition, Bounds]
@@ -41,7 +41,11 @@ class DecisionBasis:
     outputs: Mapping[str, str | None] = field(default_factory=dict)
 
     def configured(self, settings: Settings) -> Settings:
-        """Return the settings with which this decision read labels. Raises Fatal (2) if it used other topics."""
+        """Return the settings with which this decision read labels.
+
+        Raises:
+            Fatal: With code 2 if the decision is based on other topics.
+        """
         if self.label_settings:
             labels = settings.labels.model_validate(self.label_settings)
             settings = settings.model_copy(update={"labels": labels})
@@ -51,8 +55,8 @@ class DecisionBasis:
             ("labels.topic", {settings.labels.topic}, self.labels.keys()),
         ):
             if others := {topic for topic, _ in ends} - topics:
-                message = f"this decision rests on the records of {', '.join(sorted(others))}, which {name} do not name"
-                raise Fatal(message, "give the configuration of that time", USAGE)
+                message = f"this decision is based on the records of {', '.join(sorted(others))}, which {name} do not name"
+                raise Fatal(message, "use the configuration of that time", USAGE)
         return settings
 
 
@@ -70,9 +74,9 @@ def read_basis(rollout: Rollout, entry: LogEntry) -> DecisionBasis:
         return DecisionBasis(answers, records, outputs=outputs)
     if labelled is None:
         topics = {topic for topic, _ in starts}
-        labels = {at: bounds.high for at, bounds in answers.items() if at[0] not in topics}
-        answers = {at: bounds for at, bounds in answers.items() if at not in labels}
-        return DecisionBasis(answers, records, {at: bounds.high for at, bounds in answers.items()}, labels)
+        labels = {partition: bounds.high for partition, bounds in answers.items() if partition[0] not in topics}
+        answers = {partition: bounds for partition, bounds in answers.items() if partition not in labels}
+        return DecisionBasis(answers, records, {partition: bounds.high for partition, bounds in answers.items()}, labels)
     return DecisionBasis(
         answers=answers,
         records=records,
@@ -104,40 +108,44 @@ def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
     for (topic, number), (low, high) in basis.answers.items():
         first, end = retained[topic, number]
         if low < first and low < high:
-            lines.append(f"{topic}[{number}] begins at {first} by now, and it rests on the records from {low} on")
+            lines.append(f"{topic}[{number}] now starts at {first}, and the decision is based on records from {low} on")
         elif high > end:
-            lines.append(f"{topic}[{number}] ends at {end}, and it rests on the records up to {high}: was the topic recreated?")
+            lines.append(
+                f"{topic}[{number}] ends at {end}, and the decision is based on records up to {high}: was the topic recreated?"
+            )
     return lines
 
 
 def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
-    """Return how many records of a basis are left, one line per topic that lacks some."""
+    """Return a line for each topic that has lost records of a basis, with the numbers before and now."""
     lines = []
     for topic in sorted({topic for topic, _ in expected or ()}):
-        counts = [(count, available.get(at, 0)) for at, count in (expected or {}).items() if at[0] == topic]
+        counts = [
+            (count, available.get(partition, 0)) for partition, count in (expected or {}).items() if partition[0] == topic
+        ]
         if any(left < count for count, left in counts):
             total_before, total_now = (sum(column) for column in zip(*counts, strict=True))
             lines.append(
-                f"{topic} has {total_now:,} of the {total_before:,} {noun} that it rests on: retention or compaction "
-                "has removed others"
+                f"{topic} has {total_now:,} of the {total_before:,} {noun} that the decision is based on: retention or "
+                "compaction has removed the others"
             )
     return lines
 
 
 def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> list[str]:
-    """Return why a different analysis may be correct nevertheless, one line each."""
+    """Return the reasons why a different result of the repetition may still be correct, one line each."""
     lines = []
     if basis.joined is not None and basis.label_records is None:
-        lines.append("its entry does not name the answers and labels that its sums by label rest on")
+        lines.append("the entry does not name the answers and labels of its sums by label")
     if crowded := max(report.get("dropped", {}).get("crowded", 0) for report in (recorded, repeated)):
         lines.append(
-            f"{crowded:,} answers were dropped because too many waited, and which these are depends on the pace of reading"
+            f"{crowded:,} answers were dropped because too many waited, and which answers depends on the pace of reading"
         )
     return lines
 
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
-    """Return what kept the candidate from passing: as recorded, except that PSI is measured again."""
+    """Return the reasons why the candidate could not pass: the recorded ones, except that PSI is measured again."""
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
 
 

@@ -1,6 +1,6 @@
-"""The state of rollouts, built from their records in the order of the topic. Pure.
+"""The state of all rollouts, built from their records in the order of the topic. Pure.
 
-One rollout runs at a time. A rollout that is started while another runs is refused.
+One rollout runs at a time. A rollout that is started while another one runs is refused.
 """
 
 import logging
@@ -36,12 +36,14 @@ class Rollout:
     Attributes:
         base: The channel's revision before the rollout.
         revision: The revision that the channel must be at.
-        began_ms: When the current step started (Unix time).
-        step: The index of the current step; -1 before the first.
+        began_ms: The start of the current step in Unix milliseconds.
+        step: The index of the current step; -1 before the first step.
         pending: An intended move whose outcome is unknown.
         starts: The offsets at which the answers of the step start.
+        compared: The entry with the result of the comparison.
         asked: All commands of operators.
         approved: The approval of each approved step.
+        aborted: The first command to abort.
     """
 
     id: str
@@ -78,7 +80,7 @@ class Rollout:
         return max(0.0, now - last_ms / 1_000)
 
     def judgement(self) -> dict[str, Any] | None:
-        """Return the newest analysis of the current step; for an ended rollout the last that decided something."""
+        """Return the newest analysis of the current step, or of an ended rollout the last analysis with a decision."""
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
         if self.outcome is None:
@@ -91,7 +93,7 @@ class Rollout:
 
 
 class RolloutLog:
-    """All rollouts by id in the order of their starts, and the ids of those refused because another one ran."""
+    """All rollouts by id in the order of their starts, and the ids of rollouts that were refused because another one ran."""
 
     def __init__(self) -> None:
         self.rollouts: dict[str, Rollout] = {}
@@ -99,7 +101,7 @@ class RolloutLog:
 
     @property
     def newest(self) -> Rollout | None:
-        """The rollout that started last."""
+        """The rollout that was started last."""
         return next(reversed(self.rollouts.values()), None)
 
     @property
@@ -109,7 +111,7 @@ class RolloutLog:
         return newest if newest is not None and newest.outcome is None else None
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record. Foreign and unreadable records are ignored."""
+        """Apply a record; foreign and unreadable records are ignored."""
         parts = (key or b"").decode("utf-8", "replace").split("/")
         try:
             if len(parts) == 2 and parts[1] == STATE:
@@ -125,16 +127,16 @@ class RolloutLog:
 
     def _entry(self, name: str, seq: int, entry: LogEntry) -> None:
         if (entry.rollout, entry.seq) != (name, seq):
-            raise ValueError(f"it is entry {entry.seq} of {entry.rollout!r:.100}")
+            raise ValueError(f"the record contains entry {entry.seq} of {entry.rollout!r:.100}")
         rollout = self.rollouts.get(name)
         if rollout is None:
             self._start(entry)
         elif seq < rollout.seq:
-            return  # known: the writer of an entry applies it at once
+            return  # already applied: the writer of an entry applies it immediately
         elif seq > rollout.seq or rollout.outcome is not None:
-            raise ValueError(f"entry {rollout.seq} would be the next, if any")
+            raise ValueError(f"the next entry would be {rollout.seq}, if the rollout had not ended")
         elif not -1 <= entry.step < len(rollout.plan.steps):
-            raise ValueError(f"it is of step {entry.step}, the plan has {len(rollout.plan.steps)}")
+            raise ValueError(f"the entry is for step {entry.step}, the plan has {len(rollout.plan.steps)}")
         else:
             _advance(rollout, entry)
 

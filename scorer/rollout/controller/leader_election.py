@@ -1,4 +1,4 @@
-"""Elects the acting controller: the member of the group `<name>.rollout` that owns the topic's partition. Thin I/O."""
+"""Elect the leading controller: the member of the group `<name>.rollout` that owns the topic's partition. Thin I/O."""
 
 import logging
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaderElection:
-    """The membership in the group. `is_leader` is whether this process acts; a leader also fences earlier leaders."""
+    """A membership in the group; `is_leader` is whether this process leads. A new leader fences earlier leaders."""
 
     def __init__(self, settings: Settings, client_id: str) -> None:
         self.is_leader = False
@@ -27,7 +27,11 @@ class LeaderElection:
         )
 
     def poll(self, seconds: float) -> bool:
-        """Poll the group for up to `seconds` and return whether this process acts. Raises Fatal (3) if access is denied."""
+        """Poll the group for up to `seconds`, and return whether this process leads.
+
+        Raises:
+            Fatal: With code 3 if access is denied.
+        """
         message = self._consumer.poll(seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings.kafka, self._watch.fatal)
@@ -37,11 +41,13 @@ class LeaderElection:
             lacking = [Right(READ, acls.TOPIC, topic), Right(READ, acls.GROUP, group)]
             raise acls.refused(self._settings.kafka, lacking)
         if error is not None and error.fatal():
-            raise Fatal(f"the group {self._settings.rollout_group} refuses this member: {error.str()}", "start it again")
+            raise Fatal(
+                f"the group {self._settings.rollout_group} refuses this member: {error.str()}", "restart the controller"
+            )
         return self.is_leader
 
     def close(self) -> None:
-        """Leave the group, so that another member takes over at once."""
+        """Leave the group, so that another member takes over immediately."""
         self._consumer.close()
         self.is_leader = False
 

@@ -1,7 +1,6 @@
-"""Runs a rollout while this controller leads: observe, decide, log the intent, move the channel, log the outcome.
+"""Run a rollout while this controller leads: observe, decide, log the intent, move the channel, log the outcome.
 
-A new leader fences the earlier ones before it reads the log: their intents are known then, and they can log no further
-ones.
+A new leader fences earlier leaders before it reads the log: all their intents are then known, and they can log no further ones.
 """
 
 import logging
@@ -42,9 +41,9 @@ ANALYSIS_RETRY_SECONDS = 30.0  # before the next analysis after a read error
 
 
 class LeaderTerm:
-    """One term as the leader. Call `run_cycle` repeatedly.
+    """One term as the leader; call `run_cycle` repeatedly.
 
-    All methods raise Fatal if the broker is unavailable or denies access, and Aborted if another leader has taken over.
+    All methods raise Fatal if the broker is unavailable or denies access, and Aborted if another controller has taken over.
     """
 
     def __init__(
@@ -56,22 +55,29 @@ class LeaderTerm:
         *,
         to_end: bool = False,
         context: Context | None = None,
-        wrote: Callable[[LogEntry], None] = lambda _: None,
+        on_write: Callable[[LogEntry], None] = lambda _: None,
     ) -> None:
         """Fence earlier leaders and read the log.
 
         Args:
+            settings: The settings.
+            controller: The name of this controller.
+            config: The configuration file, for the comparison process.
+            flags: The settings flags, for the comparison process.
             to_end: Whether each cycle reads the answers to their end.
-            waiting: Called repeatedly while the broker is unavailable at the start; may raise.
-            wrote: Called with each entry that was written.
+            context: Is called repeatedly while the broker is unavailable at the start, and may raise.
+            on_write: Called with each entry that was written.
         """
-        self._settings, self._controller = settings, controller
-        self._store, self._key = open_source(settings), move_key(settings)
-        self._on_write = wrote
+        self._settings = settings
+        self._controller = controller
+        self._store = open_source(settings)
+        self._key = move_key(settings)
+        self._on_write = on_write
         self._status_sent_at = 0.0
         self._status_key: object = None
         self._move: ChannelMove | None = None
-        self._analysis_error, self._analysis_retry_at = "", 0.0
+        self._analysis_error = ""
+        self._analysis_retry_at = 0.0
         with ExitStack() as undo:
             self._session = _session(settings, context)
             undo.callback(self._session.close)
@@ -86,7 +92,7 @@ class LeaderTerm:
             undo.callback(self._analyzer.close)
             self._undo = undo.pop_all()
         self.registry_away = ""
-        """Why the registry is unavailable; empty while it answers."""
+        """Why the registry is unavailable; empty if it is available."""
         self.snapshot: AnalysisSnapshot | None = None
         """The last analysis of the current step."""
 
@@ -96,6 +102,7 @@ class LeaderTerm:
         return self._topic.ledger.running
 
     def close(self) -> None:
+        """Close all clients and end the comparison process."""
         self._undo.close()
 
     def run_cycle(self, seconds: float) -> NextAction | None:
@@ -126,7 +133,7 @@ class LeaderTerm:
         return action
 
     def _analyze(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
-        """Analyse the step; None if it is not analysed or cannot be: operators may end it nevertheless."""
+        """Analyse the step; None if it is not analysed or cannot be analysed: operators can still end it."""
         step = rollout.at()
         if step is None or not step.judged:
             self._analysis_error = ""
@@ -142,10 +149,8 @@ class LeaderTerm:
                 raise
             log.warning("cannot read the answers: %s", error)
             self._analyzer.close()
-            self._analysis_error, self._analysis_retry_at = (
-                f"cannot read the answers: {error}",
-                time.monotonic() + ANALYSIS_RETRY_SECONDS,
-            )
+            self._analysis_error = f"cannot read the answers: {error}"
+            self._analysis_retry_at = time.monotonic() + ANALYSIS_RETRY_SECONDS
             return None
         self._analysis_error = ""
         return snapshot
@@ -221,7 +226,7 @@ class LeaderTerm:
         try:
             notify(self._settings, move, self._store.repository)
         except Fatal as error:
-            log.warning("%s; the scorers see the move at their next poll", error)
+            log.warning("%s; the scorers detect the move at their next poll", error)
         starts = log_records.to_logged(self._analyzer.ends())
         completed = NextAction(ActionKind.MOVE, tuple(intended.why), intended.step, intended.verdict)
         moved = self._entry(rollout, EntryKind.MOVED, completed, None, revision=move.revision, starts=starts)
@@ -232,7 +237,7 @@ class LeaderTerm:
         self._write(moved, self._entry(rollout, EntryKind.ENDED, ended, None, seq=moved.seq + 1, revision=move.revision))
 
     def _reject_move(self, rollout: Rollout, reason: str) -> None:
-        """Roll back, because the registry refuses the move."""
+        """Roll back after the registry has refused the move, or end the rollout if nothing was moved."""
         action = next_action(rollout, Observation(0, rollout.revision, [reason]))
         if not rollout.moved:
             action = NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.REJECTED)

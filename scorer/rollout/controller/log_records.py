@@ -1,6 +1,6 @@
 """The records in the topic `<name>.rollouts`. The topic is compacted, so each record has its own key.
 
-`<rollout>/<seq>` is an entry of the rollout's log, `<rollout>/command/<n>` an operator's command, `<rollout>/state` the
+`<rollout>/<seq>` is an entry of the rollout's log, `<rollout>/command/<n>` an operator's command, and `<rollout>/state` the
 status.
 """
 
@@ -16,7 +16,7 @@ STATE, COMMAND = "state", "command"
 
 
 class EntryKind(StrEnum):
-    """The kinds of entries. An operator `STARTED` a rollout; `INTENDED` precedes a move of the channel, `MOVED` follows it."""
+    """The kinds of entries: an operator `STARTED` a rollout; `INTENDED` precedes a move of the channel, `MOVED` follows it."""
 
     STARTED, COMPARED, INTENDED, MOVED, ENDED = "started", "compared", "intended", "moved", "ended"
 
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 class Verb(StrEnum):
-    """The operator's commands."""
+    """The commands of operators."""
 
     PAUSE, RESUME, APPROVE, ABORT = "pause", "resume", "approve", "abort"
 
@@ -54,9 +54,9 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         expects: The revision that the channel must be at.
         to: The version to promote.
-        canary: Percent of the keys that the version answers as a canary.
-        shadow: A version that scores beside it without answering.
-        pairs: Percent of the keys that both versions score.
+        canary: The percentage of keys that the version answers as a canary.
+        shadow: The version that scores as a shadow.
+        pairs: The percentage of keys that both versions score.
         restores: The revision to roll back to.
     """
 
@@ -73,6 +73,8 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a rollout's log.
 
     Attributes:
+        rollout: The id of the rollout.
+        seq: The number of the entry, from 0.
         step: The index of the plan's step, from 0.
         by: The actor.
         why: The reasons.
@@ -80,7 +82,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         starts: The offsets at which the answers of the step start.
         judgement: The report of `scorer judge`.
         comparison: The report of `scorer compare`.
-        obstacles: What kept the candidate from passing, whatever the rules decided.
+        obstacles: The reasons why the candidate could not pass, whatever the results of the rules.
     """
 
     rollout: str
@@ -107,9 +109,9 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """The status of a rollout at `at_ms`, published by the controller every few seconds.
 
     Attributes:
-        baked: How long the step was observed, in seconds.
+        baked: The bake time of the step, in seconds.
         seen: The Unix time of the last observation while the bake clock ran.
-        waits: What the rollout waits for, one line each.
+        waits: The reasons why the rollout waits, one line each.
         for_person: Whether it waits for an operator.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the topic `<name>.rollouts` and writes operators' records to it. Thin I/O."""
+"""Read the topic `<name>.rollouts` and write operators' records to it. Thin I/O."""
 
 import contextlib
 import re
@@ -22,10 +22,10 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """A rollout log that follows the topic, read to its end on creation. With `writes` the right to write is checked too.
+    """A rollout log that follows the topic and is read to its end on creation; `writes` also checks the right to write.
 
     Raises:
-        Fatal: 2 if the topic does not exist, 3 if access is denied, 4 if the broker does not answer.
+        Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
     """
 
     def __init__(self, settings: Settings, *, writes: bool = False) -> None:
@@ -46,18 +46,23 @@ class RolloutLogTopic:
             self.ledger.apply(message.key(), message.value())
 
     def close(self) -> None:
+        """Close the consumer."""
         self._following.close()
 
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """Yield the current log."""
+    """Yield the current log of rollouts."""
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 
 
 def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
-    """Start a rollout of a channel at `revision` and return its id. Raises Fatal, with 3 if another one runs."""
+    """Start a rollout of a channel at `revision` and return its id.
+
+    Raises:
+        Fatal: With code 3 if another rollout runs.
+    """
     champion, candidate = (LoggedVersion(each.digest, each.version) for each in rivals)
     with contextlib.closing(RolloutLogTopic(settings, writes=True)) as topic:
         _check_free(topic.ledger)
@@ -94,7 +99,11 @@ def _check_free(ledger: RolloutLog) -> None:
 
 
 def ask(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
-    """Send an operator's command about the current step to the controller of a rollout. Raises Fatal."""
+    """Send an operator's command about the current step to the controller of a rollout.
+
+    Raises:
+        Fatal: If the record cannot be written.
+    """
     now_ms = time.time_ns() // 1_000_000
     command = OperatorCommand(verb, by, reason, now_ms, rollout.step)
     key = f"{rollout.id}/{COMMAND}/{now_ms}-{uuid.uuid4().hex[:8]}"

@@ -22,7 +22,7 @@ HINT = "see the plan in scorer/docs/rollouts.md"
 
 
 def _duration(given: Any) -> Any:
-    """Convert `15m` to seconds; a number is seconds. Raises ValueError."""
+    """Convert `15m` to seconds; a number is in seconds. Raises ValueError."""
     return seconds(given) if isinstance(given, str) else given
 
 
@@ -62,7 +62,7 @@ class CompareOptions(Section):
     """Options of a comparison step."""
 
     last: Annotated[Duration, Field(gt=0)] = 3_600
-    """Compare the events of this period before now (s)."""
+    """Compare the events of this period before now, in seconds."""
 
 
 class PlanStep(Section):
@@ -70,16 +70,16 @@ class PlanStep(Section):
 
     compare: CompareOptions | None = None
     shadow: Percent | None = None
-    """The percent of the keys that both versions score."""
+    """The percentage of keys that both versions score."""
     canary: Annotated[Percent | None, Field(lt=100)] = None
-    """The percent of the keys that the candidate answers."""
+    """The percentage of keys that the candidate answers."""
     promote: Literal[True] | None = None
     bake: Duration = 0
-    """How long the candidate is observed before the next step (s)."""
+    """How long the candidate is observed before the next step, in seconds."""
     watch: Duration = 0
-    """How long it is observed after `promote`, while the previous version scores as a shadow (s)."""
+    """How long it is observed after `promote`, while the previous version scores as a shadow, in seconds."""
     approve: bool = False
-    """Whether a person must approve the next step."""
+    """Whether an operator must approve the next step."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> "PlanStep":
@@ -118,7 +118,7 @@ class BrierRule(Section):
 
     margin: float = Field(gt=0, le=1)
     within: Duration = 0
-    """How long to wait for labels, if longer than `patience` (s)."""
+    """How long to wait for labels, if longer than `patience`, in seconds."""
 
 
 class PlanRules(Section):
@@ -142,7 +142,7 @@ class RolloutPlan(Section):
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
     rules: PlanRules = PlanRules()
     patience: Duration = 6 * 3_600
-    """How long a step may stay undecided before it waits for a person (s)."""
+    """How long a step may stay undecided before it waits for an operator, in seconds."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "RolloutPlan":
@@ -168,7 +168,7 @@ class RolloutPlan(Section):
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def patience_with(self, lacking: set[str]) -> int:
-        """Return how long a step may wait (s) if these rules lack data."""
+        """Return how long a step may wait if these rules lack data, in seconds."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
@@ -217,7 +217,7 @@ def _describe_fault(fault: Any) -> str:
 
 
 def _keys(path: Sequence[int | str]) -> list[str]:
-    """Return the valid keys at a place of a plan."""
+    """Return the valid keys at a location in a plan."""
     sections: dict[int | str, type[Section]] = {
         "steps": PlanStep,
         "rules": PlanRules,

@@ -1,4 +1,4 @@
-"""Checks the preconditions of a rollout: the channel's champion, the candidate, and existing topics. Thin I/O."""
+"""Check the preconditions of a rollout: the channel's champion, the candidate, and existing topics. Thin I/O."""
 
 from model_registry.channels import channel
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -13,7 +13,12 @@ from scorer.topics import CREATE_HINT
 
 
 def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Contestants]:
-    """Return the channel's revision, and champion and candidate. Raises RegistryError, Fatal."""
+    """Return the channel's revision, and champion and candidate.
+
+    Raises:
+        RegistryError: If the registry is unavailable or has no such version.
+        Fatal: If the tag is not a channel, or if the candidate cannot be rolled out.
+    """
     resolution = channel.resolve(open_source(settings), settings.model.tag)
     if not resolution.revision:
         hint = "follow a channel; create one with model-registry promote REPO --to VERSION"
@@ -40,7 +45,12 @@ def check_topics(settings: Settings, plan: RolloutPlan) -> None:
 
 
 def start(settings: Settings, plan: RolloutPlan, by: str, reason: str) -> tuple[str, Contestants]:
-    """Start a rollout and return its id. Raises RegistryError; Fatal, with 3 if another one runs."""
+    """Start a rollout, and return its id and its versions.
+
+    Raises:
+        RegistryError: If the registry is unavailable or has no such version.
+        Fatal: With code 3 if another rollout runs.
+    """
     revision, contestants = resolve_contestants(settings, plan)
     check_topics(settings, plan)
     return log_topic.begin(settings, plan, contestants, revision, by, reason), contestants

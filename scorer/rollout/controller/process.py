@@ -30,7 +30,7 @@ class _ControllerStatus:
         self.state = RolloutState(looked=time.monotonic())
         self._first = True
 
-    def looked(self, term: LeaderTerm | None, action: NextAction | None) -> None:
+    def record_cycle(self, term: LeaderTerm | None, action: NextAction | None) -> None:
         state, self._first = self.state, False
         state.looked, state.leads = time.monotonic(), term is not None
         rollout = term.rollout if term is not None else None
@@ -48,7 +48,7 @@ class _ControllerStatus:
             max((result.interval.pairs for result in snapshot.verdict.findings), default=0) if snapshot is not None else 0
         )
 
-    def wrote(self, entry: LogEntry) -> None:
+    def count_decision(self, entry: LogEntry) -> None:
         if entry.kind is not EntryKind.MOVED:
             name = entry.outcome if entry.kind is EntryKind.ENDED else entry.verdict
             self.state.decisions[name or entry.kind] += 1
@@ -62,12 +62,16 @@ class _ControllerStatus:
 
 
 def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) -> None:
-    """Run until SIGTERM or SIGINT. Raises Fatal."""
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        Fatal: As `Controller.run` does.
+    """
     limit_malloc_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"
     logs.configure({"controller": name}, log_level)
     status = _ControllerStatus()
-    controller = Controller(settings, name, config, flags, status.looked, status.wrote)
+    controller = Controller(settings, name, config, flags, status.record_cycle, status.count_decision)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())
     registry = CollectorRegistry()

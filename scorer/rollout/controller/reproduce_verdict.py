@@ -1,4 +1,4 @@
-"""Verifies that a decision follows from the topics: reads its records again and repeats the analysis."""
+"""Verify that a decision follows from the topics: read its records again and repeat the analysis."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -36,7 +36,9 @@ class Verification:
     """The result of a verification.
 
     Attributes:
+        entry: The entry with the decision.
         differs: The differences, one line each.
+        pairs: The number of pairs.
         evidence: The revision whose registry entry contains the decision; None if the decision moved nothing.
     """
 
@@ -66,49 +68,50 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: With code 2 if there is no such entry, or it is based on no pairs or on topics other than the settings'; with
+        Fatal: With code 2 if there is no such entry, or if it is based on no pairs or on topics other than the settings'. With
             code 1 if it cannot be verified, because records were removed or because it does not name its basis.
     """
-    entry = next((entry_or_rule for entry_or_rule in rollout.log if entry_or_rule.seq == seq), None)
+    entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
-        available = (
-            ", ".join(str(entry_or_rule.seq) for entry_or_rule in rollout.log if entry_or_rule.judgement is not None) or "none"
-        )
-        fault = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) rests on no pairs"
-        raise Fatal(f"{seq} of {rollout.id} {fault}", f"entries that rest on pairs: {available}", USAGE)
+        available = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
+        fault = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) is based on no pairs"
+        raise Fatal(f"{seq} of {rollout.id} {fault}", f"entries that are based on pairs: {available}", USAGE)
     basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
     _reject(removed_records(basis, TopicReader(settings.kafka, f"{settings.name}.rollout").spans(list(basis.answers))))
     sums = _sums(settings, rollout, basis)
-    with closing(_again(settings, rollout, basis, basis.answers, sums)) as analyzer:
+    with closing(_read_ranges(settings, rollout, basis, basis.answers, sums)) as analyzer:
         _reject(missing_records(basis.records, analyzer.records, "records"))
         verdict = evaluate(rollout.plan, analyzer, obstacles(rollout.plan, analyzer.sample, entry.obstacles))
         repeated = analyzer.report(rollout.rivals, verdict).to_dict()
     differs = tuple(differences(entry.judgement, repeated))
     if differs:
         _reject(uncertainties(basis, entry.judgement, repeated))
-    pairs = max((entry_or_rule["pairs"] for entry_or_rule in repeated["rules"]), default=0)
+    pairs = max((rule["pairs"] for rule in repeated["rules"]), default=0)
     return Verification(entry, differs, pairs, _evidence(settings, entry))
 
 
-def _reject(why: Sequence[str]) -> None:
+def _reject(reasons: Sequence[str]) -> None:
     """Raise Fatal (1) if there is a reason why a decision cannot be verified."""
-    if why:
-        raise Fatal(f"this decision cannot be verified: {'; '.join(why)}", "the records no longer suffice", FINDING)
+    if reasons:
+        raise Fatal(f"this decision cannot be verified: {'; '.join(reasons)}", "the available records do not suffice", FINDING)
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors by label again from the basis. Raises Fatal (1) if labels were removed since."""
+    """Measure the errors by label again from the basis; raise Fatal (1) if labels were removed since."""
     if basis.joined is None:
         return None
-    ranges = {at: Bounds(low, max(low, min(high, basis.joined.get(at, low)))) for at, (low, high) in basis.answers.items()}
-    with closing(_again(settings, rollout, basis, ranges, labels=True)) as analyzer:
+    ranges = {
+        partition: Bounds(low, max(low, min(high, basis.joined.get(partition, low))))
+        for partition, (low, high) in basis.answers.items()
+    }
+    with closing(_read_ranges(settings, rollout, basis, ranges, labels=True)) as analyzer:
         sums = analyzer.labelled_sums(basis.labels)
     _reject(missing_records(basis.label_records, sums.records, "labels"))
     return sums if basis.label_records is not None else replace(sums, reason="")
 
 
-def _again(
+def _read_ranges(
     settings: Settings,
     rollout: Rollout,
     basis: DecisionBasis,
@@ -117,7 +120,7 @@ def _again(
     *,
     labels: bool = False,
 ) -> CanaryAnalyzer:
-    """Return an analyzer that has read exactly these ranges; the caller closes it. Raises Fatal if answers cannot be read."""
+    """Return an analyzer that has read exactly these ranges, and that the caller closes; raise Fatal if reading fails."""
     analyzer = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, ranges, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
         undo.callback(analyzer.close)
@@ -128,7 +131,7 @@ def _again(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the revision with which the registry stores this decision. Raises RegistryError."""
+    """Return the revision with which the registry stores this decision; None if it stores none."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

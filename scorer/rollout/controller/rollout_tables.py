@@ -1,4 +1,4 @@
-"""A rollout for `scorer rollout status`: as a document, and as tables for terminals. Pure."""
+"""Present a rollout for `scorer rollout status`: as a document, and as tables for terminals. Pure."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
 from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome
 
-LATEST_MS = 253_402_300_799_000  # the end of the year 9999: a record may hold any number as its time
+LATEST_MS = 253_402_300_799_000  # the end of the year 9999: a record may contain any number as its time
 
 
 def rollout_document(rollout: Rollout) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def rollout_tables(rollout: Rollout, now: float) -> Group:
     """Return the tables of a rollout: its steps, what it waits for, its last analysis and its log.
 
     Args:
-        rollout: the rollout.
-        now: the time, in Unix seconds.
+        rollout: The rollout.
+        now: The time in Unix seconds.
     """
     champion, candidate = rollout.rivals
     title = Text.assemble(

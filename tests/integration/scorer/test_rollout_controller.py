@@ -223,7 +223,7 @@ def test_people_have_the_last_word(rig: Rig) -> None:
     assert aborted["outcome"] == "aborted"
     assert "on a Friday" in aborted["log"][-1]["why"][0]
     assert (history(rig)[-1]["to_version"], versions(rig)) == ("2.0.0", [])
-    assert "rests on no pairs" in commands(rig, "verify", "0", code=2)
+    assert "is based on no pairs" in commands(rig, "verify", "0", code=2)
 
     begin(rig, "3.0.0", steps)
     waits(rig, "no pairs")

@@ -87,7 +87,7 @@ def looked(judging: StepAnalyzer, rollout: Rollout, pairs: int) -> AnalysisSnaps
 
 
 def end(rollout: Rollout, look: AnalysisSnapshot) -> None:
-    """Write a decision that rests on a look into the log."""
+    """Write a decision that is based on an analysis into the log."""
     facts: dict[str, Any] = {"obstacles": list(look.obstacles), "judgement": look.judgement}
     rollout.log.append(LogEntry(NAME, rollout.seq, EntryKind.ENDED, 3, "c", 0, outcome=Outcome.ABORTED, **facts))
 
@@ -139,12 +139,12 @@ def test_labels_that_were_removed_are_no_difference_but_an_error(bus: Bus) -> No
         look = looked(judging, rollout, 300)
     end(rollout, look)
     bus.rig.delete_records(f"{bus.rig.name}.labels")
-    with pytest.raises(Fatal, match="has 0 of the 300 labels that it rests on"):
+    with pytest.raises(Fatal, match="has 0 of the 300 labels that the decision is based on"):
         verify(settings, rollout, 2)
 
 
 def test_a_decision_of_a_controller_that_began_after_retention_is_verified(bus: Bus) -> None:
-    """It rests on the answers that were left, and its entry says so. When these are removed too, that is an error."""
+    """It is based on the remaining answers, and its entry names them. When these are removed too, that is an error."""
     settings, rollout = load(bus.rig.path, []).settings, rollout_of(bus, RULES["errors"][0])
     answered = Answered(bus, "errors", 2)
     answered.answer(300)
@@ -155,5 +155,5 @@ def test_a_decision_of_a_controller_that_began_after_retention_is_verified(bus: 
     changed = load(bus.rig.path, ["labels.value=other"]).settings
     assert verify(changed, rollout, 2).differs == ()
     bus.rig.delete_records(bus.rig.scores_topic)
-    with pytest.raises(Fatal, match="begins at 200 by now, and it rests on the records from 100 on"):
+    with pytest.raises(Fatal, match="now starts at 200, and the decision is based on records from 100 on"):
         verify(settings, rollout, 2)

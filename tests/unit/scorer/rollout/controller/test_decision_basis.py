@@ -298,4 +298,4 @@ def test_a_decision_is_made_again_whatever_comes_later(kind: str, name: str, see
         topics.retain()
     why, differs = verify(topics, changed, rollout, entry)
     assert not differs
-    assert all("rests on" in line for line in why)
+    assert all("is based on" in line for line in why)
