@@ -44,8 +44,8 @@ def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **cha
     return ScorerStatus(**{**facts, **changed})
 
 
-def add(state: ConsoleState, told: ScorerStatus, now: float = NOW) -> None:
-    assert state.scorers.add(told.scorer.encode(), msgspec.json.encode(told), now)
+def add(state: ConsoleState, status: ScorerStatus, now: float = NOW) -> None:
+    assert state.scorers.add(status.scorer.encode(), msgspec.json.encode(status), now)
 
 
 def move(
@@ -79,9 +79,9 @@ def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
 
 
-def rollout(state: ConsoleState, *told: Told) -> None:
+def rollout(state: ConsoleState, *rollout_records: Told) -> None:
     """Add records of the rollout `r` to the state."""
-    for record in told:
+    for record in rollout_records:
         state.rollouts.apply(*rollouts.record(record))
 
 
@@ -103,18 +103,20 @@ def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
         for rival in ("champion", "challenger"):
             comparison[rival] |= {"version": text, "digest": text, "metrics": {text: 0.5}}
             comparison[rival]["confusion_matrix"] = {"labels": [text, "b"], "counts": [[1, 2], [3, 4]]}
-        made = provenance["buildDefinition"]["internalParameters"]
-        made |= {"run": text, "recipe": text, "parameters": {text: text}}
-        made["search"]["metric"] = text
-        made["search"]["best"]["parameters"] = {text: [text]}
+        parameters = provenance["buildDefinition"]["internalParameters"]
+        parameters |= {"run": text, "recipe": text, "parameters": {text: text}}
+        parameters["search"]["metric"] = text
+        parameters["search"]["best"]["parameters"] = {text: [text]}
         provenance["buildDefinition"]["resolvedDependencies"] += [{"name": "events", "uri": text}]
-        for one in provenance["buildDefinition"]["resolvedDependencies"]:
-            one["digest"] = {"sha256": text}
+        for dependency in provenance["buildDefinition"]["resolvedDependencies"]:
+            dependency["digest"] = {"sha256": text}
     return {PROVENANCE: provenance, EVALUATION: evaluation, COMPARISON: comparison}
 
 
 def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> AttestationLibrary:
     """Return the attestations of a run, signed by this trusted key or unsigned."""
-    why = "" if key else "no trusted key signed it"
-    said = [Attestation(type_, one, digest("3"), key, why) for type_, one in _documents(text, change).items()]
-    return AttestationLibrary((collect_attestations(trained.version(1), digest("2.0.0"), said),), read=True)
+    fault = "" if key else "no trusted key signed it"
+    attestations = [
+        Attestation(type_, predicate, digest("3"), key, fault) for type_, predicate in _documents(text, change).items()
+    ]
+    return AttestationLibrary((collect_attestations(trained.version(1), digest("2.0.0"), attestations),), read=True)

@@ -38,7 +38,7 @@ def test_old_records_are_of_scorers_that_are_silent() -> None:
     assert state.scorers.last["m.a"].state(NOW) == "silent"
     state.scorers.fleet.caught_up = True
     console_records.add(state, console_records.status(heartbeat_ms=int((NOW - 60) * 1_000)))
-    assert state.scorers.last["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
+    assert state.scorers.last["m.a"].state(NOW) == "running"  # the record is new, although its clock is wrong
     console_records.add(state, console_records.status(state="stopped"))
     assert state.scorers.last["m.a"].state(NOW) == "stopped"
     assert state.scorers.listed(NOW + 7_200) == []
@@ -73,7 +73,7 @@ def test_dead_letters_count_until_they_were_replayed() -> None:
     assert fold.letters[0].offset == LETTERS_KEPT + 4
     assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2 + 2, "malformed": LETTERS_KEPT // 2 + 1}
     assert fold.unfit() == 1
-    fold.add_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # while its topic was an input still
+    fold.add_replayed("dead", f"eu/dead/0/{LETTERS_KEPT + 4}".encode())  # from a time when its topic was an input
     assert fold.unfit() == 0
     assert [fold.was_replayed(console_records.letter(offset)) for offset in (1_002, 1_003)] == [False, True]
 
@@ -98,9 +98,9 @@ def test_dead_letters_of_unlimited_reasons_need_bounded_memory() -> None:
 
 def test_dead_letter_shows_its_event() -> None:
     headers = [("ce_id", b"7"), ("bin", b"\xff"), ("dead.reason", b"malformed"), ("dead.at", b"5"), ("dead.source", b"a/b/0/1")]
-    found = records.dead_letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
-    assert (found.reason, found.at_ms, found.key, found.cut, len(found.value)) == ("malformed", 5, "k", True, 4_000)
-    assert found.headers == (("ce_id", "7"), ("bin", "\\xff"))
+    letter = records.dead_letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
+    assert (letter.reason, letter.at_ms, letter.key, letter.cut, len(letter.value)) == ("malformed", 5, "k", True, 4_000)
+    assert letter.headers == (("ce_id", "7"), ("bin", "\\xff"))
     bare = records.dead_letter(Message("dead", 2, 9, timestamp=(1, 1)), [])
     assert (bare.reason, bare.at_ms, bare.value) == ("unknown", 1, "")
 

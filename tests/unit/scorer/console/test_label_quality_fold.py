@@ -24,13 +24,13 @@ def test_answers_and_labels_are_joined_in_any_order() -> None:
             fold.add_label(Label(f"e{number}", float(not true[number])))
             fold.add_label(label)
             fold.add(record)
-    found = fold.assessed(console_records.NOW)
-    assert found
-    (version,) = found.versions
+    assessment = fold.assessed(console_records.NOW)
+    assert assessment
+    (version,) = assessment.versions
     assert version.labels == 200
     assert version.auc == pytest.approx(metrics.roc_auc_score(true, scores), abs=1e-12)
     fold.add_label(Label("e0", None))
-    assert fold.assessed(console_records.NOW + REFRESH_SECONDS / 2) is found
+    assert fold.assessed(console_records.NOW + REFRESH_SECONDS / 2) is assessment
     again = fold.assessed(console_records.NOW + REFRESH_SECONDS)
     assert again
     assert (again.labelled, again.withdrawn) == (199, 1)
@@ -44,9 +44,9 @@ def test_sample_is_bounded_and_still_joins() -> None:
         fold.add_label(Label(f"e{number}", 1.0))
     assert 25 <= len(fold.answers) <= 100
     assert fold.answers.keys() == fold.labels.keys()
-    found = fold.assessed(console_records.NOW)
-    assert found
-    assert found.labelled == len(fold.answers)
+    assessment = fold.assessed(console_records.NOW)
+    assert assessment
+    assert assessment.labelled == len(fold.answers)
 
 
 def test_expired_answers_and_answers_without_id_are_not_kept() -> None:

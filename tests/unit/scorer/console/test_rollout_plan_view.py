@@ -14,9 +14,9 @@ from tests.unit.scorer.console.console_records import NOW
 
 
 def shown(state: ConsoleState, now: float = NOW) -> rollout_plan_view.RolloutPanel:
-    found = rollout_plan_view.panel(state, now)
-    assert found is not None
-    return found
+    view = rollout_plan_view.panel(state, now)
+    assert view is not None
+    return view
 
 
 def test_rollout_shows_its_step_bake_time_and_waits() -> None:
@@ -25,14 +25,14 @@ def test_rollout_shows_its_step_bake_time_and_waits() -> None:
     console_records.rollout(state, rollouts.started(NOW))
     assert [stage.place for stage in shown(state).stages] == ["next"] * 4
     console_records.in_canary(state)
-    found = shown(state)
-    assert [(stage.name, stage.place) for stage in found.stages] == [
+    view = shown(state)
+    assert [(stage.name, stage.place) for stage in view.stages] == [
         ("shadow 20 %", "done"), ("canary 5 %", "now"), ("canary 25 %", "next"), ("promote", "next"),
     ]  # fmt: skip
-    assert (found.baked, found.wanted, found.waits, found.controller) == (300.0, 900, ["flips: no pairs"], "m.rollout/0")
-    assert found.running
-    assert not found.for_person
-    assert found.stages[2].approve
+    assert (view.baked, view.wanted, view.waits, view.controller) == (300.0, 900, ["flips: no pairs"], "m.rollout/0")
+    assert view.running
+    assert not view.for_person
+    assert view.stages[2].approve
 
 
 def test_controller_without_reports_is_silent() -> None:
@@ -69,14 +69,14 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
         judgement=rollouts.judgement(0.02, 0.01, 0.03),
     )
     console_records.rollout(state, back, rollouts.entry(NOW, 6, EntryKind.MOVED, 1, revision=4))
-    assert shown(state).analysis is None  # of this step there is no news
+    assert shown(state).analysis is None  # this step has no analysis yet
     console_records.rollout(state, rollouts.entry(NOW, 7, EntryKind.ENDED, 1, outcome=Outcome.ROLLED_BACK))
-    found = shown(state)
-    assert (found.outcome, found.stages[1].place, found.stages[2].place) == ("rolled back", "ended", "next")
-    assert found.analysis is not None
-    assert found.analysis.bars[0].label == "beyond its margin"
-    assert (found.share, found.waits, found.wanted) == (None, [], 0)
-    assert [(e.event, e.revision) for e in found.log][:4] == [
+    view = shown(state)
+    assert (view.outcome, view.stages[1].place, view.stages[2].place) == ("rolled back", "ended", "next")
+    assert view.analysis is not None
+    assert view.analysis.bars[0].label == "beyond its margin"
+    assert (view.share, view.waits, view.wanted) == (None, [], 0)
+    assert [(e.event, e.revision) for e in view.log][:4] == [
         ("ended: rolled back", 0), ("moved", 4), ("to move to revision 1 (restored), roll back", 0), ("moved", 3),
     ]  # fmt: skip
     assert rollout_plan_view.pairs(state) is None
@@ -105,9 +105,9 @@ def test_share_counts_events_of_the_current_revision() -> None:
 def test_pairs_are_of_a_running_rollout() -> None:
     state = ConsoleState()
     console_records.in_canary(state)
-    found = rollout_plan_view.pairs(state)
-    assert found is not None
-    assert found[1].pairs == 4_000
+    view = rollout_plan_view.pairs(state)
+    assert view is not None
+    assert view[1].pairs == 4_000
     console_records.in_canary(other := ConsoleState(), judgement=None)
     assert rollout_plan_view.pairs(other) is None
 
@@ -121,24 +121,24 @@ def test_pairs_are_of_a_running_rollout() -> None:
     ],
 )
 def test_bar_shows_the_interval_and_the_margin(numbers: tuple[float, float, float], tone: str, label: str) -> None:
-    found = analysis_view(rollouts.judgement(*numbers))
-    assert found is not None
-    bar = found.bars[0]
+    view = analysis_view(rollouts.judgement(*numbers))
+    assert view is not None
+    bar = view.bars[0]
     assert (bar.tone, bar.label) == (tone, label)
     assert bar.mean is not None
     assert 0.0 <= bar.left < bar.mean < bar.right <= WIDTH
     assert 0.0 < bar.zero < bar.edge < WIDTH
     assert (bar.right < bar.edge) == (tone == "good")
     assert (bar.left > bar.zero) == (tone == "bad")
-    unknown = found.bars[1]
+    unknown = view.bars[1]
     assert (unknown.left, unknown.right, unknown.mean, unknown.label) == (0.0, WIDTH, None, "no pairs")
 
 
 def test_decisions_of_both_versions_are_a_matrix() -> None:
-    found = analysis_view(rollouts.judgement())
-    assert found is not None
-    assert found.matrix is not None
-    assert (found.matrix.names, found.matrix.counts, found.matrix.alike) == (["late", "on time"], [[900, 100], [0, 0]], 0.9)
+    view = analysis_view(rollouts.judgement())
+    assert view is not None
+    assert view.matrix is not None
+    assert (view.matrix.names, view.matrix.counts, view.matrix.alike) == (["late", "on time"], [[900, 100], [0, 0]], 0.9)
     undecided = rollouts.judgement() | {"decisions": [{"champion": None, "candidate": None, "events": 5}]}
     assert (scored := analysis_view(undecided)) is not None
     assert scored.matrix is None

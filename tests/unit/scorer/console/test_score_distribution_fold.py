@@ -15,9 +15,9 @@ numbers = st.lists(st.floats(-1e9, 1e9), min_size=20, max_size=60)
 
 @examples(max_examples=30)
 @given(numbers, numbers)
-def test_the_index_is_never_negative_and_zero_for_the_same(one: list[float], other: list[float]) -> None:
-    assert psi(one, other) >= -1e-12
-    assert psi(one, one) == pytest.approx(0.0)
+def test_the_index_is_never_negative_and_zero_for_the_same(first: list[float], second: list[float]) -> None:
+    assert psi(first, second) >= -1e-12
+    assert psi(first, first) == pytest.approx(0.0)
 
 
 def test_index_distinguishes_a_shift_from_noise() -> None:
@@ -29,9 +29,9 @@ def test_index_distinguishes_a_shift_from_noise() -> None:
 
 @examples(max_examples=30)
 @given(numbers)
-def test_shares_sum_to_one_over_edges_that_hold_every_score(found: list[float]) -> None:
+def test_shares_sum_to_one_over_edges_that_hold_every_score(numbers: list[float]) -> None:
     fold = ScoreDistributionFold()
-    for number in found:
+    for number in numbers:
         fold.add(console_records.score(number))
     histogram = fold.histogram()
     assert len(histogram.edges) == BINS + 1

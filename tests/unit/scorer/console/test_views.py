@@ -48,8 +48,8 @@ def test_partition_without_owner_keeps_a_move_waiting() -> None:
     )
     assert rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))[0] == "flipped"
     console_records.add(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
-    found = rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))
-    assert found == ("waiting", "1 partition without a scorer")
+    headline = rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))
+    assert headline == ("waiting", "1 partition without a scorer")
 
 
 def test_headline_without_channel_or_scorers() -> None:
@@ -68,18 +68,18 @@ def test_thousands_of_scorers_are_one_page() -> None:
     assert view.rows.rows[-1].scorer.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
-    found = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
-    assert ([row.scorer.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
+    view = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
+    assert ([row.scorer.status.scorer for row in view.rows], view.total, view.everything) == (["m.0042"], 1, 1_500)
     assert rollout_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
 @examples(max_examples=50)
 @given(st.integers(0, 400), st.text(max_size=12) | st.integers(-5, 10**12).map(str))
 def test_every_page_number_gives_a_page(total: int, number: str) -> None:
-    found = page(list(range(total)), number)
-    assert 1 <= found.number <= found.pages
-    assert len(found.rows) <= ROWS
-    assert bool(found.rows) == bool(total)
+    view = page(list(range(total)), number)
+    assert 1 <= view.number <= view.pages
+    assert len(view.rows) <= ROWS
+    assert bool(view.rows) == bool(total)
 
 
 def test_regions_count_scorers_behind_and_channels_have_a_history() -> None:

@@ -29,7 +29,7 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 def noting() -> Any:
-    """Replaces ActionRunner and records its calls."""
+    """A replacement of ActionRunner that records its calls."""
     return create_autospec(ActionRunner, instance=True)
 
 
@@ -42,9 +42,9 @@ def client(state: ConsoleState, actions: Any = None, user_header: str | None = N
 
 
 def token(browser: TestClient, path: str = "/") -> str:
-    found = re.search(r'name="token" value="([0-9a-f]{64})"', browser.get(path).text)
-    assert found
-    return found[1]
+    match = re.search(r'name="token" value="([0-9a-f]{64})"', browser.get(path).text)
+    assert match
+    return match[1]
 
 
 def busy() -> ConsoleState:
@@ -237,11 +237,11 @@ def test_training_page_shows_verdicts_and_reasons() -> None:
     assert "claimed, not verified" not in page
     assert f'href="/training?run={trained.version(1)}"' in page
     assert "auc: \u22120.0061, from \u22120.0079 to \u22120.0043, the margin is \u22120.002" in page
-    one = client(state).get(f"/training?run={trained.version(1)}").text
-    assert one.count("signed by training") == 3
-    assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">not met", one)
-    assert "16 trials, 864 trees; early stopping saved 78 % of 3,888" in one
-    assert f"python deploy/training show {trained.run_id(1)}" in one
+    page = client(state).get(f"/training?run={trained.version(1)}").text
+    assert page.count("signed by training") == 3
+    assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">not met", page)
+    assert "16 trials, 864 trees; early stopping saved 78 % of 3,888" in page
+    assert f"python deploy/training show {trained.run_id(1)}" in page
     assert "do not include the run elsewhere" in client(state).get("/training?run=elsewhere").text
     assert "No run matches" in client(state).get("/training?show=same").text
 
@@ -278,7 +278,7 @@ def test_many_runs_are_paged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "wrong", "said"),
+    ("path", "wrong", "message"),
     [
         ("promote", {"version": "no version!"}, "is no version"),
         ("promote", {"reason": " "}, "give a reason"),
@@ -289,13 +289,13 @@ def test_many_runs_are_paged() -> None:
         ("replay", {"reason": "because"}, "is not a reason"),
     ],
 )
-def test_invalid_action_is_rejected_with_a_message(path: str, wrong: dict[str, str], said: str) -> None:
+def test_invalid_action_is_rejected_with_a_message(path: str, wrong: dict[str, str], message: str) -> None:
     noted = noting()
     browser = client(busy(), noted)
     given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
     answer = browser.post(f"/actions/{path}", data={**given, **wrong})
     assert answer.status_code == 400
-    assert said in answer.text
+    assert message in answer.text
     assert noted.mock_calls == []
 
 

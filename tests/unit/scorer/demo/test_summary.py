@@ -9,7 +9,7 @@ from scorer.demo.summary import TopicSummary, VersionResult
 def shown(*versions: str) -> str:
     """Return the table of a run with these versions, each with a lower AUC than the previous one."""
     results = {version: VersionResult(10, 0.9 - at / 100) for at, version in enumerate(versions)}
-    found = TopicSummary(
+    summary = TopicSummary(
         events=20,
         scored=20,
         missing=0,
@@ -23,7 +23,7 @@ def shown(*versions: str) -> str:
         kill_pause_ms=None,
     )
     console = Console(width=200, record=True)
-    console.print(found.table())
+    console.print(summary.table())
     return console.export_text()
 
 

@@ -1,4 +1,4 @@
-"""Answers joined with labels: which figures there are, for two classes, for several, and for numbers."""
+"""Answers joined with labels: the figures for two classes, for several classes, and for numeric outcomes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,10 +29,10 @@ def assessed(
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hashed(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
     answered = answers.rows.newest()
-    told = Labels("labels", known(classes, answered.columns, answers.decisions))
+    joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions))
     named = hashed(label.id if isinstance(label, Label) else "" for label in labels)
-    told.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
-    return assess(answers, answered, told)
+    joined_labels.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
+    return assess(answers, answered, joined_labels)
 
 
 def decided(scores: Sequence[float]) -> list[str]:
@@ -45,10 +45,10 @@ def test_two_classes_by_name_and_by_number_are_the_same() -> None:
     named = [Label(str(k), NAMES[outcome]) for k, outcome in enumerate(true)]
     numbered = [Label(str(k), float(outcome)) for k, outcome in enumerate(true)]
     versions = ["1.0.0@a" if k % 2 else "2.0.0@b" for k in range(500)]
-    found = assessed(scores, decided(scores), named, versions=versions)
-    assert found.versions == assessed(scores, decided(scores), numbered, versions=versions).versions
-    assert (found.classes, found.answered, found.labelled) == (NAMES, 500, 500)
-    for each, start in zip(found.versions, (1, 0) if found.versions[0].version == "1.0.0@a" else (0, 1), strict=True):
+    assessment = assessed(scores, decided(scores), named, versions=versions)
+    assert assessment.versions == assessed(scores, decided(scores), numbered, versions=versions).versions
+    assert (assessment.classes, assessment.answered, assessment.labelled) == (NAMES, 500, 500)
+    for each, start in zip(assessment.versions, (1, 0) if assessment.versions[0].version == "1.0.0@a" else (0, 1), strict=True):
         its, outcomes = np.array(scores[start::2]), np.array(true[start::2])
         assert each.labels == 250
         assert each.auc == pytest.approx(metrics.roc_auc_score(outcomes, its), abs=1e-12)
@@ -62,36 +62,36 @@ def test_several_classes_in_the_order_of_the_row() -> None:
     names, rows = ("ant", "bee", "cow"), source.dirichlet(np.ones(3), 300)
     which = source.integers(0, 3, 300)
     decisions = [names[k] if row[k] > 0.4 else "unsure" for row, k in zip(rows, rows.argmax(axis=1), strict=True)]
-    found = assessed(rows.tolist(), decisions, [Label(str(k), names[w]) for k, w in enumerate(which)])
-    assert found.classes == names
-    (each,) = found.versions
+    assessment = assessed(rows.tolist(), decisions, [Label(str(k), names[w]) for k, w in enumerate(which)])
+    assert assessment.classes == names
+    (each,) = assessment.versions
     assert each.columns == (*names, "unsure")
     assert each.brier == pytest.approx(metrics.brier_score_loss(which, rows, scale_by_half=False), abs=1e-12)
     assert each.accuracy == pytest.approx(np.mean([names[w] == d for w, d in zip(which, decisions, strict=True)]))
     assert each.auc is None
     by_number = assessed(rows.tolist(), decisions, [Label(str(k), float(w)) for k, w in enumerate(which)])
-    assert by_number.versions == found.versions
+    assert by_number.versions == assessment.versions
 
 
 def test_a_row_of_two_is_two_classes() -> None:
     rows = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]
-    found = assessed(rows, ["on time", "late", "on time"], [Label("0", "on time"), Label("1", "late"), Label("2", "late")])
-    assert found.versions[0].auc == 1.0
-    assert found.versions[0].brier == pytest.approx((0.01 + 0.04 + 0.36) / 3)
+    assessment = assessed(rows, ["on time", "late", "on time"], [Label("0", "on time"), Label("1", "late"), Label("2", "late")])
+    assert assessment.versions[0].auc == 1.0
+    assert assessment.versions[0].brier == pytest.approx((0.01 + 0.04 + 0.36) / 3)
 
 
 def test_numbers_have_errors() -> None:
-    found = assessed([1.0, 2.0, 30.0], [None] * 3, [Label("0", 1.5), Label("1", 4.0), Label("2", "many")])
-    (each,) = found.versions
-    assert found.classes is None
+    assessment = assessed([1.0, 2.0, 30.0], [None] * 3, [Label("0", 1.5), Label("1", 4.0), Label("2", "many")])
+    (each,) = assessment.versions
+    assert assessment.classes is None
     assert (each.labels, each.mean_absolute_error) == (2, 1.25)
     assert each.root_mean_square_error == pytest.approx(np.sqrt((0.25 + 4.0) / 2))
-    assert found.refused.counts == {Unusable.NO_NUMBER: 1}
+    assert assessment.refused.counts == {Unusable.NO_NUMBER: 1}
 
 
 def test_probabilities_without_decisions_have_no_matrix() -> None:
-    found = assessed([0.1, 0.9], [None] * 2, [Label("0", 0.0), Label("1", 1.0)])
-    assert (found.versions[0].auc, found.versions[0].matrix) == (1.0, ())
+    assessment = assessed([0.1, 0.9], [None] * 2, [Label("0", 0.0), Label("1", 1.0)])
+    assert (assessment.versions[0].auc, assessment.versions[0].matrix) == (1.0, ())
 
 
 def test_every_label_is_counted_somewhere() -> None:
@@ -107,18 +107,31 @@ def test_every_label_is_counted_somewhere() -> None:
         Unusable.NOT_JSON,
         Unusable.NOT_JSON,
     ]
-    found = assessed(scores, decided(scores), labels)
-    assert (found.answered, found.labelled, found.replaced, found.unmatched, found.withdrawn) == (5, 2, 2, 1, 1)
-    assert found.refused.counts == {Unusable.NOT_JSON: 2, Unusable.UNKNOWN_CLASS: 1}
-    assert {reason: str(place) for reason, place in found.refused.examples.items()} == {
+    assessment = assessed(scores, decided(scores), labels)
+    assert (assessment.answered, assessment.labelled, assessment.replaced, assessment.unmatched, assessment.withdrawn) == (
+        5,
+        2,
+        2,
+        1,
+        1,
+    )
+    assert assessment.refused.counts == {Unusable.NOT_JSON: 2, Unusable.UNKNOWN_CLASS: 1}
+    assert {reason: str(place) for reason, place in assessment.refused.examples.items()} == {
         Unusable.NOT_JSON: "labels[0]@7",
         Unusable.UNKNOWN_CLASS: "labels[0]@3",
     }
-    assert found.versions[0].matrix == ((1, 0), (0, 1))
-    assert found.labelled + found.replaced + found.unmatched + found.withdrawn + found.refused.counts.total() == len(labels)
+    assert assessment.versions[0].matrix == ((1, 0), (0, 1))
+    assert (
+        assessment.labelled
+        + assessment.replaced
+        + assessment.unmatched
+        + assessment.withdrawn
+        + assessment.refused.counts.total()
+        == len(labels)
+    )
 
 
-def test_a_version_that_has_decided_one_way_only_needs_its_classes_told() -> None:
+def test_a_version_with_a_single_decision_needs_configured_classes() -> None:
     scores, labels = [0.1, 0.2], [Label("0", "on time"), Label("1", "late")]
     assert assessed(scores, decided(scores), labels).refused.counts == {Unusable.UNKNOWN_CLASS: 2}
     assert assessed(scores, decided(scores), labels, NAMES).versions[0].matrix == ((1, 0), (1, 0))
@@ -131,8 +144,8 @@ def test_nothing_is_no_figure() -> None:
 
 
 def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> None:
-    found = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
-    assert found == [("a", "b"), ("a", "b")]
+    assessment = [assessed([0.5, 0.5], decisions, [Label("0", 0.0)]).classes for decisions in (["a", "b"], ["b", "a"])]
+    assert assessment == [("a", "b"), ("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +157,11 @@ def test_classes_of_equal_mean_have_one_order_whatever_was_answered_first() -> N
     ],
 )
 def test_a_label_of_no_class_is_explained(classes: tuple[str, ...], value: str | float, expected: str) -> None:
-    found = assessed([0.5], ["a"], [Label("0", value)], classes=classes)
-    assert found.refused.lines() == [f"1 are unknown-class, the first labels[0]@0: {expected}"]
+    assessment = assessed([0.5], ["a"], [Label("0", value)], classes=classes)
+    assert assessment.refused.lines() == [f"1 are unknown-class, the first labels[0]@0: {expected}"]
 
 
 def test_a_number_is_explained_where_classes_have_no_order() -> None:
-    found = assessed([0.5, 0.4, 0.3], ["a", "b", "c"], [Label("0", 1.0)])
-    (line,) = found.refused.lines()
+    assessment = assessed([0.5, 0.4, 0.3], ["a", "b", "c"], [Label("0", 1.0)])
+    (line,) = assessment.refused.lines()
     assert "the order of the classes a, b, c is unknown; set labels.classes" in line

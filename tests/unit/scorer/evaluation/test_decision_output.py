@@ -1,4 +1,4 @@
-"""Of several named outputs figures are made of the one that the version decides on."""
+"""Figures of scores with several named outputs use the deciding output."""
 
 from scorer.evaluation.decision_output import DecidedOutputs
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer

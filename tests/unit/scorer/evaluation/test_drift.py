@@ -1,4 +1,4 @@
-"""Distances of distributions, beside scipy, and what chance alone comes to."""
+"""Distances of distributions compared with scipy, and their values by chance alone."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 
 @examples(max_examples=50)
 @given(numbers, numbers)
-def test_ks_is_that_of_scipy(one: list[float], other: list[float]) -> None:
-    assert ks(one, other) == pytest.approx(stats.ks_2samp(one, other, method="asymp").statistic, abs=1e-12)
+def test_ks_is_that_of_scipy(first: list[float], second: list[float]) -> None:
+    assert ks(first, second) == pytest.approx(stats.ks_2samp(first, second, method="asymp").statistic, abs=1e-12)
 
 
 def test_chance_alone_is_no_drift_once_its_bias_is_taken_off() -> None:

@@ -1,4 +1,4 @@
-"""What a record of the topic of labels says, or why it says nothing."""
+"""Parsing of label records, and the reasons why a record has no label."""
 
 from typing import Any
 

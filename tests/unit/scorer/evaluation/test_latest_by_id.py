@@ -1,4 +1,4 @@
-"""The newest row of each id, in whatever order rows come, beside a plain recomputation."""
+"""The newest row of each id, in any order of the rows, compared with a plain recomputation."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scorer.evaluation.latest_by_id import Newest, Rows, hashed
 
 RECORDS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 9)), max_size=40)
-"""(id, partition, time); the offset is the place in the list, the value too."""
+"""(id, partition, time); the offset and the value are the index in the list."""
 Record = tuple[int, int, int]
 
 
@@ -23,13 +23,13 @@ def rows_of(records: Sequence[Record], order: Sequence[int]) -> Rows:
 
 def expected(records: Sequence[Record]) -> dict[int, int]:
     last: dict[tuple[int, int], int] = {(id_, partition): at for at, (id_, partition, _) in enumerate(records)}
-    found: dict[int, int] = {}
+    newest: dict[int, int] = {}
     for (id_, _), at in sorted(last.items(), key=lambda item: (records[item[1]][2], item[0][1])):
-        found[id_] = at
-    return found
+        newest[id_] = at
+    return newest
 
 
-def told(newest: Newest) -> dict[tuple[int, ...], int]:
+def values_by_id(newest: Newest) -> dict[tuple[int, ...], int]:
     values = newest.columns["value"].tolist() if len(newest) else []
     return {tuple(map(int, id_)): value for id_, value in zip(newest.ids, values, strict=True)}
 
@@ -40,23 +40,23 @@ def test_the_newest_row_counts_however_rows_come(records: list[Record], random: 
     random.shuffle(order)  # type: ignore[attr-defined]
     newest = rows_of(records, order).newest()
     wanted = {tuple(map(int, hashed([f"e{id_}"])[0])): at for id_, at in expected(records).items()}
-    assert told(newest) == wanted
+    assert values_by_id(newest) == wanted
     assert newest.replaced == len(records) - len(wanted)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-def test_rows_with_one_id_are_joined(mine: set[int], theirs: set[int]) -> None:
-    tables = [rows_of([(id_, 0, 0) for id_ in sorted(ids)], range(len(ids))).newest() for ids in (mine, theirs)]
+def test_rows_with_one_id_are_joined(first_ids: set[int], second_ids: set[int]) -> None:
+    tables = [rows_of([(id_, 0, 0) for id_ in sorted(ids)], range(len(ids))).newest() for ids in (first_ids, second_ids)]
     left, right = tables[0].joined(tables[1])
     assert (tables[0].ids[left] == tables[1].ids[right]).all()
-    assert len(left) == len(mine & theirs)
-    ids = hashed([f"e{id_}" for id_ in range(31)]) if mine else hashed([])
-    assert [bool(held) for held in tables[0].holds(ids)] == [id_ in mine for id_ in range(31)][: len(ids)]
+    assert len(left) == len(first_ids & second_ids)
+    ids = hashed([f"e{id_}" for id_ in range(31)]) if first_ids else hashed([])
+    assert [bool(held) for held in tables[0].holds(ids)] == [id_ in first_ids for id_ in range(31)][: len(ids)]
 
 
 def test_rows_of_several_widths_stand_in_one_column() -> None:
     rows = Rows()
     for width in (0, 2, 1):
         rows.add(hashed([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))
-    found = rows.newest().columns["row"]
-    assert sorted(np.isfinite(found).sum(axis=1).tolist()) == [0, 1, 2]
+    column = rows.newest().columns["row"]
+    assert sorted(np.isfinite(column).sum(axis=1).tolist()) == [0, 1, 2]

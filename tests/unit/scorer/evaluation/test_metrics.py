@@ -1,4 +1,4 @@
-"""Figures of quality beside scikit-learn's."""
+"""Quality figures compared with those of scikit-learn."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which place of an input a person means, and what a score that is computed again says of the old one."""
+"""Parsing of positions, the comparison with a recomputed score, and the search for an answer."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def settings() -> Settings:
         ("eu-west/flights/3/17", PLACE),
         ("/flights/3/17", PLACE),
         ("late%2Eflights/0/1", Place("late.flights", 0, 1)),
-        ("us-east/flights/3/17", None),  # an event that was relayed has this id here
+        ("us-east/flights/3/17", None),  # the id of an event that was copied from another region
         ("scores/3/17", None),
         ("flights/3", None),
         ("flights/3/-1", None),
@@ -40,7 +40,7 @@ def settings() -> Settings:
         ("\ud800/0/1", None),
     ],
 )
-def test_a_place_is_told_from_an_id(settings: Settings, text: str, place: Place | None) -> None:
+def test_a_position_is_distinguished_from_an_id(settings: Settings, text: str, place: Place | None) -> None:
     assert place_of(text, settings) == place
 
 
@@ -49,7 +49,7 @@ LETTER = {"reason": "malformed"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "poison", "score", "decision", "same"),
+    ("kind", "record", "poison", "score", "decision", "same"),
     [
         (SCORE, SCORED, None, 0.5, "late", True),
         (SCORE, SCORED, None, 0.5 + 1e-7, "late", True),
@@ -65,17 +65,17 @@ LETTER = {"reason": "malformed"}
         (DEAD_LETTER, {"reason": "malformed", **SCORED}, None, 0.5, "late", False),
     ],
 )
-def test_an_answer_is_held_against_what_the_version_says_now(
-    kind: str, said: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, same: bool
+def test_an_answer_is_compared_with_the_current_result(
+    kind: str, record: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, same: bool
 ) -> None:
-    answer = Answer(kind, Place("out", 0, 1), PLACE, said, "1.0.0", "sha256:")
+    answer = Answer(kind, Place("out", 0, 1), PLACE, record, "1.0.0", "sha256:")
     result = compare_with(answer, Poison(poison, "no JSON") if poison else None, score, decision, 1e-6)
     assert result == Recomputation(same, score, decision, f"{poison}: no JSON" if poison else "")
 
 
 @given(st.integers(0, 3 * STRETCH), st.integers(0, 200_000), st.data())
 def test_the_stretch_holds_the_answer_of_answers_in_order(first: int, answers: int, data: st.DataObject) -> None:
-    """Event n is answered at offset first + 3 n."""
+    """The answer to event n is at offset first + 3 n."""
     end = first + 3 * answers
     wanted = data.draw(st.integers(0, max(0, answers - 1)))
 

@@ -1,4 +1,4 @@
-"""Which scores a job takes, how far it is, and which stretches of the inputs it reads. No broker."""
+"""The selection of scores, the progress of a job, and the ranges of the inputs that it reads. No broker."""
 
 from itertools import pairwise
 
@@ -40,34 +40,34 @@ def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"[]", b"\xff", b'{"id": "e", "status": "scored"}'])
-def test_what_is_no_score_record_is_none(value: bytes | None) -> None:
+def test_a_value_that_is_not_a_score_record_is_none(value: bytes | None) -> None:
     assert read(value, bytes) is None
 
 
-def test_what_a_score_says_beside_that_does_not_matter() -> None:
+def test_further_fields_of_a_score_are_ignored() -> None:
     assert read(msgspec.json.encode({**msgspec.to_builtins(RECORD), "score": [1], "later": {}}), bytes) == RECORD
 
 
 @given(st.sets(st.integers(0, 20 * GAP), max_size=50))
 def test_stretches_hold_every_offset_once_and_no_long_gap(wanted: set[int]) -> None:
-    found = spans(wanted)
-    assert sorted(wanted) == [o for low, high in found for o in sorted(wanted) if low <= o < high]
-    assert all(low in wanted and high - 1 in wanted for low, high in found)
-    assert all(later[0] - before[1] >= GAP for before, later in pairwise(found))
+    ranges = spans(wanted)
+    assert sorted(wanted) == [o for low, high in ranges for o in sorted(wanted) if low <= o < high]
+    assert all(low in wanted and high - 1 in wanted for low, high in ranges)
+    assert all(later[0] - before[1] >= GAP for before, later in pairwise(ranges))
 
 
-def test_a_job_goes_on_where_its_records_say_and_knows_no_other_jobs() -> None:
-    one, other, again = (JobProgress(minimal(), name) for name in ("a", "a-b", "a"))
+def test_a_job_continues_at_its_recorded_position_and_ignores_other_jobs() -> None:
+    first, other, repeated = (JobProgress(minimal(), name) for name in ("a", "a-b", "a"))
     asked = definition(ScoreSelection(DIGEST), None, "out", "id")
     written = [
-        one.begin(asked),
-        one.move(2, 10, RescoreCounts(corrected=3, refused={"malformed": 1})),
-        one.move(2, 20, RescoreCounts(corrected=1)),
+        first.begin(asked),
+        first.move(2, 10, RescoreCounts(corrected=3, refused={"malformed": 1})),
+        first.move(2, 20, RescoreCounts(corrected=1)),
     ]
     written += [other.begin({}), other.move(2, 99, RescoreCounts(unfit=5))]
     for _, value, key, *_ in written:
-        again._hear(key or b"", value or b"")
-    again.check("a", asked)
-    assert (again.places[2].next, again.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
+        repeated._hear(key or b"", value or b"")
+    repeated.check("a", asked)
+    assert (repeated.places[2].next, repeated.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
     with pytest.raises(Fatal, match=r"begun with statuses \['fallback', 'scored'\], not \['expired'\]"):
-        again.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))
+        repeated.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))

@@ -1,4 +1,4 @@
-"""What two versions answer, compared event by event against a plain recomputation; and what a comparison comes to."""
+"""The answers of two versions compared with a plain recomputation, and the verdict of a comparison."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ BAD = Poison(Reason.MALFORMED, "no JSON")
 
 
 class Doubling:
-    """A version: twice the number of an event, big from 10 on; raises over the batches that hold a number of `errors`."""
+    """A version that doubles the number of an event, big from 10 on, and raises for batches with a number in `errors`."""
 
     def __init__(self, errors: dict[int, Exception]) -> None:
         self.errors = errors
@@ -49,18 +49,18 @@ class Doubling:
         for number, error in self.errors.items():
             if number in column:
                 raise error
-        found = np.where(column == 13.0, np.inf, column * 2)
+        doubled = np.where(column == 13.0, np.inf, column * 2)
         return SimpleNamespace(
-            encoded=lambda: [b"%g" % number for number in found],
-            decisions=lambda: ["big" if number >= 20 else "small" for number in found],
-            finite=lambda: np.isfinite(found),
-            columns={None: found},
+            encoded=lambda: [b"%g" % number for number in doubled],
+            decisions=lambda: ["big" if number >= 20 else "small" for number in doubled],
+            finite=lambda: np.isfinite(doubled),
+            columns={None: doubled},
             decided_output=None,
-            decided_on=lambda: found,
+            decided_on=lambda: doubled,
         )
 
     def vouch(self) -> None:
-        """It works."""
+        """Accept that the version works."""
 
 
 def given_by(count: int, errors: dict[int, Exception]) -> Answers:
@@ -70,49 +70,49 @@ def given_by(count: int, errors: dict[int, Exception]) -> Answers:
 
 @examples(max_examples=50)
 @given(st.integers(1, 60), st.sets(st.integers(0, 59)))
-def test_every_event_has_its_answer_or_its_reason(count: int, guilty: set[int]) -> None:
-    found = given_by(count, {number: InferenceFailed("no") for number in guilty})
+def test_every_event_has_its_answer_or_its_reason(count: int, failing: set[int]) -> None:
+    results = given_by(count, {number: InferenceFailed("no") for number in failing})
     for number in range(count):
         if number % 7 == 6:
             expected: str | None = Reason.MALFORMED
-        elif number in guilty:
+        elif number in failing:
             expected = Reason.INFERENCE_FAILED
         else:
             expected = Reason.SCORE_NOT_FINITE if number == 13 else None
-        poison = found.rejected.get(number)
+        poison = results.rejected.get(number)
         assert (poison and poison.reason) == expected
-        assert bool(found.scored()[number]) == (expected is None)
+        assert bool(results.scored()[number]) == (expected is None)
         if expected is None:
-            assert (found.numbers[number], found.scores[number]) == (2.0 * number, b"%g" % (2 * number))
-            assert found.decisions[number] == ("big" if number >= 10 else "small")
+            assert (results.numbers[number], results.scores[number]) == (2.0 * number, b"%g" % (2 * number))
+            assert results.decisions[number] == ("big" if number >= 10 else "small")
 
 
-def test_a_server_that_is_away_is_no_events_fault() -> None:
+def test_an_unavailable_server_rejects_no_event() -> None:
     with pytest.raises(Retriable):
-        given_by(5, {3: Retriable("away")})
+        given_by(5, {3: Retriable("unavailable")})
 
 
 def of(scores: Sequence[Any]) -> Answers:
-    """Answers with these scores; None: a dead letter. Decided by whether a number is 0.5 or more."""
-    found = Answers(len(scores))
+    """Return answers with these scores, None for a dead letter; numbers from 0.5 on decide yes."""
+    results = Answers(len(scores))
     for row, score in enumerate(scores):
         if score is None:
-            found.rejected[row] = BAD
+            results.rejected[row] = BAD
             continue
-        found.scores[row] = orjson.dumps(score)
+        results.scores[row] = orjson.dumps(score)
         if isinstance(score, float):
-            found.numbers[row] = score
-            found.decisions[row] = "yes" if score >= 0.5 else "no"
-    return found
+            results.numbers[row] = score
+            results.decisions[row] = "yes" if score >= 0.5 else "no"
+    return results
 
 
 def folded(pairs: Sequence[tuple[Any, Any]], size: int = 1_000) -> Differences:
-    found = Differences()
+    fold = Differences()
     for start in range(0, len(pairs), size):
         some = pairs[start : start + size]
         offsets = list(range(start, start + len(some)))
-        found.add(PLACE, offsets, [b"%d" % o for o in offsets], of([a for a, _ in some]), of([b for _, b in some]))
-    return found
+        fold.add(PLACE, offsets, [b"%d" % o for o in offsets], of([a for a, _ in some]), of([b for _, b in some]))
+    return fold
 
 
 one_score = st.none() | st.floats(0.0, 1.0, width=32)
@@ -121,18 +121,18 @@ one_score = st.none() | st.floats(0.0, 1.0, width=32)
 @examples(max_examples=60)
 @given(st.lists(st.tuples(one_score, one_score), max_size=80), st.integers(1, 30))
 def test_counts_are_those_of_a_plain_recomputation(pairs: list[tuple[float | None, float | None]], size: int) -> None:
-    found = folded(pairs, size)
+    fold = folded(pairs, size)
     both = [(a, b, at) for at, (a, b) in enumerate(pairs) if a is not None and b is not None]
-    assert (found.events, found.both) == (len(pairs), len(both))
-    assert found.dead == {"champion": sum(a is None for a, _ in pairs), "candidate": sum(b is None for _, b in pairs)}
-    assert found.newly.total() == sum(a is not None and b is None for a, b in pairs)
-    assert found.cured == sum(a is None and b is not None for a, b in pairs)
-    assert found.flips == Counter(("yes" if a >= 0.5 else "no", "yes" if b >= 0.5 else "no") for a, b, _ in both)
+    assert (fold.events, fold.both) == (len(pairs), len(both))
+    assert fold.dead == {"champion": sum(a is None for a, _ in pairs), "candidate": sum(b is None for _, b in pairs)}
+    assert fold.newly.total() == sum(a is not None and b is None for a, b in pairs)
+    assert fold.cured == sum(a is None and b is not None for a, b in pairs)
+    assert fold.flips == Counter(("yes" if a >= 0.5 else "no", "yes" if b >= 0.5 else "no") for a, b, _ in both)
     sizes = sorted((abs(a - b) for a, b, _ in both if a != b), reverse=True)
-    assert [each.size for each in found.largest()] == sizes[:LARGEST]
-    assert all(abs(pairs[each.event.offset][0] - pairs[each.event.offset][1]) == each.size for each in found.largest())  # type: ignore[operator]
-    assert found.changed == len(sizes)
-    assert found.total == pytest.approx(sum(sizes))
+    assert [each.size for each in fold.largest()] == sizes[:LARGEST]
+    assert all(abs(pairs[each.event.offset][0] - pairs[each.event.offset][1]) == each.size for each in fold.largest())  # type: ignore[operator]
+    assert fold.changed == len(sizes)
+    assert fold.total == pytest.approx(sum(sizes))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_rules_and_the_verdict() -> None:
 
     assert passed(same) == (True, [])
     assert passed([]) == (False, [])
-    assert passed([(0.5, None)] * 10) == (False, [])  # nothing was scored by both
+    assert passed([(0.5, None)] * 10) == (False, [])  # no event was scored by both versions
     assert passed([*same, *[(0.5, None)] * 6]) == (False, ["errors"])
     assert passed([*same, *[(None, None)] * 500]) == (True, [])
     assert passed([*same, *[(0.49, 0.51)] * 60]) == (False, ["flips"])
@@ -229,16 +229,16 @@ def of_two_outputs(power: float, amount: float) -> Answers:
 def test_of_several_outputs_the_one_that_decides_is_compared_as_a_distribution() -> None:
     champion, candidate = of_two_outputs(1.0, 5.0), of_two_outputs(8.0, 5.0)
     assert champion.numbers.tolist() == (np.arange(100) / 100).tolist()
-    found = Differences()
-    found.add(PLACE, list(range(100)), [b""] * 100, champion, candidate)
-    psi, ks = found.drift()
+    fold = Differences()
+    fold.add(PLACE, list(range(100)), [b""] * 100, champion, candidate)
+    psi, ks = fold.drift()
     assert psi is not None
     assert psi > 1.0
     assert ks is not None
 
 
 def test_a_difference_in_an_output_that_does_not_decide_is_a_difference() -> None:
-    found = Differences()
-    found.add(PLACE, list(range(100)), [b""] * 100, of_two_outputs(1.0, 5.0), of_two_outputs(1.0, 7.0))
-    assert (found.changed, found.total, found.flipped()) == (100, 200.0, 0)
-    assert found.drift()[1] == 0.0
+    fold = Differences()
+    fold.add(PLACE, list(range(100)), [b""] * 100, of_two_outputs(1.0, 5.0), of_two_outputs(1.0, 7.0))
+    assert (fold.changed, fold.total, fold.flipped()) == (100, 200.0, 0)
+    assert fold.drift()[1] == 0.0

@@ -1,4 +1,4 @@
-"""How far a move has come, decided from what scorers told."""
+"""The progress of a move, from the status records of scorers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,81 +19,81 @@ from tests.unit.scorer.console.console_records import NOW, status
 MOVE = ChannelMove("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
 
 
-def told(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: Any) -> ScorerStatus:
+def status_of(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: Any) -> ScorerStatus:
     version = "2.0.0" if revision >= 7 else "1.0.0"
     facts = {"aspired_revision": 0, "partitions": [PartitionStatus("in", p, 0) for p in partitions], **changed}
     return status(name, version, revision, **facts)
 
 
-def fleet(*records: ScorerStatus, heard: float = NOW) -> Fleet:
-    made = Fleet(caught_up=True)
+def fleet(*records: ScorerStatus, received_at: float = NOW) -> Fleet:
+    received = Fleet(caught_up=True)
     for record in records:
-        assert made.update(record.scorer.encode(), msgspec.json.encode(record), heard)
-    return made
+        assert received.update(record.scorer.encode(), msgspec.json.encode(record), received_at)
+    return received
 
 
-def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> fleet_status.MoveProgress:
-    return fleet_status.move_progress(MOVE, fleet(*records, heard=heard), {("in", p) for p in wanted}, NOW)
+def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), received_at: float = NOW) -> fleet_status.MoveProgress:
+    return fleet_status.move_progress(MOVE, fleet(*records, received_at=received_at), {("in", p) for p in wanted}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
-    assert verdict(told("a", 7, (0, 1)), told("b", 8, (2,)), wanted=(0, 1, 2)).outcome == FLIPPED
-    assert verdict(told("a", 7, (0, 1)), told("b", 6, (2,)), wanted=(0, 1, 2)).outcome == WAITING
-    gap = verdict(told("a", 7, (0, 1)), told("b", 7), wanted=(0, 1, 2))
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 8, (2,)), wanted=(0, 1, 2)).outcome == FLIPPED
+    assert verdict(status_of("a", 7, (0, 1)), status_of("b", 6, (2,)), wanted=(0, 1, 2)).outcome == WAITING
+    gap = verdict(status_of("a", 7, (0, 1)), status_of("b", 7), wanted=(0, 1, 2))
     assert (gap.outcome, gap.missing) == (WAITING, (("in", 2),))
     assert verdict().outcome == WAITING
 
 
-def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
-    assert verdict(told("a", 7), told("b", 6, state="stopped"), told("c", 6, tag="canary")).outcome == FLIPPED
-    assert verdict(told("a", 7), heard=NOW - STALE_SECONDS).outcome == WAITING
-    assert verdict(told("a", 7, (0,)), told("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
-    assert verdict(told("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "it answers nobody"
-    both = fleet(told("b", 7, (1,)))
-    both.last |= fleet(told("a", 6, (0,)), heard=NOW - STALE_SECONDS).last
+def test_scorers_that_stopped_or_follow_another_tag_are_ignored() -> None:
+    assert verdict(status_of("a", 7), status_of("b", 6, state="stopped"), status_of("c", 6, tag="canary")).outcome == FLIPPED
+    assert verdict(status_of("a", 7), received_at=NOW - STALE_SECONDS).outcome == WAITING
+    assert verdict(status_of("a", 7, (0,)), status_of("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
+    assert verdict(status_of("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "a shadow does not count"
+    both = fleet(status_of("b", 7, (1,)))
+    both.last |= fleet(status_of("a", 6, (0,)), received_at=NOW - STALE_SECONDS).last
     assert fleet_status.live_partitions(MOVE, both, NOW) == {("in", 1)}
     assert fleet_status.move_progress(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
-    why = {"2.0.0": "golden example 1"}
-    assert verdict(told("a", 6, refused=why, aspired_revision=6)).outcome == WAITING
-    both = told("a", 6, refused=why, aspired_revision=7), told("b", 6, aspired_revision=7)
+    refusals = {"2.0.0": "golden example 1"}
+    assert verdict(status_of("a", 6, refused=refusals, aspired_revision=6)).outcome == WAITING
+    both = status_of("a", 6, refused=refusals, aspired_revision=7), status_of("b", 6, aspired_revision=7)
     assert verdict(*both).outcome == WAITING
-    ended = verdict(both[0], told("b", 7, aspired_revision=7))
+    ended = verdict(both[0], status_of("b", 7, aspired_revision=7))
     assert ended.outcome == REFUSED
     assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
 
 
 @pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])
-def test_what_is_no_record_of_a_scorer_is_passed_over(key: bytes | None) -> None:
-    assert records.read(key, msgspec.json.encode(told("a", 7))) is None
+def test_a_record_that_is_not_of_a_scorer_is_ignored(key: bytes | None) -> None:
+    assert records.read(key, msgspec.json.encode(status_of("a", 7))) is None
     assert records.read(b"a", None) is None
 
 
 @given(st.binary(max_size=200))
-def test_whatever_stands_in_the_topic_is_a_record_or_nothing(value: bytes) -> None:
+def test_arbitrary_bytes_are_no_record(value: bytes) -> None:
     assert records.read(b"a", value) is None
 
 
-def test_invented_scorers_are_forgotten_before_one_that_goes_on_telling() -> None:
-    made = Fleet(caught_up=True)
-    real = told("a", 7, (0,))
+def test_invented_scorers_are_removed_before_a_scorer_that_keeps_reporting() -> None:
+    received = Fleet(caught_up=True)
+    real = status_of("a", 7, (0,))
     for number in range(fleet_status.SCORERS + 500):
-        made.update(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6)), NOW)
+        received.update(b"x%d" % number, msgspec.json.encode(status_of(f"x{number}", 6)), NOW)
         if number % 1_000 == 0:
-            made.update(b"a", msgspec.json.encode(real), NOW)
-    assert len(made.last) == fleet_status.SCORERS
-    assert made.last["a"][0] == real
+            received.update(b"a", msgspec.json.encode(real), NOW)
+    assert len(received.last) == fleet_status.SCORERS
+    assert received.last["a"][0] == real
 
 
 def test_large_records_are_bounded_together() -> None:
-    made = Fleet(caught_up=True)
+    received = Fleet(caught_up=True)
     large = {"x": "y" * (fleet_status.RECORD_BYTES // 4)}
     for number in range(10):
-        made.update(b"x%d" % number, msgspec.json.encode(told(f"x{number}", 6, refused=large)), NOW)
-    made.update(b"x9", msgspec.json.encode(told("x9", 6)), NOW)
-    assert list(made.last) == ["x7", "x8", "x9"]
+        received.update(b"x%d" % number, msgspec.json.encode(status_of(f"x{number}", 6, refused=large)), NOW)
+    received.update(b"x9", msgspec.json.encode(status_of("x9", 6)), NOW)
+    assert list(received.last) == ["x7", "x8", "x9"]
 
 
 def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_move_wants_no_more_partitions_than_a_topic_can_have(monkeypatch: pyte
         {"partitions": [PartitionStatus("in", 0, 2**62)]},
     ],
 )
-def test_a_record_that_no_scorer_writes_is_passed_over(changed: dict[str, Any]) -> None:
-    made = Fleet(caught_up=True)
-    assert made.update(b"a", msgspec.json.encode(structs.replace(told("a", 7), **changed)), NOW) is None
-    assert made.update(b"a", msgspec.json.encode(told("a", 7)), NOW) is not None
+def test_a_record_with_impossible_values_is_ignored(changed: dict[str, Any]) -> None:
+    received = Fleet(caught_up=True)
+    assert received.update(b"a", msgspec.json.encode(structs.replace(status_of("a", 7), **changed)), NOW) is None
+    assert received.update(b"a", msgspec.json.encode(status_of("a", 7)), NOW) is not None

@@ -42,137 +42,137 @@ def of(library: AttestationLibrary, number: int) -> VersionAttestations:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Runs:
+def repository(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
 @pytest.fixture
-def store(made: Runs) -> Counted:
-    return Counted(made.folder / "registry" / "model")
+def store(repository: Runs) -> Counted:
+    return Counted(repository.folder / "registry" / "model")
 
 
-def test_documents_are_read_once_and_new_ones_at_the_next_poll(made: Runs, store: Counted) -> None:
-    _, digest = made.run(0)
-    reader = AttestationReader(store, made.trusted)
-    found = of(looked(reader), 0)
-    assert [each.name for each in found.statements] == ["provenance", "evaluation", "comparison"]
-    assert {each.key_id for each in found.statements} == {"training"}
-    assert found.comparison is not None
-    assert found.comparison.document is not None
-    assert found.comparison.document.verdict == "passed"
+def test_documents_are_read_once_and_new_ones_at_the_next_poll(repository: Runs, store: Counted) -> None:
+    _, digest = repository.run(0)
+    reader = AttestationReader(store, repository.trusted)
+    attestations = of(looked(reader), 0)
+    assert [each.name for each in attestations.statements] == ["provenance", "evaluation", "comparison"]
+    assert {each.key_id for each in attestations.statements} == {"training"}
+    assert attestations.comparison is not None
+    assert attestations.comparison.document is not None
+    assert attestations.comparison.document.verdict == "passed"
     reads = store.reads
-    assert of(looked(reader), 0) is found
+    assert of(looked(reader), 0) is attestations
     assert store.reads == reads
     again = trained.comparison(0, digest, verdict="refused", because="judged again")
-    made.attest(digest, COMPARISON, again, minutes=1)
+    repository.attest(digest, COMPARISON, again, minutes=1)
     newer = of(looked(reader), 0).comparison
     assert newer is not None
     assert newer.document is not None
     assert (newer.document.because, newer.others) == ("judged again", 1)
-    made.push(1)
+    repository.push(1)
     assert [each.version for each in looked(reader).versions] == [trained.version(1), trained.version(0)]
 
 
-def test_claim_never_replaces_a_signed_document(made: Runs, store: Counted) -> None:
-    _, digest = made.run(0, change=-0.0061)
-    made.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
-    found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
-    assert found is not None
-    assert found.document is not None
-    assert (found.document.verdict, found.key_id, found.others) == ("refused", "training", 1)
+def test_claim_never_replaces_a_signed_document(repository: Runs, store: Counted) -> None:
+    _, digest = repository.run(0, change=-0.0061)
+    repository.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), repository.stranger, minutes=1)
+    document = of(looked(AttestationReader(store, repository.trusted)), 0).comparison
+    assert document is not None
+    assert document.document is not None
+    assert (document.document.verdict, document.key_id, document.others) == ("refused", "training", 1)
 
 
-def test_without_trusted_keys_everything_is_a_claim(made: Runs, store: Counted) -> None:
-    made.run(0)
-    found = of(looked(AttestationReader(store, [])), 0)
-    assert [(each.verified, each.unverified) for each in found.statements] == [(False, "no trusted key signed it")] * 3
+def test_without_trusted_keys_everything_is_a_claim(repository: Runs, store: Counted) -> None:
+    repository.run(0)
+    document = of(looked(AttestationReader(store, [])), 0)
+    assert [(each.verified, each.unverified) for each in document.statements] == [(False, "no trusted key signed it")] * 3
 
 
-def test_expired_key_verifies_nothing(made: Runs, store: Counted) -> None:
-    made.run(0)
-    reader = AttestationReader(store, [TrustedKey("training", made.key.public(), DAY + timedelta(minutes=5))])
+def test_expired_key_verifies_nothing(repository: Runs, store: Counted) -> None:
+    repository.run(0)
+    reader = AttestationReader(store, [TrustedKey("training", repository.key.public(), DAY + timedelta(minutes=5))])
     assert all(each.verified for each in of(looked(reader), 0).statements)
     late = of(looked(reader, minutes=5), 0).statements
     assert not any(each.verified for each in late)
     assert "trusted until" in late[0].unverified
 
 
-def test_document_of_the_wrong_shape_has_a_fault(made: Runs, store: Counted) -> None:
-    digest = made.push(0)
+def test_document_of_the_wrong_shape_has_a_fault(repository: Runs, store: Counted) -> None:
+    digest = repository.push(0)
     wrong: dict[str, Any] = {"verdict": "passed", "challenger": {}, "difference": {"value": "much", "low": 0, "high": 1}}
-    made.claim(digest, COMPARISON, wrong)
-    found = of(looked(AttestationReader(store, made.trusted)), 0).comparison
-    assert found is not None
-    assert found.document is None
-    assert found.fault == "Expected `float`, got `str` - at `$.difference.value`"
+    repository.claim(digest, COMPARISON, wrong)
+    document = of(looked(AttestationReader(store, repository.trusted)), 0).comparison
+    assert document is not None
+    assert document.document is None
+    assert document.fault == "Expected `float`, got `str` - at `$.difference.value`"
 
 
-def test_read_versions_stay_while_the_registry_is_unavailable(made: Runs, store: Counted) -> None:
-    made.run(0)
-    reader = AttestationReader(store, made.trusted)
+def test_read_versions_stay_while_the_registry_is_unavailable(repository: Runs, store: Counted) -> None:
+    repository.run(0)
+    reader = AttestationReader(store, repository.trusted)
     before = looked(reader)
-    there, away = made.folder / "registry", made.folder / "away"
-    there.rename(away)
+    registry, away = repository.folder / "registry", repository.folder / "away"
+    registry.rename(away)
     with pytest.raises(Unreachable):
         looked(reader)
-    away.rename(there)
+    away.rename(registry)
     assert looked(reader) == before
 
 
-def test_damaged_referrers_are_a_fault_of_their_version_only(made: Runs, store: Counted) -> None:
-    _, digest = made.run(0)
-    made.run(1)
+def test_damaged_referrers_are_a_fault_of_their_version_only(repository: Runs, store: Counted) -> None:
+    _, digest = repository.run(0)
+    repository.run(1)
     blob = b'{"schemaVersion": 2, "manifests": 7}'
     listed = store.resolve(f"sha256-{digest[7:]}").digest
-    (made.folder / "registry" / "model" / "blobs" / "sha256" / listed[7:]).write_bytes(blob)
-    library = looked(AttestationReader(store, made.trusted))
+    (repository.folder / "registry" / "model" / "blobs" / "sha256" / listed[7:]).write_bytes(blob)
+    library = looked(AttestationReader(store, repository.trusted))
     assert of(library, 0).fault
     assert of(library, 1).statements
 
 
-def test_deleted_version_is_removed(made: Runs, store: Counted) -> None:
-    made.push(0)
-    reader = AttestationReader(store, made.trusted)
+def test_deleted_version_is_removed(repository: Runs, store: Counted) -> None:
+    repository.push(0)
+    reader = AttestationReader(store, repository.trusted)
     assert looked(reader).versions
-    shutil.rmtree(made.folder / "registry")
-    made.push(1)
+    shutil.rmtree(repository.folder / "registry")
+    repository.push(1)
     assert [each.version for each in looked(reader).versions] == [trained.version(1)]
-    empty = AttestationReader(LayoutStore(made.folder / "nowhere"), [])
+    empty = AttestationReader(LayoutStore(repository.folder / "nowhere"), [])
     with pytest.raises(RegistryError):
         looked(empty)
 
 
-def test_oldest_versions_are_left_out_and_others_are_checked_in_turn(made: Runs, store: Counted) -> None:
+def test_oldest_versions_are_left_out_and_others_are_checked_in_turn(repository: Runs, store: Counted) -> None:
     count = 2 * RECENT + 3
     content = put_manifest(store, "one")
     for number in range(count):
         store.move_tags({trained.version(number): content}, expect={})
-    reader = AttestationReader(store, made.trusted, most=count - 1)
+    reader = AttestationReader(store, repository.trusted, most=count - 1)
     library = looked(reader)
     assert (len(library.versions), library.left_out, library.read) == (count - 1, 1, True)
-    made.attest(content.digest, "evaluation", trained.evaluation())
-    seen = [sum(bool(each.statements) for each in looked(reader).versions) for _ in range(2)]
-    assert RECENT < seen[0] < seen[1] == count - 1
+    repository.attest(content.digest, "evaluation", trained.evaluation())
+    counts = [sum(bool(each.statements) for each in looked(reader).versions) for _ in range(2)]
+    assert RECENT < counts[0] < counts[1] == count - 1
 
 
-def test_runs_of_one_day_are_sorted_by_attestation_time(made: Runs, store: Counted) -> None:
-    digest = made.push(0)
+def test_runs_of_one_day_are_sorted_by_attestation_time(repository: Runs, store: Counted) -> None:
+    digest = repository.push(0)
     day = trained.version(0)[:8]
     for minutes, name in ((9, "a" * 12), (5, "f" * 12)):
         other = put_manifest(store, name)
         store.move_tags({f"{day}-{name}": other}, expect={})
-        made.attest(other.digest, "evaluation", trained.evaluation(), minutes=minutes)
-        made.attest(other.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
+        repository.attest(other.digest, "evaluation", trained.evaluation(), minutes=minutes)
+        repository.attest(other.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
     junk = {manifest.CREATED: "yesterday"}
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"{}", junk)
-    library = looked(AttestationReader(store, made.trusted))
+    library = looked(AttestationReader(store, repository.trusted))
     assert [each.version for each in library.versions] == [f"{day}-{'a' * 12}", f"{day}-{'f' * 12}", trained.version(0)]
     assert [each.attested for each in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
 
 
 def test_runs_are_sorted_newest_first_and_before_other_versions() -> None:
-    there = ["1.0.0", "20260301-aaaaaaaaaaaa", "20260401-000000000000", "2.0.0", "20260301-ffffffffffff-x"]
-    assert newest_first(there) == [
+    registry = ["1.0.0", "20260301-aaaaaaaaaaaa", "20260401-000000000000", "2.0.0", "20260301-ffffffffffff-x"]
+    assert newest_first(registry) == [
         "20260401-000000000000",
         "20260301-aaaaaaaaaaaa",
         "20260301-ffffffffffff-x",

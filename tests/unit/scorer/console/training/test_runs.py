@@ -28,32 +28,44 @@ def attested(type_: str, predicate: dict[str, Any], key: str | None = "training"
     return Attestation(type_, predicate, "sha256:" + "f" * 64, key, "" if key else "no trusted key signed it")
 
 
-def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.TrainingRun:
+def run(*attestations: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.TrainingRun:
     """Return the run of a version with these attestations."""
     channels = console_records.registry(*moves).channels.values() if moves else ()
-    (found,) = runs.runs([collect_attestations(trained.version(number), DIGEST, said)], channels)
-    return found
+    (training_run,) = runs.runs([collect_attestations(trained.version(number), DIGEST, attestations)], channels)
+    return training_run
 
 
 def judged(key: str | None = "training", **stated: Any) -> tuple[Attestation, Attestation]:
-    said = trained.comparison(1, DIGEST, CHAMPION, **stated)
-    return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, said, key)
+    comparison = trained.comparison(1, DIGEST, CHAMPION, **stated)
+    return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, comparison, key)
 
 
 def test_refused_run_has_its_reason_and_failed_rules() -> None:
-    found = run(*judged(change=-0.0061))
-    assert (found.verdict, found.tone, found.verified, found.id) == ("refused", "bad", True, trained.run_id(1))
-    assert found.because.startswith("auc -0.0061")
-    assert found.failed == ["not worse: auc", "recall of late"]
-    assert (found.date, found.training.recipe, found.training.seed, found.unit) == ("2026-03-02", "trees", 2013, "trees")
-    assert found.bar is not None
-    assert (found.bar.tone, found.bar.margin) == ("bad", 0.002)
-    assert found.bar.edge is not None
-    assert found.bar.left < found.bar.mean < found.bar.right < found.bar.edge < found.bar.zero
-    assert found.dataset == "sha256:" + "d" * 64
-    assert found.metrics[0].name == "auc"
-    assert found.metrics[0].change == pytest.approx(-0.0061)
-    assert found.warnings == []
+    training_run = run(*judged(change=-0.0061))
+    assert (training_run.verdict, training_run.tone, training_run.verified, training_run.id) == (
+        "refused",
+        "bad",
+        True,
+        trained.run_id(1),
+    )
+    assert training_run.because.startswith("auc -0.0061")
+    assert training_run.failed == ["not worse: auc", "recall of late"]
+    assert (training_run.date, training_run.training.recipe, training_run.training.seed, training_run.unit) == (
+        "2026-03-02",
+        "trees",
+        2013,
+        "trees",
+    )
+    assert training_run.bar is not None
+    assert (training_run.bar.tone, training_run.bar.margin) == ("bad", 0.002)
+    assert training_run.bar.edge is not None
+    assert (
+        training_run.bar.left < training_run.bar.mean < training_run.bar.right < training_run.bar.edge < training_run.bar.zero
+    )
+    assert training_run.dataset == "sha256:" + "d" * 64
+    assert training_run.metrics[0].name == "auc"
+    assert training_run.metrics[0].change == pytest.approx(-0.0061)
+    assert training_run.warnings == []
 
 
 def test_claimed_verdict_is_never_good() -> None:
@@ -84,18 +96,18 @@ def test_missing_documents_are_named() -> None:
 def test_versions_without_training_are_not_runs() -> None:
     elsewhere = trained.provenance(1)
     elsewhere["buildDefinition"]["buildType"] = "https://example.org/ci"
-    said = [attested(PROVENANCE, elsewhere), attested(EVALUATION, trained.evaluation())]
-    assert runs.runs([collect_attestations("1.0.0", DIGEST, said), collect_attestations("2.0.0", DIGEST, [])], []) == []
-    (found,) = runs.runs([collect_attestations("1.0.0", DIGEST, [attested(PROVENANCE, trained.provenance(1))])], [])
-    assert (found.id, found.date) == (trained.run_id(1), "")
+    attestations = [attested(PROVENANCE, elsewhere), attested(EVALUATION, trained.evaluation())]
+    assert runs.runs([collect_attestations("1.0.0", DIGEST, attestations), collect_attestations("2.0.0", DIGEST, [])], []) == []
+    (training_run,) = runs.runs([collect_attestations("1.0.0", DIGEST, [attested(PROVENANCE, trained.provenance(1))])], [])
+    assert (training_run.id, training_run.date) == (trained.run_id(1), "")
 
 
 def test_channel_moves_are_listed_with_their_actor() -> None:
     move = replace(console_records.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
     by_hand = replace(console_records.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
     away = console_records.move(3, "2.0.0", trained.version(1))
-    found = run(*judged(), moves=(move, by_hand)).promotions
-    assert [(each.channel, each.revision, each.by_run, each.now) for each in found] == [
+    training_run = run(*judged(), moves=(move, by_hand)).promotions
+    assert [(each.channel, each.revision, each.by_run, each.now) for each in training_run] == [
         ("prod", 2, False, True),
         ("prod", 1, True, False),
     ]
@@ -109,8 +121,8 @@ def test_channel_moves_are_listed_with_their_actor() -> None:
 
 def test_contradictions_are_warned_of() -> None:
     other = trained.comparison(2, "sha256:" + "9" * 64, CHAMPION)
-    found = run(attested(PROVENANCE, {}), attested(COMPARISON, other), attested(COMPARISON, other, None))
-    assert found.warnings == [
+    training_run = run(attested(PROVENANCE, {}), attested(COMPARISON, other), attested(COMPARISON, other, None))
+    assert training_run.warnings == [
         f"The comparison is from another run, {trained.run_id(2)}.",
         f"The comparison is of sha256:{'9' * 64}, which is not this version.",
         "Its provenance is unreadable: Object missing required field `buildDefinition`",
@@ -138,13 +150,13 @@ def test_runs_are_selected_by_verdict_and_named_by_version_or_id() -> None:
         left_out=3,
         read=True,
     )
-    found = view.training(library, [], {"show": "passed"})
-    assert ([each.version for each in found.rows.rows], found.left_out) == ([trained.version(1)], 3)
-    assert found.verdicts == [("passed", 1), ("not judged", 1)]
+    listing = view.training(library, [], {"show": "passed"})
+    assert ([each.version for each in listing.rows.rows], listing.left_out) == ([trained.version(1)], 3)
+    assert listing.verdicts == [("passed", 1), ("not judged", 1)]
     for name in (trained.version(1), trained.run_id(1)):
-        one = view.training(library, [], {"run": name}).run
-        assert one is not None
-        assert one.version == trained.version(1)
+        selected = view.training(library, [], {"run": name}).run
+        assert selected is not None
+        assert selected.version == trained.version(1)
     assert view.training(library, [], {"run": ""}).run is None
     assert view.training(library, [], {"run": "no such"}).run is None
 
@@ -159,7 +171,7 @@ JSON = st.recursive(
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Yield the path of every value in a document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, one in inner for found in places(one, (*path, key)))]
+    return [path, *(path_of_value for key, value in inner for path_of_value in places(value, (*path, key)))]
 
 
 DOCUMENTS: dict[type[msgspec.Struct], tuple[str, dict[str, Any]]] = {
@@ -178,12 +190,12 @@ def test_damaged_document_is_shown_or_has_a_one_line_fault(data: st.DataObject, 
     for key in path:
         target = target[key]
     target[last] = junk
-    found = run(attested(uri, document))
-    (statement,) = found.attestations.statements
+    training_run = run(attested(uri, document))
+    (statement,) = training_run.attestations.statements
     assert (statement.document is None) == bool(statement.fault)
     assert "\n" not in statement.fault
     assert len(statement.fault) <= 300
-    view.shown(found, LINES)
+    view.shown(training_run, LINES)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +218,8 @@ def test_documents_are_bounded(wrong: dict[str, Any]) -> None:
 
 @given(*[st.floats(-1e15, 1e15)] * 3, st.none() | st.floats(-1e15, 1e15))
 def test_a_bar_lies_within_its_width(value: float, low: float, high: float, margin: float | None) -> None:
-    found = runs.bar(MetricDifference(value, low, high), margin)
-    assert found is not None
-    for place in (found.left, found.right, found.mean, found.zero, found.edge or 0.0):
+    bar = runs.bar(MetricDifference(value, low, high), margin)
+    assert bar is not None
+    for place in (bar.left, bar.right, bar.mean, bar.zero, bar.edge or 0.0):
         assert 0 <= place <= runs.WIDTH
-    assert found.left <= found.right
+    assert bar.left <= bar.right

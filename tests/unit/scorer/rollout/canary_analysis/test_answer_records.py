@@ -1,4 +1,4 @@
-"""Records and dead letters as answers; lag; what a sample says; who is judged."""
+"""Decoding of score records and dead letters, the lag of a reader, the decision sample, and the rules of margins."""
 
 import numpy as np
 import pytest
@@ -25,12 +25,12 @@ def encoded(encoder: RecordEncoder, count: int = 3, status: str = "scored") -> l
     return encoder.encode(ids, scores[:count], decisions[:count], places, numbers, [7] * count, status, 9)
 
 
-def test_records_are_read_as_they_are_written() -> None:
+def test_records_are_decoded_as_they_were_encoded() -> None:
     values, rows = encoded(FALLBACK), np.arange(3)
-    found = {
+    groups = {
         lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in answer_records.group_by_partition(values, rows).items()
     }
-    assert found == {("events", 0): ([0, 2], [0, 2]), ("events", 1): ([1], [1])}
+    assert groups == {("events", 0): ([0, 2], [0, 2]), ("events", 1): ([1], [1])}
     assert answer_records.in_json(values, rows, bytes) is values
     assert answer_records.in_json(values, rows[1:], bytes.upper) == [values[0], values[1].upper(), values[2].upper()]
     first, second, third = answer_records.answers_at(values, rows)
@@ -38,16 +38,16 @@ def test_records_are_read_as_they_are_written() -> None:
     assert (second.score, third.score, third.decision) == ([1, 2], None, "on\ntime")
 
 
-def test_what_a_dead_letter_says_stands_between_records() -> None:
+def test_a_dead_letter_is_an_answer_among_records() -> None:
     source = Position("r", "events", 1, 8)
     headers = dead_headers(
         [("x", b"1")], reason="malformed", error="", source=source, model="m:1@sha256:b", at_ms=1, arm="canary"
     )
-    found = answer_records.read_dead_letter(headers)
-    assert found == (("events", 1), 8, VersionAnswer("sha256:b", "dead_lettered", fallback="malformed"))
+    letter = answer_records.read_dead_letter(headers)
+    assert letter == (("events", 1), 8, VersionAnswer("sha256:b", "dead_lettered", fallback="malformed"))
     assert answer_records.read_dead_letter([("dead.source", b"nowhere")]) is None
     value = encoded(ENCODER, 1)[0]
-    assert [each.digest for each in answer_records.answers([value, found[2], value])] == ["sha256:a", "sha256:b", "sha256:a"]
+    assert [each.digest for each in answer_records.answers([value, letter[2], value])] == ["sha256:a", "sha256:b", "sha256:a"]
 
 
 TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
@@ -55,9 +55,9 @@ TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
 
 @pytest.mark.parametrize("bad", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
 def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
-    with pytest.raises(answer_records.UnreadableAnswer) as told:
+    with pytest.raises(answer_records.UnreadableAnswer) as raised:
         answer_records.group_by_partition([encoded(ENCODER, 1)[0], bad], np.arange(2))
-    assert told.value.row == 1
+    assert raised.value.row == 1
 
 
 def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
@@ -78,12 +78,12 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     rng = np.random.default_rng(1)
     scores = np.stack([rng.random(3 * MOST), rng.random(3 * MOST) ** 2], axis=1)
     every = np.arange(len(scores))
-    for made, order in ((sample, every), (backwards, every[::-1])):
+    for filled, order in ((sample, every), (backwards, every[::-1])):
         for start in range(0, len(order), 7_000):
             some = order[start : start + 7_000]
             kinds = [PairDifference(0, 1, ("yes", "no"))]
-            made.add(("t", 0), some, PairDifferences(kinds, np.zeros(len(some), np.intp), scores[some].T))
-            made.drift()
+            filled.add(("t", 0), some, PairDifferences(kinds, np.zeros(len(some), np.intp), scores[some].T))
+            filled.drift()
     assert sample.drift() == backwards.drift()
     whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
     assert sample.drift() == pytest.approx(whole, abs=0.05)

@@ -1,4 +1,4 @@
-"""Intervals that hold at every look: beside the definition, and how often chance leaves them."""
+"""Confidence sequences: compared with their definition, and the share of streams that leave them."""
 
 import math
 
@@ -16,8 +16,11 @@ from scorer.rollout.canary_analysis.key_strata import CELLS, Cells
 @examples(max_examples=50)
 @given(st.floats(0.1, 1e6), st.floats(1e-6, 0.3))
 def test_at_the_boundary_the_mixture_of_likelihoods_is_one_in_alpha(total: float, alpha: float) -> None:
-    """A sum S of variance V has, under means drawn from a normal of variance 1/r, the mixed likelihood ratio
-    N(S; 0, V + V^2/r) / N(S; 0, V). Ville's inequality bounds it by 1/alpha."""
+    """The boundary follows from Ville's inequality.
+
+    A sum S of variance V has, under means drawn from a normal of variance 1/r, the mixed likelihood ratio
+    N(S; 0, V + V^2/r) / N(S; 0, V). The inequality bounds it by 1/alpha.
+    """
     twice = -2 * math.log(alpha)
     mixed = TUNED / (twice + math.log1p(twice))
     edge = boundary(total, alpha)
@@ -44,13 +47,13 @@ def test_pairs_of_one_key_count_as_their_cell() -> None:
     )
 
 
-def test_nothing_known_is_an_infinite_interval() -> None:
+def test_without_pairs_the_interval_is_infinite() -> None:
     assert interval(Cells(), 0.05) == ConfidenceInterval(None, -math.inf, math.inf, 0, 0)
     lone = interval(Cells().added([7] * 50, [1.0] * 50), 0.05)
     assert lone == ConfidenceInterval(1.0, -math.inf, math.inf, 50, 1)
 
 
-def test_a_rule_that_has_seen_no_difference_is_not_sure_of_it() -> None:
+def test_without_any_difference_the_interval_has_a_width() -> None:
     none = interval(Cells().added(range(50), [0.0] * 50), 0.05)
     assert none.estimate == 0.0
     assert none.high > 0.05

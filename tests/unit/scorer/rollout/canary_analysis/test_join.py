@@ -1,4 +1,4 @@
-"""Answers joined by source position, beside a plain join; memory is bounded, and nothing goes uncounted."""
+"""The merge join compared with a plain join: bounded memory, and a count for every dropped record."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ CONTEST = Contest(OLD, NEW)
 def add(
     join: MergeJoin, side: JoinSide, partition: Partition, offsets: Sequence[int], tickets: Sequence[int]
 ) -> list[list[int]]:
-    """The offsets of pairs, and both sides' tickets."""
+    """Add records, and return the offsets of the pairs and the tickets of both sides."""
     return [column.tolist() for column in join.add(side, partition, np.array(offsets, np.int64), np.array(tickets, np.int64))]
 
 
@@ -54,7 +54,7 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
     assert join.dropped == (len(scores - shadow) - len(behind), len(shadow - scores) - len(ahead), 0)
 
 
-def test_partitions_are_apart() -> None:
+def test_partitions_are_joined_separately() -> None:
     join = MergeJoin(100, 10)
     assert add(join, JoinSide.ANSWERED, PLACE, [1], [10]) == [[], [], []]
     assert add(join, JoinSide.SHADOW, ("events", 1), [1], [11]) == [[], [], []]
@@ -66,7 +66,7 @@ def test_partitions_are_apart() -> None:
     assert add(join, JoinSide.SHADOW, PLACE, [1], [12]) == [[1], [10], [12]]
 
 
-def test_what_failed_may_stand_a_little_behind() -> None:
+def test_failures_may_follow_slightly_later_scores() -> None:
     join = MergeJoin(1_000, 50)
     add(join, JoinSide.ANSWERED, PLACE, range(100), range(100))
     shadow = [offset for offset in range(100) if offset != 60]
@@ -79,25 +79,25 @@ def test_what_failed_may_stand_a_little_behind() -> None:
     assert add(join, JoinSide.ANSWERED, PLACE, [100], [5]) == [[100], [5], [8]]
 
 
-def test_no_more_wait_than_are_allowed() -> None:
+def test_the_number_of_waiting_records_is_limited() -> None:
     join = MergeJoin(100, 10)
     for start in range(0, 1_000, 30):
         add(join, JoinSide.ANSWERED, PLACE, range(start, start + 30), range(30))
         assert join.waiting <= 100
     assert join.dropped.crowded == 1_020 - join.waiting
-    assert len(add(join, JoinSide.SHADOW, PLACE, range(1_020), range(1_020))[0]) > 40  # the newest are there still
+    assert len(add(join, JoinSide.SHADOW, PLACE, range(1_020), range(1_020))[0]) > 40  # the newest are still waiting
 
 
 def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> VersionAnswer:
     return VersionAnswer(digest, "scored", decision=decision, score=score)
 
 
-def failed(digest: str, why: str | None = None) -> VersionAnswer:
-    return VersionAnswer(digest, "dead_lettered", fallback=why)
+def failed(digest: str, reason: str | None = None) -> VersionAnswer:
+    return VersionAnswer(digest, "dead_lettered", fallback=reason)
 
 
-def instead(answer: VersionAnswer, why: str = "inference-failed") -> VersionAnswer:
-    return msgspec.structs.replace(answer, fallback=why)
+def instead(answer: VersionAnswer, reason: str = "inference-failed") -> VersionAnswer:
+    return msgspec.structs.replace(answer, fallback=reason)
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ def instead(answer: VersionAnswer, why: str = "inference-failed") -> VersionAnsw
 def test_differences_are_the_candidates_less_the_champions(
     answered: VersionAnswer, shadow: VersionAnswer, error: int, flip: int | None
 ) -> None:
-    found = compare_answers(CONTEST, answered, shadow)
-    assert found is not None
-    assert (found.error, found.flip) == (error, flip)
+    difference = compare_answers(CONTEST, answered, shadow)
+    assert difference is not None
+    assert (difference.error, difference.flip) == (error, flip)
     if flip is not None:
         by_digest = {answered.digest: answered, shadow.digest: shadow}
-        assert found.decisions == (by_digest[OLD].decision, by_digest[NEW].decision)
+        assert difference.decisions == (by_digest[OLD].decision, by_digest[NEW].decision)
     compared = PairComparer(CONTEST).differences([answered, of(NEW)], [shadow, of(OLD)])
-    assert [compared.kinds[at] for at in compared.which] == [found, PairDifference(0, 0, ("yes", "yes"), swapped=True)]
+    assert [compared.kinds[at] for at in compared.which] == [difference, PairDifference(0, 0, ("yes", "yes"), swapped=True)]
     scored = answered.status == shadow.status == "scored" and answered.fallback is None
-    by_side = [each.score for each in (answered, shadow)][:: -1 if found.swapped else 1]
+    by_side = [each.score for each in (answered, shadow)][:: -1 if difference.swapped else 1]
     assert compared.scores[:, 0].tolist() == by_side if scored else np.isnan(compared.scores[:, 0]).all()
 
 
@@ -141,8 +141,8 @@ SCORES: list[Any] = [0.25, 1, True, [0.5], {"a": 1.0}, None]
 
 @examples(max_examples=200)
 @given(st.data())
-def test_many_pairs_say_what_each_says(data: st.DataObject) -> None:
-    """In any company, and however often the same is asked."""
+def test_differences_of_many_pairs_are_those_of_each_pair(data: st.DataObject) -> None:
+    """The result depends neither on the other pairs nor on earlier calls."""
     each = st.builds(
         VersionAnswer,
         st.sampled_from([OLD, NEW, OTHER]),
@@ -154,12 +154,12 @@ def test_many_pairs_say_what_each_says(data: st.DataObject) -> None:
     comparer = PairComparer(CONTEST)
     for pairs in data.draw(st.lists(st.lists(st.tuples(each, each), min_size=1, max_size=8), max_size=3)):
         answered, shadow = (list(side) for side in zip(*pairs, strict=True))
-        found = comparer.differences(answered, shadow)
-        assert [found.kinds[at] for at in found.which] == [compare_answers(CONTEST, *pair) for pair in pairs]
-        for pair, kind, scores in zip(pairs, found.which, found.scores.T, strict=True):
+        differences = comparer.differences(answered, shadow)
+        assert [differences.kinds[at] for at in differences.which] == [compare_answers(CONTEST, *pair) for pair in pairs]
+        for pair, kind, scores in zip(pairs, differences.which, differences.scores.T, strict=True):
             numbers = [each.score for each in pair if isinstance(each.score, int | float)]
-            if (said := found.kinds[kind]) is not None and said.scored and len(numbers) == 2:
-                assert scores.tolist() == numbers[:: -1 if said.swapped else 1]
+            if (kind_difference := differences.kinds[kind]) is not None and kind_difference.scored and len(numbers) == 2:
+                assert scores.tolist() == numbers[:: -1 if kind_difference.swapped else 1]
             else:
                 assert np.isnan(scores).all()
 

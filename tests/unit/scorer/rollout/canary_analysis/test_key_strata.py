@@ -1,4 +1,4 @@
-"""Sums by cell: exact in any order, merged and kept without a loss."""
+"""Sums by cell are exact in any order and merged without a loss."""
 
 import numpy as np
 from hypothesis import given
@@ -16,16 +16,18 @@ def of(pairs: list[tuple[int, float]]) -> Cells:
     return Cells().added([place for place, _ in pairs], [difference for _, difference in pairs])
 
 
-def same(one: Cells, other: Cells) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("sums", "squares", "counts"))
+def same(first: Cells, second: Cells) -> bool:
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in ("sums", "squares", "counts"))
 
 
 @examples(max_examples=50)
 @given(some_pairs, some_pairs, st.randoms(use_true_random=False))
-def test_the_order_and_the_batches_change_no_bit(one: list[tuple[int, float]], other: list[tuple[int, float]], chance) -> None:  # type: ignore[no-untyped-def]
-    whole = [*one, *other]
+def test_the_order_and_the_batches_change_no_bit(
+    first: list[tuple[int, float]], second: list[tuple[int, float]], chance
+) -> None:  # type: ignore[no-untyped-def]
+    whole = [*first, *second]
     chance.shuffle(whole)
-    assert same(of(one).merged(of(other)), of(whole))
+    assert same(of(first).merged(of(second)), of(whole))
     single = Cells()
     for pair in whole:
         single = single.added([pair[0]], [pair[1]])
@@ -35,13 +37,13 @@ def test_the_order_and_the_batches_change_no_bit(one: list[tuple[int, float]], o
 @examples(max_examples=50)
 @given(some_pairs)
 def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None:
-    found = of(pairs)
-    assert found.pairs == len(pairs)
-    assert found.active == len({place for place, _ in pairs})
+    cells = of(pairs)
+    assert cells.pairs == len(pairs)
+    assert cells.active == len({place for place, _ in pairs})
     for place in {place for place, _ in pairs}:
-        mine = [round(difference / GRAIN) * GRAIN for at, difference in pairs if at == place]
-        assert (found.sums[place], found.counts[place]) == (sum(mine), len(mine))
-        assert found.squares[place] == sum(difference**2 for difference in mine)
+        members = [round(difference / GRAIN) * GRAIN for at, difference in pairs if at == place]
+        assert (cells.sums[place], cells.counts[place]) == (sum(members), len(members))
+        assert cells.squares[place] == sum(difference**2 for difference in members)
 
 
 def test_all_events_of_a_key_fall_in_one_cell_and_those_without_one_in_many() -> None:

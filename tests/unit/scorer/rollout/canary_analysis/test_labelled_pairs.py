@@ -1,4 +1,4 @@
-"""Errors by label, beside scikit-learn's Brier score; memory is bounded by the ids."""
+"""Errors by label compared with scikit-learn's Brier score, in bounded memory."""
 
 import numpy as np
 import pytest
@@ -21,24 +21,24 @@ def scored(digest: str, n: int, score: object) -> VersionAnswer:
 
 
 def held(scores: np.ndarray, most: int = 10_000, *, wide: bool = False, backwards: bool = False) -> LabelledPairs:
-    """Pairs with these scores (n, 2), each of a cell of its own."""
-    found = LabelledPairs(most)
+    """Return pairs with these scores (n, 2), each pair in a cell of its own."""
+    filled = LabelledPairs(most)
     pairs = []
     for n, row in enumerate(scores.tolist()):
         both = [scored(name, n, [1 - score, score] if wide else score) for name, score in zip("ab", row, strict=True)]
         pairs.append((n, n % CELLS, both[0], both[1]))
     for start in range(0, len(pairs), 100):
-        found.add(PLACE, pairs[start : start + 100][:: -1 if backwards else 1])
-    found.add(PLACE, [])
-    return found
+        filled.add(PLACE, pairs[start : start + 100][:: -1 if backwards else 1])
+    filled.add(PLACE, [])
+    return filled
 
 
 def labels_of(pairs: LabelledPairs, truth: np.ndarray, classes: Classes | None = BINARY) -> Labels:
-    made = Labels("labels", classes)
+    labels = Labels("labels", classes)
     ids = hashed(f"e{n}" for n in range(len(truth)))
-    told = [Label(f"e{n}", float(value)) for n, value in enumerate(truth)]
-    made.add(pairs.newest(), 0, list(range(len(truth))), [1] * len(truth), ids, told)
-    return made
+    records = [Label(f"e{n}", float(value)) for n, value in enumerate(truth)]
+    labels.add(pairs.newest(), 0, list(range(len(truth))), [1] * len(truth), ids, records)
+    return labels
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -46,12 +46,12 @@ def test_the_mean_is_the_difference_of_the_brier_scores(wide: bool) -> None:
     chance = np.random.default_rng(4)
     scores, truth = chance.random((COUNT, 2)), chance.integers(0, 2, COUNT)
     pairs = held(scores, wide=wide)
-    found = losses(pairs.newest(), labels_of(pairs, truth[:400]))
+    cells = losses(pairs.newest(), labels_of(pairs, truth[:400]))
     expected = [metrics.brier_score_loss(truth[:400], scores[:400, side]) for side in (0, 1)]
-    assert found.pairs == 400
-    assert found.sums.sum() / 400 == pytest.approx(expected[1] - expected[0], abs=GRAIN)
+    assert cells.pairs == 400
+    assert cells.sums.sum() / 400 == pytest.approx(expected[1] - expected[0], abs=GRAIN)
     first = (scores[7, 1] - truth[7]) ** 2 - (scores[7, 0] - truth[7]) ** 2
-    assert found.sums[7] == pytest.approx(first, abs=GRAIN)
+    assert cells.sums[7] == pytest.approx(first, abs=GRAIN)
 
 
 def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_not_count() -> None:
@@ -67,9 +67,9 @@ def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_no
 
 def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
     scores = np.random.default_rng(5).random((2_000, 2))
-    one, other = held(scores, 300), held(scores, 300, backwards=True)
-    assert 100 < len(one) <= 300
-    assert np.array_equal(one.newest().ids, other.newest().ids)
+    first, second = held(scores, 300), held(scores, 300, backwards=True)
+    assert 100 < len(first) <= 300
+    assert np.array_equal(first.newest().ids, second.newest().ids)
 
 
 def test_an_id_in_two_partitions_counts_the_same_in_any_order_of_the_partitions() -> None:
@@ -78,16 +78,16 @@ def test_an_id_in_two_partitions_counts_the_same_in_any_order_of_the_partitions(
         place: [(0, 5, scored("a", 0, score), scored("b", 0, score / 2))]
         for place, score in zip(places, (0.4, 0.8), strict=True)
     }
-    found = []
+    champions = []
     for order in (places, places[::-1]):
         pairs = LabelledPairs(10)
         for place in order:
             pairs.add(place, sides[place])
-        found.append(pairs.newest().columns["champion"].tolist())
-    assert found == [[0.8], [0.8]]
+        champions.append(pairs.newest().columns["champion"].tolist())
+    assert champions == [[0.8], [0.8]]
 
 
-def test_why_there_is_no_pair_is_named() -> None:
+def test_the_reason_for_no_pair_is_named() -> None:
     scores = np.full((4, 2), 0.5)
     pairs = held(scores)
     assert missing(pairs.newest(), labels_of(pairs, np.ones(4), Classes(("a", "b", "c")))).endswith("and there are 3")
@@ -101,7 +101,7 @@ def test_why_there_is_no_pair_is_named() -> None:
     assert "none has the outcome 0 or 1" in missing(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))
 
 
-def test_why_there_is_no_pair_is_the_same_in_any_order_of_the_partitions() -> None:
+def test_the_reason_for_no_pair_is_the_same_in_any_order_of_the_partitions() -> None:
     pairs, reasons = held(np.full((2, 2), 0.5)), set()
     for order in ((0, 1), (1, 0)):
         labels = Labels("labels", Classes(("low", "high")))

@@ -1,4 +1,4 @@
-"""Answers that wait are found by their tickets, in any order, however much is taken in meanwhile."""
+"""Waiting answers are read by their tickets, in any order and regardless of further answers."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def record(name: str) -> bytes:
     return b'{"digest":"%b","status":"scored"}' % name.encode()
 
 
-def test_tickets_find_their_answers_and_keys_across_what_was_taken() -> None:
+def test_tickets_find_their_answers_and_keys_across_blocks() -> None:
     shelf = PendingAnswers()
     first = shelf.put([record(f"a{n}") for n in range(4)], KEYS, 100)
     second = shelf.put([record(f"b{n}") for n in range(4)], KEYS, 100)
@@ -28,7 +28,7 @@ def test_tickets_find_their_answers_and_keys_across_what_was_taken() -> None:
     assert shelf.hashes(tickets) == hashes
 
 
-def test_the_oldest_that_wait_are_kept_alone_where_all_are_too_many() -> None:
+def test_only_waiting_answers_of_the_oldest_block_are_kept_if_blocks_are_too_large() -> None:
     shelf = PendingAnswers()
     waiting = []
     for n in range(2_000):
@@ -40,10 +40,10 @@ def test_the_oldest_that_wait_are_kept_alone_where_all_are_too_many() -> None:
     assert shelf.answers(np.array(waiting[:1]))[0].digest == "500.1"
 
 
-def test_an_answer_that_is_none_is_named_by_its_place_among_those_asked_for() -> None:
+def test_an_unreadable_answer_is_named_by_its_index_in_the_request() -> None:
     shelf = PendingAnswers()
-    one, other = (shelf.put([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
-    for tickets, row in (([one, other, one + 1], 2), ([one, one + 1, one], 1), ([other, one, other + 2], 2)):
-        with pytest.raises(UnreadableAnswer) as told:
+    first, second = (shelf.put([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
+    for tickets, row in (([first, second, first + 1], 2), ([first, first + 1, first], 1), ([second, first, second + 2], 2)):
+        with pytest.raises(UnreadableAnswer) as raised:
             shelf.answers(np.array(tickets))
-        assert told.value.row == row
+        assert raised.value.row == row

@@ -1,4 +1,4 @@
-"""Verdicts: what rolls back, what passes, and all that holds."""
+"""Verdicts: the conditions of a rollback, of a promotion and of a hold, and the bake clock."""
 
 import itertools
 
@@ -16,70 +16,72 @@ ERRORS, FLIPS = MetricRule("errors", 0.005), MetricRule("flips", 0.05, signed=Fa
 SEEING = BakeConditions(6, 6, 0.1, 0.5)
 
 
-def seen(pairs: int, differing: int, size: float = 1.0, cells: int = CELLS) -> Cells:
-    """So many pairs, spread evenly, of which so many differ."""
+def differing_pairs(pairs: int, differing: int, size: float = 1.0, cells: int = CELLS) -> Cells:
+    """Return the cells of `pairs` pairs, spread evenly, of which `differing` differ by `size`."""
     differences = np.zeros(pairs)
     if differing:
         differences[:: pairs // differing][:differing] = size
     return Cells().added(np.arange(pairs) % cells, differences)
 
 
-def test_every_rule_must_say_so() -> None:
-    good = {"errors": seen(10_000, 0), "flips": seen(10_000, 50)}
+def test_a_promotion_needs_every_rule() -> None:
+    good = {"errors": differing_pairs(10_000, 0), "flips": differing_pairs(10_000, 50)}
     assert decide([ERRORS, FLIPS], good).decision is CanaryDecision.PROMOTE
     assert decide([ERRORS], good).decision is CanaryDecision.PROMOTE
     held = decide([ERRORS, FLIPS], {"errors": good["errors"]})
     assert (held.decision, held.why) == (CanaryDecision.HOLD, ("flips: no pairs",))
-    held = decide([ERRORS, FLIPS], good | {"flips": seen(10_000, 480)})
+    held = decide([ERRORS, FLIPS], good | {"flips": differing_pairs(10_000, 480)})
     assert held.decision is CanaryDecision.HOLD
     assert "flips: up to" in held.why[0]
 
 
-def test_no_rules_and_no_data_are_no_success() -> None:
+def test_without_rules_or_data_nothing_is_promoted() -> None:
     assert decide([], {}).decision is CanaryDecision.HOLD
     assert decide([ERRORS], {}).decision is CanaryDecision.HOLD
-    told = decide([ERRORS], {}).to_dict()["rules"][0]
-    assert (told["estimate"], told["low"], told["high"], told["pairs"]) == (None, None, None, 0)
+    rule = decide([ERRORS], {}).to_dict()["rules"][0]
+    assert (rule["estimate"], rule["low"], rule["high"], rule["pairs"]) == (None, None, None, 0)
 
 
 @pytest.mark.parametrize(("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs of 3,000"), (50_000, 399, "of 400")])
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
-    held = decide([MetricRule("errors", 0.5)], {"errors": seen(pairs, 0, cells=cells)})
+    held = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
     assert held.decision is CanaryDecision.HOLD
     assert missing in held.why[0]
 
 
-def test_worse_is_rolled_back_whatever_else_there_is() -> None:
-    found = decide([ERRORS, FLIPS], {"errors": seen(2_000, 60)}, obstacles=["the judge is behind"])
-    assert found.decision is CanaryDecision.ROLL_BACK
-    assert "errors: +0.03, surely above" in found.why[0]
-    assert decide([ERRORS], {"errors": seen(2_000, 60, size=-1.0)}).decision is CanaryDecision.HOLD  # better, of too few pairs
+def test_a_worse_candidate_is_rolled_back_despite_obstacles() -> None:
+    verdict = decide([ERRORS, FLIPS], {"errors": differing_pairs(2_000, 60)}, obstacles=["the analysis is behind"])
+    assert verdict.decision is CanaryDecision.ROLL_BACK
+    assert "errors: +0.03, surely above" in verdict.why[0]
+    assert (
+        decide([ERRORS], {"errors": differing_pairs(2_000, 60, size=-1.0)}).decision is CanaryDecision.HOLD
+    )  # better, with too few pairs
 
 
-def test_surely_worse_within_the_margin_is_no_rollback() -> None:
-    found = decide([ERRORS], {"errors": seen(200_000, 600)})
-    assert found.findings[0].interval.low > 0.0
-    assert found.decision is CanaryDecision.PROMOTE
+def test_a_significant_difference_within_the_margin_is_no_rollback() -> None:
+    verdict = decide([ERRORS], {"errors": differing_pairs(200_000, 600)})
+    assert verdict.findings[0].interval.low > 0.0
+    assert verdict.decision is CanaryDecision.PROMOTE
 
 
 def test_flips_are_rolled_back_beyond_their_margin_only() -> None:
-    few = {"flips": seen(2_000, 110)}  # 5.5 %: surely above 0, not surely above 5 %
+    few = {"flips": differing_pairs(2_000, 110)}  # 5.5 %: significantly above 0, not significantly above 5 %
     assert decide([FLIPS], few).decision is CanaryDecision.HOLD
     assert decide([MetricRule("flips", 0.05)], few).decision is CanaryDecision.ROLL_BACK
-    assert decide([FLIPS], {"flips": seen(2_000, 200)}).decision is CanaryDecision.ROLL_BACK
+    assert decide([FLIPS], {"flips": differing_pairs(2_000, 200)}).decision is CanaryDecision.ROLL_BACK
 
 
 def test_obstacles_hold() -> None:
-    held = decide([ERRORS], {"errors": seen(10_000, 0)}, obstacles=["baked for 3 s of 60"])
+    held = decide([ERRORS], {"errors": differing_pairs(10_000, 0)}, obstacles=["baked for 3 s of 60"])
     assert (held.decision, held.why) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
 
 
 @examples(max_examples=50)
 @given(st.integers(0, 20_000), st.integers(0, 100), st.integers(1, 10))
 def test_more_steps_never_decide_sooner(pairs: int, share: int, steps: int) -> None:
-    cells = {"errors": seen(pairs, pairs * share // 1_000)}
-    one, more = decide([ERRORS], cells), decide([ERRORS], cells, steps=steps)
-    assert more.decision in (one.decision, CanaryDecision.HOLD)
+    cells = {"errors": differing_pairs(pairs, pairs * share // 1_000)}
+    single, several = decide([ERRORS], cells), decide([ERRORS], cells, steps=steps)
+    assert several.decision in (single.decision, CanaryDecision.HOLD)
 
 
 STILL = [
@@ -91,20 +93,25 @@ STILL = [
 ]
 
 
-@pytest.mark.parametrize(("sight", "why"), STILL)
-def test_the_bake_clock_stands_while_nothing_can_be_seen(sight: BakeConditions, why: str) -> None:
+@pytest.mark.parametrize(("conditions", "reason"), STILL)
+def test_the_bake_clock_does_not_run_without_valid_conditions(conditions: BakeConditions, reason: str) -> None:
     bake = (
-        BakeClock().advance(0.0, SEEING).advance(10.0, SEEING).advance(20.0, sight).advance(29.0, SEEING).advance(30.0, SEEING)
+        BakeClock()
+        .advance(0.0, SEEING)
+        .advance(10.0, SEEING)
+        .advance(20.0, conditions)
+        .advance(29.0, SEEING)
+        .advance(30.0, SEEING)
     )
     assert bake.baked == 11.0
-    assert why in next(bake.obstacles(11.0, sight))
+    assert reason in next(bake.obstacles(11.0, conditions))
     assert not list(bake.obstacles(11.0, SEEING))
     assert list(bake.obstacles(12.0, SEEING)) == ["baked for 11 s of 12"]
 
 
 @examples(max_examples=50)
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=30))
-def test_time_without_a_look_and_clocks_that_jump_back_do_not_bake(times: list[float]) -> None:
+def test_time_without_observations_and_clock_steps_backwards_do_not_count(times: list[float]) -> None:
     bake = BakeClock()
     for now in times:
         bake = bake.advance(now, SEEING)

@@ -1,4 +1,4 @@
-"""Fixtures of the model registry, which a rollout moves."""
+"""Fixtures of the model registry, whose channel a rollout moves."""
 
 from tests.unit.model_registry.conftest import make_package
 

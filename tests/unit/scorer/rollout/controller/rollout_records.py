@@ -1,4 +1,4 @@
-"""Rollouts as their records make them, for tests."""
+"""Rollouts built from their records, for tests."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ STEPS: list[dict[str, Any]] = [
 
 
 class Story:
-    """A ledger, and the next record of its rollout."""
+    """A rollout log with a rollout to which records are added."""
 
     def __init__(
         self, steps: list[dict[str, Any]] = STEPS, name: str = "r", ledger: RolloutLog | None = None, **plan: Any
@@ -48,16 +48,16 @@ class Story:
         return self
 
     def moved(self, step: int, revision: int) -> "Story":
-        """An intended move, and its end."""
+        """Add an intended move and its completion."""
         self.entry(EntryKind.INTENDED, step, move=PlannedMove(revision - 1, "2.0.0"), revision=revision - 1)
         return self.entry(EntryKind.MOVED, step, revision=revision)
 
-    def said(self, verb: Verb, step: int | None = None) -> "Story":
+    def command(self, verb: Verb, step: int | None = None) -> "Story":
         command = OperatorCommand(verb, "ann", "because", 1, self.rollout.step if step is None else step)
         self.ledger.apply(f"{self.name}/command/{verb}-{step}".encode(), log_records.encode(command))
         return self
 
     def state(self, **more: Any) -> "Story":
-        told = RolloutStatus("controller", 1, self.rollout.step, **more)
-        self.ledger.apply(f"{self.name}/state".encode(), log_records.encode(told))
+        status = RolloutStatus("controller", 1, self.rollout.step, **more)
+        self.ledger.apply(f"{self.name}/state".encode(), log_records.encode(status))
         return self

@@ -1,4 +1,4 @@
-"""Moves of a rollout in a real registry folder: made once, whenever and wherever they were broken off."""
+"""Moves of a rollout in a registry folder: each is made once, whenever it is interrupted."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +21,16 @@ from tests.unit.model_registry.keyring import NOW, ONE, trusted
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """A simulated end of the process."""
 
 
 @pytest.fixture
 def store(tmp_path: Path, make_package: MakePackage) -> LayoutStore:
-    """Versions 1.0.0 and 2.0.0; `prod` is at revision 1, and names the first."""
-    made = LayoutStore(tmp_path / "registry" / "flights")
-    push_versions(made, make_package, "1.0.0", "2.0.0")
-    promote(made, "1.0.0")
-    return made
+    """Return a registry with versions 1.0.0 and 2.0.0, and with `prod` at revision 1 on the first."""
+    registry = LayoutStore(tmp_path / "registry" / "flights")
+    push_versions(registry, make_package, "1.0.0", "2.0.0")
+    promote(registry, "1.0.0")
+    return registry
 
 
 def intended(planned: PlannedMove, seq: int = 3) -> LogEntry:
@@ -45,20 +45,20 @@ def versions(store: LayoutStore) -> list[tuple[str, str, int]]:
     return [(role.role, role.version, role.weight) for role in channel.resolve(store, "prod").roles]
 
 
-def test_a_move_stands_in_the_history_with_its_evidence(store: LayoutStore) -> None:
+def test_a_move_is_in_the_history_with_its_evidence(store: LayoutStore) -> None:
     entry = canary()
     move = apply_move(store, "prod", entry)
     assert (move.revision, move.actor, move.reason) == (2, "rollout r", "promote: because")
     assert move.evidence == from_bytes(log_records.encode(entry))
-    kept = store.blob(manifest.describe_content(EVIDENCE_TYPE, log_records.encode(entry)))
-    assert log_records.decode_entry(b"".join(kept)) == entry
+    content = store.blob(manifest.describe_content(EVIDENCE_TYPE, log_records.encode(entry)))
+    assert log_records.decode_entry(b"".join(content)) == entry
     assert [role.pairs for role in channel.resolve(store, "prod").roles] == [0, 20]
     assert channel.history(store, "prod")[-1] == move
     back = apply_move(store, "prod", intended(PlannedMove(2, restores=1), 5))
     assert (back.revision, back.to_version, back.restores) == (3, "1.0.0", 1)
 
 
-def test_moves_forward_and_back_are_signed_where_there_is_a_key(store: LayoutStore) -> None:
+def test_moves_forward_and_back_are_signed_if_there_is_a_key(store: LayoutStore) -> None:
     for entry in (canary(), intended(PlannedMove(2, restores=1), 5)):
         move = apply_move(store, "prod", entry, ONE)
         assert signed_move.verify(store, "prod", move.revision, trusted(ONE), NOW).move == move
@@ -70,7 +70,7 @@ def test_a_move_that_was_made_is_found_and_not_made_again(store: LayoutStore) ->
     assert len(channel.history(store, "prod")) == 2
 
 
-def test_one_that_was_broken_off_between_history_and_tag_is_made(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_interrupted_between_history_and_tag_is_completed(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = LayoutStore.move_tags
 
     def half(self: LayoutStore, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -89,7 +89,7 @@ def test_one_that_was_broken_off_between_history_and_tag_is_made(store: LayoutSt
     assert apply_move(store, "prod", canary()) == move
 
 
-def test_somebody_elses_move_holds(store: LayoutStore) -> None:
+def test_the_move_of_another_process_prevails(store: LayoutStore) -> None:
     promote(store, "2.0.0")
     with pytest.raises(MoveOvertaken, match="at revision 2, and was expected at 1"):
         apply_move(store, "prod", canary())
@@ -100,7 +100,7 @@ def test_somebody_elses_move_holds(store: LayoutStore) -> None:
     assert channel.resolve(store, "prod").version == "2.0.0"
 
 
-def test_somebody_who_moves_it_at_the_same_moment_is_seen(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_move_of_another_process_is_detected(store: LayoutStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = channel.promote
 
     def late(*given: Any, **more: Any) -> Any:
@@ -114,7 +114,7 @@ def test_somebody_who_moves_it_at_the_same_moment_is_seen(store: LayoutStore, mo
     assert versions(store) == []
 
 
-def test_what_the_registry_does_not_have_is_said(store: LayoutStore) -> None:
+def test_a_missing_version_is_reported(store: LayoutStore) -> None:
     with pytest.raises(NotFound, match=r"no version '3\.0\.0'"):
         apply_move(store, "prod", intended(PlannedMove(1, "3.0.0", canary=5)))
     with pytest.raises(Refused, match="not sha256:0"):

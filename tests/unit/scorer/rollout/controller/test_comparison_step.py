@@ -1,4 +1,4 @@
-"""What the process of a comparison says, and what it makes of the candidate."""
+"""The results of the comparison process, and their effect on the candidate."""
 
 import json
 import sys
@@ -23,8 +23,8 @@ Ended = tuple[CanaryDecision, str, dict[str, Any]] | None
 
 
 @pytest.fixture
-def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Has another program stand for Python: it notes its arguments, prints this, and ends so."""
+def fake_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replace the Python interpreter by a program that records its arguments, prints a report and ends as given."""
 
     def make(ending: str, report: object = None) -> Path:
         program = tmp_path / "program"
@@ -37,49 +37,49 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def looked(made: ComparisonProcess, times: int = 1) -> Ended:
-    """What it says when the process has ended, so many times."""
-    found: list[Ended] = []
+def poll_to_end(comparison: ComparisonProcess, times: int = 1) -> Ended:
+    """Run the process `times` times, and return the result of the last run."""
+    results: list[Ended] = []
     for _ in range(times):
-        assert made.poll("r", PLAN, "sha256:x") is None, "it begins"
-        until(lambda: made._process is None or made._process.poll() is not None, "the end of the process")
-        found.append(made.poll("r", PLAN, "sha256:x"))
-    assert found[:-1] == [None] * (times - 1)
-    return found[-1]
+        assert comparison.poll("r", PLAN, "sha256:x") is None, "the process starts"
+        until(lambda: comparison._process is None or comparison._process.poll() is not None, "the end of the process")
+        results.append(comparison.poll("r", PLAN, "sha256:x"))
+    assert results[:-1] == [None] * (times - 1)
+    return results[-1]
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Any:
+def comparison(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(comparison_step, "RETRY_SECONDS", 0.0)
     return ComparisonProcess(Path("scorer.yaml"), ["a=b"])
 
 
-def test_the_command_is_the_one_that_a_person_types(says: Any, made: ComparisonProcess) -> None:
-    called = says("exit 0", {"rules": RULES[:1], "events": 1_000, "largest_differences": [1]})
-    assert looked(made) == (
+def test_the_command_is_that_of_the_command_line(fake_compare: Any, comparison: ComparisonProcess) -> None:
+    called = fake_compare("exit 0", {"rules": RULES[:1], "events": 1_000, "largest_differences": [1]})
+    assert poll_to_end(comparison) == (
         CanaryDecision.PROMOTE,
         "compare: 1,000 events, within every limit",
         {"rules": RULES[:1], "events": 1_000},
     )
-    said = called.read_text().strip()
-    assert said.startswith(
+    command = called.read_text().strip()
+    assert command.startswith(
         "-m scorer compare scorer.yaml sha256:x --last 30d --max-errors 0.005 --max-flips 0.05 --max-psi 0.2"
     )
-    assert said.endswith("--max-cost 1.5 --set=a=b --json")
+    assert command.endswith("--max-cost 1.5 --set=a=b --json")
 
 
-def test_what_is_beyond_a_limit_is_rejected(says: Any, made: ComparisonProcess) -> None:
-    says("exit 1", {"rules": RULES, "events": 5})
-    found = looked(made)
-    assert found is not None
-    assert found[:2] == (CanaryDecision.ROLL_BACK, "compare: psi 3, the limit is 0.2")
+def test_a_figure_beyond_its_limit_rejects_the_candidate(fake_compare: Any, comparison: ComparisonProcess) -> None:
+    fake_compare("exit 1", {"rules": RULES, "events": 5})
+    result = poll_to_end(comparison)
+    assert result is not None
+    assert result[:2] == (CanaryDecision.ROLL_BACK, "compare: psi 3, the limit is 0.2")
 
 
-def test_a_candidate_that_is_refused_is_rejected(says: Any, made: ComparisonProcess) -> None:
-    says("exit 3")
-    found = looked(made)
-    assert found is not None
-    assert found[0] is CanaryDecision.ROLL_BACK
+def test_a_candidate_that_is_refused_is_rejected(fake_compare: Any, comparison: ComparisonProcess) -> None:
+    fake_compare("exit 3")
+    result = poll_to_end(comparison)
+    assert result is not None
+    assert result[0] is CanaryDecision.ROLL_BACK
 
 
 @pytest.mark.parametrize(
@@ -90,32 +90,34 @@ def test_a_candidate_that_is_refused_is_rejected(says: Any, made: ComparisonProc
         ("exit 2", None, "compare ended with exit code 2: its error is in the log"),
     ],
 )
-def test_what_says_nothing_of_the_candidate_is_done_again(
-    says: Any, made: ComparisonProcess, ending: str, report: object, waits: str
+def test_a_run_without_a_result_is_repeated(
+    fake_compare: Any, comparison: ComparisonProcess, ending: str, report: object, waits: str
 ) -> None:
-    says(ending, report)
-    assert looked(made, 3) is None
-    assert made.waiting_for == waits
+    fake_compare(ending, report)
+    assert poll_to_end(comparison, 3) is None
+    assert comparison.waiting_for == waits
 
 
-def test_a_candidate_that_kills_the_process_twice_is_rejected(says: Any, made: ComparisonProcess) -> None:
-    says("kill -9 $$")
-    assert looked(made, 2) == (CanaryDecision.ROLL_BACK, "compare was ended by signal 9", {})
+def test_a_candidate_that_kills_the_process_twice_is_rejected(fake_compare: Any, comparison: ComparisonProcess) -> None:
+    fake_compare("kill -9 $$")
+    assert poll_to_end(comparison, 2) == (CanaryDecision.ROLL_BACK, "compare was ended by signal 9", {})
 
 
-def test_another_rollout_begins_anew_and_what_runs_is_ended(says: Any, made: ComparisonProcess) -> None:
-    says("kill -9 $$")
-    assert looked(made) is None
-    says("exec sleep 600")
-    assert made.poll("other", PLAN, "sha256:y") is None
-    process = made._process
+def test_another_rollout_starts_a_new_process_and_ends_the_running_one(
+    fake_compare: Any, comparison: ComparisonProcess
+) -> None:
+    fake_compare("kill -9 $$")
+    assert poll_to_end(comparison) is None
+    fake_compare("exec sleep 600")
+    assert comparison.poll("other", PLAN, "sha256:y") is None
+    process = comparison._process
     assert process is not None
-    assert made.poll("third", PLAN, "sha256:z") is None
+    assert comparison.poll("third", PLAN, "sha256:z") is None
     assert process.poll() is not None
-    made.close()
-    made.close()
+    comparison.close()
+    comparison.close()
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(90, "90s"), (5_400, "90m"), (46_800, "13h"), (1_126_800, "313h")])
-def test_durations_are_written_as_people_do(seconds: int, said: str) -> None:
-    assert format_duration(seconds) == said
+@pytest.mark.parametrize(("seconds", "text"), [(90, "90s"), (5_400, "90m"), (46_800, "13h"), (1_126_800, "313h")])
+def test_durations_are_written_as_people_do(seconds: int, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -1,4 +1,4 @@
-"""What a rollout does next."""
+"""The next action of a rollout."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,21 +22,21 @@ def look(story: Story, verdict: CanaryVerdict | None = None, revision: int | Non
 
 
 def at(step: int) -> Story:
-    """A rollout at a step behind the comparison."""
+    """Return a rollout that is at a step after the comparison."""
     story = Story().entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.PROMOTE, why=["fine"])
     for number in range(1, step + 1):
         story.moved(number, BASE + number)
     return story
 
 
-def test_it_begins_with_the_comparison_and_goes_on_when_that_passes() -> None:
+def test_it_starts_with_the_comparison_and_continues_if_that_passes() -> None:
     story = Story()
     assert look(story).act is ActionKind.COMPARE
     assert look(story).step == 0
     story.entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.PROMOTE, why=["fine"])
-    found = look(story)
-    assert (found.act, found.step, found.why) == (ActionKind.MOVE, 1, ("fine",))
-    assert found.move == PlannedMove(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
+    action = look(story)
+    assert (action.act, action.step, action.why) == (ActionKind.MOVE, 1, ("fine",))
+    assert action.move == PlannedMove(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
 
 
 def test_a_comparison_that_fails_ends_it_before_anything_has_moved() -> None:
@@ -47,7 +47,7 @@ def test_a_comparison_that_fails_ends_it_before_anything_has_moved() -> None:
 def test_each_step_moves_the_channel_as_the_plan_says() -> None:
     canary = look(at(1), GOOD)
     assert (canary.step, canary.move) == (2, PlannedMove(BASE + 1, "2.0.0", NEW.digest, canary=5, pairs=20))
-    whole = look(at(2).said(Verb.APPROVE), GOOD)
+    whole = look(at(2).command(Verb.APPROVE), GOOD)
     assert (whole.step, whole.move) == (3, PlannedMove(BASE + 2, "2.0.0", NEW.digest, shadow="1.0.0", pairs=20))
     assert whole.outcome is None
     alone = look(at(3), GOOD)
@@ -55,8 +55,8 @@ def test_each_step_moves_the_channel_as_the_plan_says() -> None:
 
 
 def test_without_a_watch_the_promotion_is_the_end() -> None:
-    found = look(Story([{"promote": True}]))
-    assert (found.act, found.move, found.outcome) == (
+    action = look(Story([{"promote": True}]))
+    assert (action.act, action.move, action.outcome) == (
         ActionKind.MOVE,
         PlannedMove(BASE, "2.0.0", NEW.digest),
         Outcome.COMPLETED,
@@ -64,32 +64,32 @@ def test_without_a_watch_the_promotion_is_the_end() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_what_is_worse_goes_back_paused_or_approved(step: int) -> None:
-    for story in (at(step), at(step).said(Verb.PAUSE), at(step).said(Verb.APPROVE)):
-        found = look(story, BAD)
+def test_a_worse_candidate_is_rolled_back_even_if_paused_or_approved(step: int) -> None:
+    for story in (at(step), at(step).command(Verb.PAUSE), at(step).command(Verb.APPROVE)):
+        action = look(story, BAD)
         back = PlannedMove(BASE + step, restores=BASE)
-        assert (found.act, found.move, found.outcome) == (ActionKind.MOVE, back, Outcome.ROLLED_BACK)
-        assert (found.verdict, found.why) == (CanaryDecision.ROLL_BACK, BAD.why)
+        assert (action.act, action.move, action.outcome) == (ActionKind.MOVE, back, Outcome.ROLLED_BACK)
+        assert (action.verdict, action.why) == (CanaryDecision.ROLL_BACK, BAD.why)
 
 
-def test_what_scorers_refuse_goes_back() -> None:
+def test_a_candidate_refused_by_scorers_is_rolled_back() -> None:
     assert look(at(1), UNSURE, refused=["a refuses 2.0.0: golden"]).move == BACK
     assert look(Story(), refused=["a refuses 2.0.0: from before"]).act is ActionKind.COMPARE, "nothing of it has moved yet"
 
 
 @pytest.mark.parametrize("verdict", [None, UNSURE])
 def test_without_a_verdict_it_waits(verdict: CanaryVerdict | None) -> None:
-    found = look(at(1), verdict)
-    assert (found.act, found.for_person, found.move) == (ActionKind.WAIT, False, None)
+    action = look(at(1), verdict)
+    assert (action.act, action.for_person, action.move) == (ActionKind.WAIT, False, None)
 
 
-def test_after_its_patience_it_waits_for_a_person() -> None:
+def test_after_its_patience_a_step_waits_for_an_operator() -> None:
     story = at(1)
     late = Observation(story.rollout.began_ms + 1_000 * (10 + 6 * 3_600), BASE + 1, verdict=UNSURE)
     assert next_action(story.rollout, late).for_person
     early = replace(late, now_ms=late.now_ms - 1)
     assert not next_action(story.rollout, early).for_person
-    assert next_action(story.said(Verb.APPROVE).rollout, late).act is ActionKind.MOVE
+    assert next_action(story.command(Verb.APPROVE).rollout, late).act is ActionKind.MOVE
 
 
 def test_labels_may_be_waited_for_longer() -> None:
@@ -100,46 +100,46 @@ def test_labels_may_be_waited_for_longer() -> None:
 
 
 def test_a_step_that_asks_for_approval_waits_for_it() -> None:
-    found = look(at(2), GOOD)
-    assert (found.act, found.for_person) == (ActionKind.WAIT, True)
-    assert look(at(2).said(Verb.APPROVE, 1), GOOD).act is ActionKind.WAIT, "it was said of another step"
-    assert look(at(2).said(Verb.APPROVE), GOOD).act is ActionKind.MOVE
+    action = look(at(2), GOOD)
+    assert (action.act, action.for_person) == (ActionKind.WAIT, True)
+    assert look(at(2).command(Verb.APPROVE, 1), GOOD).act is ActionKind.WAIT, "the approval is for another step"
+    assert look(at(2).command(Verb.APPROVE), GOOD).act is ActionKind.MOVE
 
 
 def test_nothing_goes_forward_while_it_is_paused() -> None:
-    paused = Story().said(Verb.PAUSE)
+    paused = Story().command(Verb.PAUSE)
     assert (look(paused).act, look(paused).for_person) == (ActionKind.WAIT, True)
-    assert look(at(1).said(Verb.PAUSE), GOOD).act is ActionKind.WAIT
-    assert look(at(1).said(Verb.PAUSE).said(Verb.RESUME), GOOD).act is ActionKind.MOVE
+    assert look(at(1).command(Verb.PAUSE), GOOD).act is ActionKind.WAIT
+    assert look(at(1).command(Verb.PAUSE).command(Verb.RESUME), GOOD).act is ActionKind.MOVE
 
 
 def test_an_abort_goes_back_or_just_ends() -> None:
-    found = look(at(1).said(Verb.ABORT), GOOD)
-    assert (found.move, found.outcome, found.why) == (BACK, Outcome.ABORTED, ("ann aborted it: because",))
-    assert look(Story().said(Verb.ABORT)).outcome is Outcome.ABORTED
-    assert look(Story().said(Verb.ABORT)).act is ActionKind.END
+    action = look(at(1).command(Verb.ABORT), GOOD)
+    assert (action.move, action.outcome, action.why) == (BACK, Outcome.ABORTED, ("ann aborted it: because",))
+    assert look(Story().command(Verb.ABORT)).outcome is Outcome.ABORTED
+    assert look(Story().command(Verb.ABORT)).act is ActionKind.END
 
 
 @pytest.mark.parametrize("revision", [BASE, BASE + 2])
-def test_a_persons_move_holds_whatever_else(revision: int) -> None:
-    found = look(at(1).said(Verb.ABORT), BAD, revision)
-    assert (found.act, found.outcome, found.move) == (ActionKind.END, Outcome.OVERTAKEN, None)
+def test_a_foreign_move_ends_the_rollout_in_any_case(revision: int) -> None:
+    action = look(at(1).command(Verb.ABORT), BAD, revision)
+    assert (action.act, action.outcome, action.move) == (ActionKind.END, Outcome.OVERTAKEN, None)
 
 
 def test_no_step_is_left_out() -> None:
-    """From the start to the end with nothing but good news, each step comes once, in the order of the plan."""
+    """If every step passes, each step runs once, in the order of the plan."""
     story = Story()
-    seen: list[int] = []
+    steps: list[int] = []
     for _ in range(20):
-        found = look(story, GOOD)
-        if found.act is ActionKind.COMPARE:
-            story.entry(EntryKind.COMPARED, found.step, verdict=CanaryDecision.PROMOTE)
-        elif found.act is ActionKind.WAIT:
-            story.said(Verb.APPROVE)
+        action = look(story, GOOD)
+        if action.act is ActionKind.COMPARE:
+            story.entry(EntryKind.COMPARED, action.step, verdict=CanaryDecision.PROMOTE)
+        elif action.act is ActionKind.WAIT:
+            story.command(Verb.APPROVE)
         else:
-            assert found.move is not None
-            story.moved(found.step, found.move.expects + 1)
-        seen += [story.rollout.step] if not seen or seen[-1] != story.rollout.step else []
-        if found.outcome is not None:
+            assert action.move is not None
+            story.moved(action.step, action.move.expects + 1)
+        steps += [story.rollout.step] if not steps or steps[-1] != story.rollout.step else []
+        if action.outcome is not None:
             break
-    assert seen == list(range(len(STEPS)))
+    assert steps == list(range(len(STEPS)))

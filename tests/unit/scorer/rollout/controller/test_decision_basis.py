@@ -1,6 +1,6 @@
-"""Decisions of every rule kind, made from topics that are read at any pace, are made again from what their entries name.
+"""Decisions of every rule kind, based on topics that are read at any pace, are reproduced from the basis in their entries.
 
-A topic is a value here: records by offset, of which retention and compaction remove some. Labels come late, and twice.
+A topic is a value: records by offset, of which retention and compaction remove some. Labels arrive late and twice.
 """
 
 import json
@@ -63,6 +63,8 @@ RULES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Record:
+    """A record of a topic."""
+
     offset: int
     key: bytes | None
     value: bytes | None
@@ -71,7 +73,7 @@ class Record:
 
 @dataclass
 class Log:
-    """A partition: its records, the first offset that is kept, and the offset behind the last."""
+    """A partition: its records, the first retained offset, and the offset behind the last record."""
 
     records: list[Record] = field(default_factory=list)
     low: int = 0
@@ -86,7 +88,7 @@ class Log:
 
 
 class Topics:
-    """All logs, as a judge reads them, and as the reader of labels does."""
+    """The logs of all topics, with the calls of a reader of labels."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -101,7 +103,7 @@ class Topics:
         return {at: Bounds(self.logs[at].low, self.logs[at].high) for at in partitions}
 
     def read(self, spans: Spans) -> Iterator[Read]:
-        """Give labels in an order of their own each time."""
+        """Yield labels in a random order of their partitions."""
         for topic, number in self.chance.sample(list(spans), len(spans)):
             rows = self.logs[topic, number].between(*spans[topic, number])
             messages = [
@@ -112,7 +114,7 @@ class Topics:
                 yield Read((topic, number), [r.offset for r in rows], messages)
 
     def answer(self, lane: int, several: bool) -> None:
-        """Score a batch of events of a partition: what fails is behind the rest, and a transaction marker ends each log."""
+        """Score a batch of events of a partition; failures come last, and a transaction marker ends each log."""
         chance, first = self.chance, self.events[lane]
         self.events[lane] += (count := chance.randint(1, 12))
         failed = []
@@ -138,7 +140,7 @@ class Topics:
             self.logs[topic, lane].high += 1
 
     def label(self) -> None:
-        """Write some labels: of events that are scored, or are not yet; newer ones, withdrawn ones, and unusable ones."""
+        """Write labels of scored and of later events, among them newer, withdrawn and unusable labels."""
         for _ in range(self.chance.randint(1, 25)):
             lane = self.chance.randrange(WIDTH)
             id_ = f"{lane}/{self.chance.randrange(self.events[lane] + 5)}"
@@ -147,7 +149,7 @@ class Topics:
             self.logs[LABELS, self.chance.randrange(WIDTH)].append(id_.encode(), value)
 
     def retain(self) -> None:
-        """Remove the oldest records of a partition, or of a compacted one any."""
+        """Remove the oldest records of a partition, or any record as compaction does."""
         log = self.logs[self.chance.choice(list(self.logs))]
         if self.chance.random() < 0.5:
             log.low = self.chance.randint(log.low, log.high)
@@ -156,7 +158,7 @@ class Topics:
 
 
 def record(digest: str, place: str, score: float | None, several: bool) -> bytes:
-    """A score record; a score of `several` outputs decides on one of them."""
+    """Return a score record; if the score has `several` outputs, one of them decides."""
     if score is None:
         return f'{{{place},"digest":"{digest}","status":"dead_lettered","score":null,"fallback":"missing-field"}}'.encode()
     shown = f'{{"amount":7.5,"risk":{score}}}' if several else str(score)
@@ -165,7 +167,7 @@ def record(digest: str, place: str, score: float | None, several: bool) -> bytes
 
 
 class Judge:
-    """Reads the answers of a stretch in random portions, and judges at any time."""
+    """An analysis that reads the answers of a range in random portions."""
 
     def __init__(self, topics: Topics, settings: Settings, starts: Offsets, outputs: DecidedOutputs) -> None:
         self._topics, self._settings, self._starts = topics, settings, starts
@@ -175,7 +177,7 @@ class Judge:
         self.pairs.share_room(starts)
 
     def read(self, stops: Offsets, portions: int | None = None) -> None:
-        """Read so many portions, or all before the stops."""
+        """Read `portions` portions, or everything before the stops."""
         while portions != 0 and (left := [at for at, stop in stops.items() if self.reached[at] < stop]):
             portions = None if portions is None else portions - 1
             parts = self._topics.chance.sample(left, self._topics.chance.randint(1, len(left)))
@@ -188,13 +190,13 @@ class Judge:
         rows: list[Record] = []
         batches = []
         for at, end in ends.items():
-            found = self._topics.logs[at].between(self.reached[at], end)
-            places = np.arange(len(rows), len(rows) + len(found))
-            if found:
-                batches.append(Batch(at, places, np.array([each.offset for each in found], np.int64)))
-            rows += found
+            records = self._topics.logs[at].between(self.reached[at], end)
+            places = np.arange(len(rows), len(rows) + len(records))
+            if records:
+                batches.append(Batch(at, places, np.array([each.offset for each in records], np.int64)))
+            rows += records
             self.reached[at] = end
-            self.records[at] += len(found)
+            self.records[at] += len(records)
         size = sum(len(each.value or b"") for each in rows)
         values, keys = [each.value for each in rows], [each.key for each in rows]
         self.pairs.take_in(Taken(values, keys, lambda at: [rows[n].headers for n in at], batches, [], {}, size))
@@ -206,16 +208,18 @@ class Judge:
     def judged(self, rollout: Rollout, sums: LabelledSums | None, stops: list[str]) -> dict[str, Any]:
         cells = {**self.pairs.tally.cells, **({} if sums is None else {BRIER: sums.cells})}
         reasons = {} if sums is None or not sums.reason else {BRIER: sums.reason}
-        found = evaluate_sums(rollout.plan, self.pairs.tally, cells, reasons, stops)
+        verdict = evaluate_sums(rollout.plan, self.pairs.tally, cells, reasons, stops)
         read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
         if sums is not None:
             read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}
         outputs = self.pairs.outputs.names
-        return AnalysisReport(rollout.rivals, found, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs).to_dict()
+        return AnalysisReport(
+            rollout.rivals, verdict, self.pairs.sample, self.pairs.dropped, read, 0.5, sums, outputs
+        ).to_dict()
 
 
 def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[[str], str | None]) -> LogEntry:
-    """Judge as the controller does, while answers and labels are written: sums by label may be older than the others."""
+    """Decide like the controller while answers and labels are written: sums by label may be older than the other sums."""
     chance, labels = topics.chance, rollout.plan.rules.brier is not None
     judge = Judge(topics, settings, {at: topics.logs[at].low for at in ANSWERS}, DecidedOutputs(find))
     sums = None
@@ -234,36 +238,39 @@ def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[
 
 
 def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: LogEntry) -> tuple[list[str], list[str]]:
-    """Judge again: why that cannot be done, and what differs."""
+    """Repeat the decision; return the reasons why it cannot be verified, and the differences."""
     assert entry.judgement is not None
     basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
-    if why := removed_records(basis, topics.spans(list(basis.answers))):
-        return why, []
+    if reasons := removed_records(basis, topics.spans(list(basis.answers))):
+        return reasons, []
     sums = None
     if basis.joined is not None:
-        judge = again(topics, settings, basis, basis.joined)
+        judge = repeat_analysis(topics, settings, basis, basis.joined)
         sums = judge.labelled(basis.labels)
-        if why := missing_records(basis.label_records, sums.records, "labels"):
-            return why, []
-    judge = again(topics, settings, basis, {at: bounds.high for at, bounds in basis.answers.items()})
-    if why := missing_records(basis.records, judge.records, "records"):
-        return why, []
-    found = judge.judged(rollout, sums, obstacles(rollout.plan, judge.pairs.sample, entry.obstacles))
-    differs = list(differences(entry.judgement, json.loads(json.dumps(found))))
-    return (uncertainties(basis, entry.judgement, found) if differs else []), differs
+        if reasons := missing_records(basis.label_records, sums.records, "labels"):
+            return reasons, []
+    judge = repeat_analysis(topics, settings, basis, {at: bounds.high for at, bounds in basis.answers.items()})
+    if reasons := missing_records(basis.records, judge.records, "records"):
+        return reasons, []
+    repeated = judge.judged(rollout, sums, obstacles(rollout.plan, judge.pairs.sample, entry.obstacles))
+    differs = list(differences(entry.judgement, json.loads(json.dumps(repeated))))
+    return (uncertainties(basis, entry.judgement, repeated) if differs else []), differs
 
 
-def again(topics: Topics, settings: Settings, basis: DecisionBasis, ends: Offsets) -> Judge:
+def repeat_analysis(topics: Topics, settings: Settings, basis: DecisionBasis, ends: Offsets) -> Judge:
     judge = Judge(
-        topics, settings, {at: bounds.low for at, bounds in basis.answers.items()}, DecidedOutputs(gone, basis.outputs)
+        topics,
+        settings,
+        {at: bounds.low for at, bounds in basis.answers.items()},
+        DecidedOutputs(unknown_output, basis.outputs),
     )
     judge.read(ends)
     return judge
 
 
-def gone(_: str) -> str | None:
-    """The registry does not have the version any longer."""
+def unknown_output(_: str) -> str | None:
+    """Return None: the registry no longer has the version."""
     return None
 
 
@@ -279,8 +286,8 @@ def story(rules: Mapping[str, Any]) -> Story:
 @pytest.mark.parametrize("kind", RULES)
 @examples(max_examples=25)
 @given(seed=st.integers(0, 2**32))
-def test_a_decision_is_made_again_whatever_comes_later(kind: str, name: str, seed: int) -> None:
-    """Unless records are removed: then it is said, and nothing differs."""
+def test_a_decision_is_reproduced_regardless_of_later_records(kind: str, name: str, seed: int) -> None:
+    """If records were removed, the reason is reported and nothing differs."""
     chance = Random(seed)
     topics, settings = Topics(chance), minimal(name=name, labels={"topic": LABELS}, dead_letter={"topic": DEAD})
     for _ in range(chance.randint(0, 4)):  # before the step
@@ -296,6 +303,6 @@ def test_a_decision_is_made_again_whatever_comes_later(kind: str, name: str, see
     assert verify(topics, changed, rollout, entry) == ([], [])
     for _ in range(chance.randint(1, 3)):
         topics.retain()
-    why, differs = verify(topics, changed, rollout, entry)
+    reasons, differs = verify(topics, changed, rollout, entry)
     assert not differs
-    assert all("is based on" in line for line in why)
+    assert all("is based on" in line for line in reasons)

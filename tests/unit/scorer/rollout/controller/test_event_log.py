@@ -1,4 +1,4 @@
-"""What records of the topic make of rollouts, whatever stands among them."""
+"""The state of rollouts after valid and invalid records of the topic."""
 
 import pytest
 from hypothesis import given
@@ -32,14 +32,14 @@ def test_a_rollout_goes_from_entry_to_entry() -> None:
     assert [entry.kind for entry in rollout.log] == ["started", "compared", "intended", "moved", "ended"]
 
 
-def test_people_are_heard() -> None:
-    story = Story().said(Verb.PAUSE).said(Verb.APPROVE, 2).said(Verb.ABORT)
+def test_operators_commands_are_applied() -> None:
+    story = Story().command(Verb.PAUSE).command(Verb.APPROVE, 2).command(Verb.ABORT)
     rollout = story.rollout
     assert (rollout.paused, [*rollout.approved], rollout.aborted and rollout.aborted.by) == (True, [2], "ann")
     assert [str(command) for command in rollout.asked] == [
         f"ann {done} it: because" for done in ("paused", "approved", "aborted")
     ]
-    assert not story.said(Verb.RESUME).rollout.paused
+    assert not story.command(Verb.RESUME).rollout.paused
 
 
 def test_one_runs_at_a_time() -> None:
@@ -48,7 +48,7 @@ def test_one_runs_at_a_time() -> None:
     assert (list(first.ledger.rollouts), first.ledger.refused) == (["a"], {"b"})
     first.entry(EntryKind.ENDED, outcome=Outcome.REJECTED)
     second.entry(EntryKind.COMPARED, 0)
-    assert "b" not in first.ledger.rollouts, "what has not started does not go on"
+    assert "b" not in first.ledger.rollouts, "a refused rollout is not continued"
     assert Story(name="c", ledger=first.ledger).rollout is first.ledger.running
 
 
@@ -85,7 +85,7 @@ def test_entries_out_of_their_order_change_nothing() -> None:
         (b"rescore/job", b"{}"),
     ],
 )
-def test_what_does_not_read_changes_nothing(key: bytes | None, value: bytes | None) -> None:
+def test_unreadable_records_change_nothing(key: bytes | None, value: bytes | None) -> None:
     story = Story()
     story.ledger.apply(key, value)
     assert list(story.ledger.rollouts) == ["r"]

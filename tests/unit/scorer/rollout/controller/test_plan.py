@@ -1,4 +1,4 @@
-"""Plans as people write them, and what is wrong with them."""
+"""Parsing of rollout plans, and the messages for invalid plans."""
 
 from pathlib import Path
 from typing import Any
@@ -24,36 +24,36 @@ patience: 6h
 PROMOTE = {"promote": True}
 
 
-def test_the_plan_of_the_page_reads_and_survives_its_way_through_json(tmp_path: Path) -> None:
+def test_the_plan_of_the_page_is_parsed_and_survives_json(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(WHOLE)
-    found = plan.read(path)
-    assert [step.kind for step in found.steps] == [
+    parsed = plan.read(path)
+    assert [step.kind for step in parsed.steps] == [
         StepKind.COMPARE,
         StepKind.SHADOW,
         StepKind.CANARY,
         StepKind.CANARY,
         StepKind.PROMOTE,
     ]
-    assert [step.seconds for step in found.steps] == [0, 1_800, 900, 1_800, 3_600]
-    assert [str(step) for step in found.steps] == ["compare", "shadow 20 %", "canary 5 %", "canary 25 %", "promote"]
-    assert [found.pairs(at) for at in range(5)] == [0, 20, 20, 20, 20]
-    assert (found.judged, found.patience, found.rules.cost) == (4, 21_600, 1.5)
-    margins = found.rules.margins()
+    assert [step.seconds for step in parsed.steps] == [0, 1_800, 900, 1_800, 3_600]
+    assert [str(step) for step in parsed.steps] == ["compare", "shadow 20 %", "canary 5 %", "canary 25 %", "promote"]
+    assert [parsed.pairs(at) for at in range(5)] == [0, 20, 20, 20, 20]
+    assert (parsed.judged, parsed.patience, parsed.rules.cost) == (4, 21_600, 1.5)
+    margins = parsed.rules.margins()
     assert (margins.errors, margins.flips, margins.psi, margins.brier) == (0.005, 0.05, 0.2, 0.005)
-    assert found.patience_with({"brier"}) == 48 * 3_600
-    assert found.patience_with({"brier", "errors"}) == found.patience_with(set()) == 21_600
-    assert plan.parse(found.model_dump(mode="json", exclude_none=True), "again") == found
+    assert parsed.patience_with({"brier"}) == 48 * 3_600
+    assert parsed.patience_with({"brier", "errors"}) == parsed.patience_with(set()) == 21_600
+    assert plan.parse(parsed.model_dump(mode="json", exclude_none=True), "again") == parsed
 
 
 def test_a_plan_may_be_short() -> None:
-    found = plan.parse({"candidate": "2", "steps": [{"canary": 5}, PROMOTE], "rules": {"brier": 0.01}}, "p")
-    assert (found.judged, found.pairs(1), found.steps[1].judged) == (1, 0, False)
-    assert found.rules.margins().brier == 0.01
+    parsed = plan.parse({"candidate": "2", "steps": [{"canary": 5}, PROMOTE], "rules": {"brier": 0.01}}, "p")
+    assert (parsed.judged, parsed.pairs(1), parsed.steps[1].judged) == (1, 0, False)
+    assert parsed.rules.margins().brier == 0.01
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([1], "the plan"),
         ({"candidate": "2", "steps": []}, "steps"),
@@ -83,22 +83,22 @@ def test_a_plan_may_be_short() -> None:
         ({"candidate": "2", "steps": [PROMOTE] * 51}, "steps"),
     ],
 )
-def test_what_is_wrong_is_named(values: Any, said: str) -> None:
-    with pytest.raises(Fatal, match="p: ") as found:
+def test_a_fault_is_named(values: Any, message: str) -> None:
+    with pytest.raises(Fatal, match="p: ") as raised:
         plan.parse(values, "p")
-    assert said in str(found.value)
-    assert found.value.exit_code == USAGE
+    assert message in str(raised.value)
+    assert raised.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"a: [", b"{" * 5_000, b"#" * 200_000, yaml.safe_dump([1]).encode()])
 def test_files_that_are_no_plan_are_refused(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "plan.yaml"
     path.write_bytes(text)
-    with pytest.raises(Fatal) as found:
+    with pytest.raises(Fatal) as raised:
         plan.read(path)
-    assert (found.value.exit_code, str(path) in str(found.value)) == (USAGE, True)
+    assert (raised.value.exit_code, str(path) in str(raised.value)) == (USAGE, True)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match=r"nothing\.yaml"):
         plan.read(tmp_path / "nothing.yaml")

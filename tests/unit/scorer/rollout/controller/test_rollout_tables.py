@@ -1,4 +1,4 @@
-"""The tables of a rollout, also of hostile records."""
+"""The tables of a rollout, including hostile records."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def text(story: Story, now: float = 2.0) -> str:
 
 
 def test_tables_have_steps_waits_rules_and_log() -> None:
-    story = Story().entry(EntryKind.COMPARED, 0, why=["within"]).moved(1, 8).said(Verb.APPROVE)
+    story = Story().entry(EntryKind.COMPARED, 0, why=["within"]).moved(1, 8).command(Verb.APPROVE)
     story.state(baked=4.0, waits=["no pairs"], judgement=rollouts.judgement())
     printed = text(story)
     for words in ("4 of 10 s", "waits: no pairs", "flips", "ann approved it: because", "revision 8", "needs approval"):
